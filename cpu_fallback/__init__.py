@@ -1,0 +1,10 @@
+"""NumPy kernels of the CPU, a module for each family of operators.
+
+They register under stubs at import and reach users through the dispatcher only. A kernel is a factory: it
+sees the `StructuredCall` (dtypes, sizes, strides) once, and returns the function over ndarrays that a plan
+calls. No loop over elements in Python.
+"""
+
+from . import convolution, copy, factories, linalg, pointwise, reduction
+
+__all__ = ["convolution", "copy", "factories", "linalg", "pointwise", "reduction"]

@@ -1,0 +1,203 @@
+"""The engine: runs a graph backward, newest node first, without recursion (torch/csrc/autograd/engine.h).
+
+Since every node is younger than the nodes its gradients go to, taking nodes by falling sequence number
+guarantees that all gradients of a node have arrived when its turn comes; no dependencies are counted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.grad_mode import set_grad_enabled
+from .node import AccumulateGrad, Edge, Node
+from .reduce_to_spec import reduce_to_spec
+
+
+def run_backward(
+    roots: Sequence[Edge],
+    grads: Sequence[Any],
+    *,
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[Edge] | None = None,
+    accumulate: bool = True,
+) -> list[Any]:
+    """Send gradients from roots to the leaves.
+
+    With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived) and
+    added to leaves only if `accumulate`. Returns an empty list otherwise.
+    """
+    before = set_grad_enabled(create_graph)
+    try:
+        return _run(roots, grads, retain_graph, inputs, accumulate)
+    finally:
+        set_grad_enabled(before)
+
+
+def _run(
+    roots: Sequence[Edge], grads: Sequence[Any], retain_graph: bool, inputs: Sequence[Edge] | None, accumulate: bool
+) -> list[Any]:
+    captured: list[Any] = [None] * len(inputs or ())
+    wanted: dict[tuple[Node, int], list[int]] = {}
+    needed: set[Node] | None = None
+    if inputs is not None:
+        for position, edge in enumerate(inputs):
+            wanted.setdefault(edge, []).append(position)
+        needed = _nodes_towards([node for node, _ in roots], {node for node, _ in inputs})
+    buffers: dict[Node, Any] = {}
+    heap: list[tuple[int, int, Node]] = []
+    for (node, number), grad in zip(roots, grads, strict=True):
+        mark_shared(grad)
+        _send(buffers, heap, node, number, grad)
+    while heap:
+        node = heapq.heappop(heap)[2]
+        while True:
+            buffer = buffers.pop(node)
+            hooks = node.hooks
+            if hooks is not None and (hooks.tensor or hooks.pre):
+                buffer = _before(node, buffer)
+            if wanted:
+                _capture(node, buffer, wanted, captured)
+            if node.__class__ is AccumulateGrad:
+                if accumulate:
+                    _accumulate(node, buffer)  # type: ignore[arg-type]  # the class says so
+                break
+            if needed is not None and node not in needed:
+                break
+            results = node.backward(buffer) if buffer.__class__ is not list else node.backward(*buffer)
+            if hooks is not None and hooks.post:
+                results = _after(node, results, buffer)
+            if len(results) > 1 and len({id(r) for r in results}) < len(results):
+                for grad in results:
+                    if grad is not None:
+                        mark_shared(grad)
+            following = None
+            for edge, grad in zip(node.next_edges, results, strict=True):
+                if edge is None or grad is None:
+                    continue
+                target, number = edge
+                specs = target.specs
+                if grad._spec.detached is not specs[number].detached:
+                    grad = reduce_to_spec(grad, specs[number], node)
+                if following is None and not heap and len(specs) == 1 and target not in buffers:
+                    following = target
+                    buffers[target] = grad
+                elif target is following:
+                    buffers[target] = buffers[target] + grad
+                else:
+                    if following is not None:
+                        heapq.heappush(heap, (-following.sequence, id(following), following))
+                        following = None
+                    _send(buffers, heap, target, number, grad)
+            if not retain_graph:
+                node.release()
+            if following is None or heap:
+                if following is not None:
+                    heapq.heappush(heap, (-following.sequence, id(following), following))
+                break
+            node = following
+    return captured
+
+
+def _send(buffers: dict[Node, Any], heap: list[tuple[int, int, Node]], node: Node, number: int, grad: Any) -> None:
+    """Add a gradient to a node's buffer; the first one puts the node on the heap."""
+    outputs = len(node.specs)
+    present = buffers.get(node)
+    if present is None:
+        heapq.heappush(heap, (-node.sequence, id(node), node))
+        if outputs == 1:
+            buffers[node] = grad
+        else:
+            buffers[node] = [None] * outputs
+            buffers[node][number] = grad
+    elif outputs == 1:
+        buffers[node] = present + grad
+    else:
+        present[number] = grad if present[number] is None else present[number] + grad
+
+
+def _before(node: Node, buffer: Any) -> Any:
+    hooks = node.hooks
+    assert hooks is not None
+    grads = buffer if buffer.__class__ is list else [buffer]
+    for grad in grads:
+        if grad is not None:
+            mark_shared(grad)
+    for number, hook in list(hooks.tensor.values()):
+        if grads[number] is not None:
+            replaced = hook(grads[number])
+            if replaced is not None:
+                grads[number] = replaced
+    for pre in list(hooks.pre.values()):
+        replaced = pre(tuple(grads))
+        if replaced is not None:
+            grads = list(replaced) if isinstance(replaced, tuple | list) else [replaced]
+    return grads if buffer.__class__ is list else grads[0]
+
+
+def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:
+    assert node.hooks is not None
+    outputs = tuple(buffer) if buffer.__class__ is list else (buffer,)
+    for hook in list(node.hooks.post.values()):
+        replaced = hook(tuple(results), outputs)
+        if replaced is not None:
+            results = replaced if isinstance(replaced, tuple | list) else (replaced,)
+    return results
+
+
+def _capture(node: Node, buffer: Any, wanted: dict[tuple[Node, int], list[int]], captured: list[Any]) -> None:
+    for number, grad in enumerate(buffer if buffer.__class__ is list else (buffer,)):
+        for position in wanted.get((node, number), ()):
+            captured[position] = grad
+            if grad is not None:
+                mark_shared(grad)
+
+
+def _accumulate(node: AccumulateGrad, grad: Any) -> None:
+    """Add to ``leaf.grad``: in place where nobody recorded it, else out of place (double backward)."""
+    leaf: Any = node.leaf()
+    if leaf is None or grad is None:
+        return
+    meta = leaf._autograd
+    present = meta.grad
+    if present is None:
+        meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
+    elif present._spec.requires_grad or grad._spec.requires_grad:
+        meta.grad = present + grad
+    else:
+        present.add_(grad)
+    if node.hooks is not None and node.hooks.post:
+        for hook in list(node.hooks.post.values()):
+            hook(leaf)
+
+
+def _is_shared(grad: Any) -> bool:
+    """Whether a gradient's bytes may be somebody else's: a view, an expanded one, or one marked by `mark_shared`."""
+    return grad._version is not None or grad._view_base is not None or grad._spec.overlaps
+
+
+def mark_shared(grad: Any) -> None:
+    """Note that a gradient has several holders, so that a leaf takes a copy: it gets a version counter."""
+    if not grad._spec.is_inference:
+        grad.version_cell()
+
+
+def _nodes_towards(roots: Sequence[Node], targets: set[Node]) -> set[Node]:
+    """The nodes on some path from the roots to the targets."""
+    towards: set[Node] = set()
+    seen: set[Node] = set()
+    order: list[Node] = []
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        order.append(node)
+        stack.extend(edge[0] for edge in node.next_edges if edge is not None)
+    for node in sorted(order, key=lambda n: n.sequence):
+        if any(edge is not None and (edge[0] in towards or edge[0] in targets) for edge in node.next_edges):
+            towards.add(node)
+    return towards

@@ -1,0 +1,126 @@
+"""`backward` and `grad`: the two doors to the engine (torch/autograd/__init__.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.tensor_impl import TensorImpl
+from .engine import run_backward
+from .node import edge_of
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, TensorImpl) or value is None else tuple(value)
+
+
+def _root_gradient(output: Any, grad: Any) -> Any:
+    spec = output._spec
+    if not spec.requires_grad:
+        raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+    if grad is None:
+        if spec.numel != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}")
+        return _ones(output)
+    if not isinstance(grad, TensorImpl):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if grad._spec.sizes != spec.sizes:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[0] has a shape of {list(grad.shape)} and output[0] has a shape of "
+            f"{list(spec.sizes)}."
+        )
+    return grad
+
+
+def _ones(output: Any) -> Any:
+    from ..generated.functions import ones_like
+
+    return ones_like(output.detach())
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Accumulate gradients of `tensors` into the leaves of their graphs (`torch.autograd.backward`).
+
+    Args:
+        tensors: one or several outputs; a scalar needs no gradient of its own.
+        grad_tensors: gradients of the outputs, of their shapes.
+        retain_graph: keep saved tensors for another backward; `create_graph` if None.
+        create_graph: record the backward itself, for higher derivatives.
+        inputs: only these leaves get gradients.
+
+    Raises:
+        RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
+    """
+    outputs = _as_tuple(tensors)
+    given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    grads = [_root_gradient(o, g) for o, g in zip(outputs, given, strict=True)]
+    keep = create_graph if retain_graph is None else retain_graph
+    edges = None
+    if inputs is not None:
+        edges = [edge_of(t) for t in _as_tuple(inputs)]
+        if not edges:
+            raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+    run_backward([edge_of(o) for o in outputs], grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """Gradients of `outputs` with respect to `inputs`, returned and not accumulated (`torch.autograd.grad`).
+
+    Raises:
+        RuntimeError: where an input does not require grad, or is not used and `allow_unused` is false.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([3.0], requires_grad=True)
+        >>> tt.autograd.grad((x * x).sum(), x)
+        (tensor([6.]),)
+    """
+    if not only_inputs:
+        raise ValueError("only_inputs=False is not supported; use backward() to accumulate into all leaves")
+    results = _as_tuple(outputs)
+    sources: Sequence[Any] = _as_tuple(inputs)
+    given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(results)
+    for source in sources:
+        if not source._spec.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    grads = [_root_gradient(o, g) for o, g in zip(results, given, strict=True)]
+    keep = create_graph if retain_graph is None else retain_graph
+    found = run_backward(
+        [edge_of(o) for o in results],
+        grads,
+        retain_graph=keep,
+        create_graph=create_graph,
+        inputs=[edge_of(s) for s in sources],
+        accumulate=False,
+    )
+    out = []
+    for source, value in zip(sources, found, strict=True):
+        if value is None:
+            if materialize_grads:
+                value = source.detach().new_zeros(source.shape)
+            elif not allow_unused:
+                raise RuntimeError(
+                    "One of the differentiated Tensors appears to not have been used in the graph. Set "
+                    "allow_unused=True if this is the desired behavior."
+                )
+        out.append(value)
+    return tuple(out)

@@ -1,0 +1,123 @@
+"""`no_grad`, `enable_grad`, `set_grad_enabled`, `inference_mode`: context managers and decorators."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime import grad_mode
+from ...runtime.local_dispatch_key_set import modes
+
+
+class _GradContext:
+    """A context manager that sets grad mode for its thread; calling it decorates a function."""
+
+    __slots__ = ("_before", "_enabled")
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(grad_mode.set_grad_enabled(self._enabled))
+
+    def __exit__(self, *error: object) -> None:
+        grad_mode.set_grad_enabled(self._before.pop())
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        enabled = self._enabled
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with _GradContext(enabled):
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+class no_grad(_GradContext):
+    """Operators inside record nothing (`torch.no_grad`), in this thread.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(2, requires_grad=True)
+        >>> with tt.no_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        made = object.__new__(cls)
+        if function is None:
+            return made
+        made.__init__()  # type: ignore[misc]  # used as a bare decorator, @no_grad
+        return made(function)
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+        super().__init__(False)
+
+
+class enable_grad(_GradContext):
+    """Operators inside record, also within `no_grad` (`torch.enable_grad`)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(True)
+
+
+class set_grad_enabled(_GradContext):
+    """Sets grad mode at once, and restores it at the end if used as a context manager."""
+
+    __slots__ = ()
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        self._before.append(grad_mode.set_grad_enabled(bool(mode)))
+
+    def __enter__(self) -> None:
+        return None
+
+
+class inference_mode:
+    """New tensors inside have neither version counter nor autograd keys (`torch.inference_mode`).
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.inference_mode():
+        ...     y = tt.ones(2) + 1
+        >>> y.is_inference()
+        True
+    """
+
+    __slots__ = ("_before", "_mode")
+
+    def __init__(self, mode: bool = True) -> None:
+        self._mode = mode
+        self._before: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        self._before.append(
+            (grad_mode.set_inference_mode(self._mode), grad_mode.set_grad_enabled(not self._mode))
+        )
+        modes.append(self)
+
+    def __exit__(self, *error: object) -> None:
+        modes.remove(self)
+        inference, grad = self._before.pop()
+        grad_mode.set_inference_mode(inference)
+        grad_mode.set_grad_enabled(grad)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        mode = self._mode
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with inference_mode(mode):
+                return function(*args, **kwargs)
+
+        return wrapped

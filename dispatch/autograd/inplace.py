@@ -1,0 +1,75 @@
+"""In-place operators under autograd: what is refused, and how a history is rewritten (torch VariableTypeUtils)."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+from .node import AutogradMeta, Edge, Node, edge_of
+from .view_history import CopySlices, ViewGeometry, refresh
+
+
+def check_inplace(tensor: Any) -> None:
+    """Refuse a write to a leaf that requires grad, or to a view of one. Called with grad mode on."""
+    if not tensor._spec.requires_grad:
+        return
+    base = tensor._view_base
+    if base is None:
+        meta = tensor._autograd
+        if meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    elif base._spec.requires_grad:
+        meta = base._autograd
+        if meta is not None and (meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad"):
+            raise RuntimeError(
+                "a view of a leaf Variable that requires grad is being used in an in-place operation."
+            )
+
+
+def inplace_edge(tensor: Any) -> Edge | None:
+    """The edge of the tensor that is about to be written to."""
+    return edge_of(tensor) if tensor._spec.requires_grad else None
+
+
+def rebase_history(tensor: Any, node: Node) -> None:
+    """Make `node` the origin of a tensor that was written in place.
+
+    The history of a view's base becomes a `CopySlices` around the node; the view's own follows from the base.
+    """
+    base = tensor._view_base
+    if base is None:
+        _set_edge(tensor, (node, 0))
+        return
+    base_edge = edge_of(base) if base._spec.requires_grad else None
+    geometry = ViewGeometry.of(tensor, base)
+    _set_edge(base, (CopySlices(base, base_edge, geometry, node), 0))
+    refresh(tensor)
+
+
+def _set_edge(tensor: Any, edge: Edge) -> None:
+    meta = tensor._autograd
+    if meta is None:
+        meta = tensor._autograd = AutogradMeta()
+    hooks, meta.hooks = meta.hooks, None
+    meta.edge = edge
+    if hooks is not None:
+        edge[0].hooks = hooks
+    cell = tensor._version
+    meta.version = 0 if cell is None else cell[0]
+    if not tensor._spec.requires_grad:
+        tensor._spec = tensor._spec.twin
+        if cell is not None and sys.getrefcount(cell) > 3:
+            _tell_views(tensor, cell)
+
+
+def _tell_views(base: Any, cell: list[int]) -> None:
+    """Views made before their base began to require grad follow it; found as the other holders of its counter."""
+    for holder in gc.get_referrers(cell):
+        if getattr(holder, "_view_base", None) is base and not holder._spec.requires_grad:
+            holder._spec = holder._spec.twin
+            if holder._autograd is None:
+                holder._autograd = AutogradMeta()
+            holder._autograd.version = -1
+
+

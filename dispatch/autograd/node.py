@@ -1,0 +1,250 @@
+"""Graph nodes: what backward calls, and the edges along which gradients go (torch/csrc/autograd/function.h)."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+
+next_sequence = itertools.count(1).__next__
+Edge = tuple["Node", int]
+
+
+class _Freed:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<freed>"
+
+
+FREED: Any = _Freed()
+"""Stands in a node's slots for what backward has freed."""
+
+
+class Node:
+    """One recorded operation.
+
+    `next_edges` has, for each differentiable input, the (node, output number) that its gradient goes to, or
+    None. `specs` describes the outputs, so that the engine can bring a gradient to their shape and dtype.
+    Nodes are ordered by `sequence`: a node's inputs always have lower numbers.
+    """
+
+    __slots__ = ("__weakref__", "hooks", "next_edges", "sequence", "specs")
+
+    next_edges: Sequence[Edge | None]
+    sequence: int
+    specs: tuple[TensorSpec, ...]
+    hooks: NodeHooks | None
+
+    def backward(self, *grads: Any) -> Sequence[Any]:
+        """Gradients of the inputs from those of the outputs; None for an input that gets none."""
+        raise AssertionError(f"{type(self).__name__} has no backward")
+
+    def release(self) -> None:
+        """Free saved tensors, after a backward that does not retain the graph."""
+
+    def name(self) -> str:
+        """The node's name in messages, such as ``MulBackward0``."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The edges as PyTorch shows them."""
+        return tuple((None, 0) if edge is None else edge for edge in self.next_edges)
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` after this node; a result replaces ``grad_inputs``."""
+        if self.hooks is None:
+            self.hooks = NodeHooks()
+        return self.hooks.add(self.hooks.post, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(grad_outputs)`` before this node; a result replaces them."""
+        if self.hooks is None:
+            self.hooks = NodeHooks()
+        return self.hooks.add(self.hooks.pre, hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class NodeHooks:
+    """Hooks of one node: before it, after it, and on single outputs (tensor hooks, retain_grad)."""
+
+    __slots__ = ("_next", "post", "pre", "tensor")
+
+    def __init__(self) -> None:
+        self.pre: dict[int, Callable[..., Any]] = {}
+        self.post: dict[int, Callable[..., Any]] = {}
+        self.tensor: dict[int, tuple[int, Callable[[Any], Any]]] = {}
+        self._next = itertools.count()
+
+    def add(self, hooks: dict[int, Any], hook: Any) -> RemovableHandle:
+        """Register under a new number."""
+        number = next(self._next)
+        hooks[number] = hook
+        return RemovableHandle(hooks, number)
+
+
+class RemovableHandle:
+    """Takes a hook away again (`torch.utils.hooks.RemovableHandle`)."""
+
+    __slots__ = ("_hooks", "_number")
+
+    def __init__(self, hooks: dict[int, Any], number: int) -> None:
+        self._hooks = hooks
+        self._number = number
+
+    def remove(self) -> None:
+        """Remove the hook; again is no error."""
+        self._hooks.pop(self._number, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+class AutogradMeta:
+    """What autograd keeps of a tensor: its edge, gradient and hooks.
+
+    `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
+    needed). `version` is the version at which a view's edge was computed.
+    """
+
+    __slots__ = ("edge", "grad", "hooks", "retains_grad", "version")
+
+    edge: Edge | None
+    grad: Any
+    hooks: NodeHooks | None
+    retains_grad: bool
+    version: int
+
+    def __init__(self, edge: Edge | None = None) -> None:
+        self.edge = edge
+        self.grad = None
+        self.hooks = None
+        self.retains_grad = False
+        self.version = 0
+
+
+class AccumulateGrad(Node):
+    """The end of a graph at a leaf: adds the gradient to ``leaf.grad``. It holds the leaf weakly, the leaf holds it."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: TensorImpl) -> None:
+        self.leaf = weakref.ref(leaf)
+        self.next_edges = ()
+        self.sequence = 0
+        self.specs = (leaf._spec,)
+        self.hooks = None
+
+    @property
+    def variable(self) -> TensorImpl | None:
+        """The leaf."""
+        return self.leaf()
+
+
+class NotImplementedBackward(Node):
+    """Records an operator without derivative; backward through it raises PyTorch's error."""
+
+    __slots__ = ("operator",)
+    operator: str
+
+    def backward(self, *grads: Any) -> Sequence[Any]:
+        raise RuntimeError(f"derivative for {self.operator} is not implemented")
+
+
+def edge_of(tensor: Any) -> Edge:
+    """Where the gradient of a tensor that requires grad goes."""
+    meta: AutogradMeta = tensor._autograd
+    base = tensor._view_base
+    if base is not None and tensor._version is not None and meta.version != tensor._version[0]:
+        from .view_history import refresh
+
+        refresh(tensor)
+        meta = tensor._autograd
+    edge = meta.edge
+    if edge is None:
+        node = AccumulateGrad(tensor)
+        if meta.hooks is not None:
+            node.hooks = meta.hooks
+        edge = meta.edge = (node, 0)
+    return edge
+
+
+def set_history(out: Any, node: Node, number: int = 0) -> None:
+    """Make `node` the origin of a fresh output."""
+    out._spec = out._spec.twin
+    meta = AutogradMeta.__new__(AutogradMeta)
+    meta.edge = (node, number)
+    meta.grad = None
+    meta.hooks = None
+    meta.retains_grad = False
+    cell = out._version
+    meta.version = 0 if cell is None else cell[0]
+    out._autograd = meta
+
+
+def saved_version(tensor: Any) -> int:
+    """The version to store beside a saved tensor."""
+    cell = tensor._version
+    return 0 if cell is None else int(cell[0])
+
+
+def unpack(node: Node, tensor: Any, version: int) -> Any:
+    """A saved input, if it is neither freed nor written to since.
+
+    Raises RuntimeError with PyTorch's messages otherwise.
+    """
+    if tensor is FREED:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+            "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+            "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+            "if you need to access saved tensors after calling backward."
+        )
+    if isinstance(tensor, TensorImpl):
+        cell = tensor._version
+        current = 0 if cell is None else cell[0]
+        if current != version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[{tensor.dtype} {list(tensor.shape)}], which is saved by {node.name()}, is at version {current}; "
+                f"expected version {version} instead. Hint: clone() it before modifying it in place."
+            )
+    return tensor
+
+
+def save_result(out: Any) -> Any:
+    """An output as its own node may keep it: the same bytes and version counter, no edge back."""
+    kept = type(out).from_data(out._data, out._spec.detached)
+    if not out._spec.is_inference:
+        kept._version = out.version_cell()
+    return kept
+
+
+def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
+    """A saved output, tied to its node again where backward itself is recorded."""
+    from ...runtime.grad_mode import is_grad_enabled
+
+    kept = unpack(node, kept, version)
+    if not is_grad_enabled():
+        return kept
+    out = type(kept).from_data(kept._data, kept._spec)
+    out._version = kept._version
+    set_history(out, node, number)
+    return out
+
+
+def unpack_list(node: Node, tensors: Any, versions: Sequence[int]) -> Any:
+    """Saved inputs of a list argument."""
+    if tensors is FREED:
+        unpack(node, tensors, 0)
+    return [unpack(node, t, v) for t, v in zip(tensors, versions, strict=True)]

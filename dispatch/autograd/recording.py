@@ -1,0 +1,106 @@
+"""What generated autograd wrappers share: which inputs matter, what is kept of them, planners around others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.grad_mode import grad_disabled, is_grad_enabled, set_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
+from ..core.argument_roles import tensors_in
+from ..core.kernel_function import Plan
+from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from .node import NotImplementedBackward, edge_of, next_sequence, set_history
+
+
+def requires_grad(value: Any) -> bool:
+    """Whether an argument is a tensor that requires grad."""
+    return isinstance(value, TensorImpl) and value._spec.requires_grad
+
+
+def spec_of(value: Any) -> Any:
+    """A tensor's spec; None for a number or nothing in a tensor's place."""
+    return value._spec.detached if isinstance(value, TensorImpl) else None
+
+
+def version_of(value: Any) -> int:
+    """The version to store beside a saved argument, which may be a number."""
+    if isinstance(value, TensorImpl):
+        cell = value._version
+        return 0 if cell is None else int(cell[0])
+    return 0
+
+
+def detached_clone(tensor: Any) -> Any:
+    """A copy of a tensor that is about to be written to, for a formula that needs the old values."""
+    before = set_grad_enabled(False)
+    try:
+        return tensor.clone()
+    finally:
+        set_grad_enabled(before)
+
+
+def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The plan where some of several scales (beta, alpha) are at their defaults: they are passed all the same."""
+    positions = op.runtime_positions(args)
+    fixed = list(args)
+
+    def record(*runtime: Any) -> Any:
+        for position, value in zip(positions, runtime, strict=True):
+            fixed[position] = value
+        return op.call_with_keys(key_set, [float(v) if v.__class__ is int else v for v in fixed])
+
+    return record
+
+
+def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The fallback of autograd keys: computes, and leaves a node that raises PyTorch's error in backward."""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    name = op.name
+    writes = op.schema.is_mutable
+
+    def record(*runtime: Any) -> Any:
+        out = inner(*runtime)
+        if grad_disabled and not is_grad_enabled():
+            return out
+        sources = [t for t in tensors_in(runtime) if t._spec.requires_grad]
+        targets = [
+            o
+            for o in (out if isinstance(out, tuple | list) else (out,))
+            if isinstance(o, TensorImpl)
+            and (o._spec.dtype.is_floating_point or o._spec.dtype.is_complex)
+            and not o._spec.requires_grad
+        ]
+        if sources and targets and not writes:
+            node = NotImplementedBackward()
+            node.operator = name
+            node.next_edges = tuple(edge_of(t) for t in sources)
+            node.sequence = next_sequence()
+            node.hooks = None
+            node.specs = tuple(t._spec for t in targets)
+            for number, target in enumerate(targets):
+                set_history(target, node, number)
+        return out
+
+    return record
+
+
+def never_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Operators whose results carry no gradient (comparisons, argmax): autograd steps aside."""
+    return op.plan(key_set & BELOW_AUTOGRAD, args)
+
+
+def out_refuses_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``out=`` forms: refused where an argument requires grad and grad mode is on."""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    name = op.name.partition("::")[2].partition(".")[0]
+
+    def record(*runtime: Any) -> Any:
+        if not grad_disabled or is_grad_enabled():
+            raise RuntimeError(
+                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                "arguments requires grad."
+            )
+        return inner(*runtime)
+
+    return record

@@ -1,0 +1,201 @@
+"""Autograd's methods of `Tensor`: requires_grad, grad, backward, hooks, versions (torch/_tensor.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .node import AccumulateGrad, AutogradMeta, Node, NodeHooks, RemovableHandle, edge_of
+
+if TYPE_CHECKING:
+    from ...runtime.tensor_impl import TensorImpl
+
+    _Base = TensorImpl
+else:
+    _Base = object
+
+
+class AutogradMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operators record this tensor for backward. Setting it is `requires_grad_`."""
+        return self._spec.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Have operators record this leaf, or no longer. Returns the tensor.
+
+        Raises RuntimeError for dtypes without gradients, for a non-leaf that is to stop, and for an inference
+        tensor outside inference mode.
+        """
+        spec = self._spec
+        if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if requires_grad and spec.is_inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        if not self.is_leaf:
+            if requires_grad:
+                return self
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if requires_grad != spec.requires_grad:
+            self._spec = spec.twin
+        if requires_grad and self._autograd is None:
+            self._autograd = AutogradMeta()
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operator made this tensor."""
+        if not self._spec.requires_grad:
+            return True
+        meta = self._autograd
+        return meta.edge is None or meta.edge[0].__class__ is AccumulateGrad
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor; None for a leaf."""
+        if not self._spec.requires_grad:
+            return None
+        node = edge_of(self)[0]
+        return None if node.__class__ is AccumulateGrad else node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `grad_fn` this tensor is."""
+        return 0 if self.is_leaf else edge_of(self)[1]
+
+    @property
+    def grad(self) -> Any:
+        """The gradient that backward accumulated in this leaf, or None."""
+        meta = self._autograd
+        return None if meta is None else meta.grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None:
+            spec, own = value._spec, self._spec
+            if spec.sizes != own.sizes:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: expected {list(own.sizes)}, got {list(spec.sizes)}"
+                )
+            if spec.dtype is not own.dtype:
+                raise RuntimeError(f"assigned grad has data of a different type: expected {own.dtype}, got {spec.dtype}")
+            if spec.device is not own.device:
+                raise RuntimeError(
+                    f"assigned grad has data located on a different device: expected {own.device}, got {spec.device}"
+                )
+        if self._autograd is None:
+            if value is None:
+                return
+            self._autograd = AutogradMeta()
+        self._autograd.grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        if self._autograd is not None:
+            self._autograd.grad = None
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Compute gradients of this tensor with respect to the graph's leaves and add them to their ``grad``.
+
+        Raises RuntimeError for a non-scalar without `gradient`, and where nothing requires grad.
+
+        Example:
+            >>> import triten as tt
+            >>> w = tt.tensor([1.0, 2.0], requires_grad=True)
+            >>> (w * w).sum().backward()
+            >>> w.grad
+            tensor([2., 4.])
+        """
+        from .functional import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def detach_(self) -> Any:
+        """Take this tensor out of the graph that made it."""
+        if self._view_base is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._spec = self._spec.detached
+        if self._autograd is not None:
+            self._autograd.edge = None
+        return self
+
+    @property
+    def data(self) -> Any:
+        """The tensor without its history, over the same bytes, with a version counter of its own."""
+        return type(self).from_data(self._data, self._spec.detached)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._data = value._data
+        self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        """Call ``hook(grad)`` when the gradient of this tensor is computed; a result replaces it.
+
+        Raises RuntimeError for a tensor that does not require grad.
+        """
+        if not self._spec.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        node, number = edge_of(self)
+        if node.hooks is None:
+            node.hooks = NodeHooks()
+        return node.hooks.add(node.hooks.tensor, (number, hook))
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> RemovableHandle:
+        """Call ``hook(tensor)`` after a gradient was added to this leaf's ``grad``."""
+        if not self._spec.requires_grad or not self.is_leaf:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        node, _ = edge_of(self)
+        if node.hooks is None:
+            node.hooks = NodeHooks()
+        return node.hooks.add(node.hooks.post, hook)
+
+    def retain_grad(self) -> None:
+        """Have backward keep this non-leaf's gradient in ``grad``."""
+        if not self._spec.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self.is_leaf or self._autograd.retains_grad:
+            return
+        import weakref
+
+        self._autograd.retains_grad = True
+        target = weakref.ref(self)
+
+        def keep(grad: Any) -> None:
+            tensor = target()
+            if tensor is not None:
+                meta = tensor._autograd
+                meta.grad = grad if meta.grad is None else meta.grad + grad
+
+        self.register_hook(keep)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called on this non-leaf."""
+        return not self.is_leaf and self._autograd.retains_grad
+
+    def _is_view(self) -> bool:
+        return self._view_base is not None
+
+    @property
+    def _base(self) -> Any:
+        """The tensor that this one is a view of, or None."""
+        return self._view_base
+

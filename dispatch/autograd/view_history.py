@@ -1,0 +1,139 @@
+"""Views and their bases under autograd: histories that follow writes (torch/csrc/autograd CopySlices, as_view).
+
+A view's gradient function is valid for one version of the shared bytes. After a write through another
+tensor it is made anew from the base, as the strided view that the tensor is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...runtime.storage import address_of
+from .node import AutogradMeta, Edge, Node, edge_of, next_sequence
+
+
+class ViewGeometry(NamedTuple):
+    """A view as sizes, strides and offset (elements) relative to its base's first element."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @staticmethod
+    def of(view: Any, base: Any) -> ViewGeometry:
+        """The geometry of `view` in `base`. Raises RuntimeError for a view of another dtype."""
+        if view._spec.dtype is not base._spec.dtype:
+            raise RuntimeError(
+                f"a view of dtype {view.dtype} of a base of dtype {base.dtype} cannot be written to under autograd"
+            )
+        if view._spec.numel == 0:
+            return ViewGeometry(view._spec.sizes, view._spec.strides, 0)
+        distance = address_of(view._data) - address_of(base._data)
+        return ViewGeometry(view._spec.sizes, view._spec.strides, distance // view._spec.itemsize)
+
+    def take(self, tensor: Any) -> Any:
+        """The same elements of a contiguous or dense tensor of the base's geometry."""
+        return tensor.as_strided(self.sizes, self.strides, self.offset + tensor.storage_offset())
+
+
+def like_base(grad: Any, base: Any) -> Any:
+    """A copy of `grad` in the base's strides, so that a `ViewGeometry` of the base fits it."""
+    spec = base.spec
+    out = grad.new_empty_strided(spec.sizes, spec.strides) if spec.is_dense() else None
+    if out is None:
+        return None
+    out.copy_(grad)
+    return out
+
+
+class BaseGeometry:
+    """What a node keeps of a base: its spec."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, tensor: Any) -> None:
+        self.spec = tensor._spec.detached
+
+
+class AsStridedBackward0(Node):
+    """Backward of a strided view of a base: the gradient in its place among zeros."""
+
+    __slots__ = ("base", "geometry")
+
+    def __init__(self, base: Any, geometry: ViewGeometry) -> None:
+        self.next_edges = (edge_of(base),)
+        self.sequence = next_sequence()
+        self.base = BaseGeometry(base)
+        self.geometry = geometry
+        self.hooks = None
+
+    def backward(self, *grads: Any) -> Sequence[Any]:
+        spec = self.base.spec
+        strides = spec.strides if spec.is_dense() else None
+        if strides is None:
+            raise RuntimeError("as_strided backward: the base's elements overlap or have gaps; clone() it first")
+        full = grads[0].new_empty_strided(spec.sizes, strides).zero_()
+        part = self.geometry.take(full)
+        if part._spec.overlaps:
+            raise RuntimeError("as_strided backward: the view's elements overlap; clone() it before using it")
+        part.copy_(grads[0])
+        return (full,)
+
+
+class CopySlices(Node):
+    """Backward of a write to a view, seen from its base.
+
+    The gradient outside the view passes; inside it goes through the write's own node.
+    """
+
+    __slots__ = ("base", "geometry", "node")
+
+    def __init__(self, base: Any, base_edge: Edge | None, geometry: ViewGeometry, node: Node) -> None:
+        self.base = BaseGeometry(base)
+        self.geometry = geometry
+        self.node = node
+        self.next_edges = (base_edge, *node.next_edges[1:])
+        self.specs = (base._spec.detached,)
+        self.sequence = next_sequence()
+        self.hooks = None
+
+    def backward(self, *grads: Any) -> Sequence[Any]:
+        copied = like_base(grads[0], self.base)
+        if copied is None:
+            raise RuntimeError("a write to a view of a base with overlapping or gapped elements has no gradient")
+        part = self.geometry.take(copied)
+        inner = self.node.backward(part.clone())
+        if self.next_edges[0] is None:
+            return (None, *inner[1:])
+        first = inner[0] if len(inner) else None
+        if first is None:
+            part.zero_()
+        else:
+            part.copy_(first)
+        return (copied, *inner[1:])
+
+    def release(self) -> None:
+        self.node.release()
+
+
+def refresh(view: Any) -> None:
+    """Make a view's history anew from its base, after the bytes were written through another tensor."""
+    base = view._view_base
+    meta = view._autograd
+    if meta is None:
+        meta = view._autograd = AutogradMeta()
+    cell = view._version
+    meta.version = 0 if cell is None else cell[0]
+    if not base._spec.requires_grad:
+        return
+    base_edge = edge_of(base)
+    if base_edge[0].__class__.__name__ == "AccumulateGrad" and meta.edge is not None:
+        return
+    node = AsStridedBackward0(base, ViewGeometry.of(view, base))
+    node.specs = (view._spec.detached,)
+    hooks, meta.hooks = meta.hooks, None
+    node.hooks = hooks
+    meta.edge = (node, 0)
+    if not view._spec.requires_grad:
+        view._spec = view._spec.twin

@@ -1,0 +1,98 @@
+"""`python -m triten.dispatch.codegen [--check]`: write the generated code, or say whether it is fresh."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+from .autograd import autograd_module
+from .derivatives import load_derivatives
+from .functions import functions_module, methods_module, packets_of
+from .load import load_functions
+from .registrations import (
+    functions_index_module,
+    index_module,
+    register_all_module,
+    registrations_module,
+    tensor_methods_module,
+)
+
+DISPATCH = Path(__file__).resolve().parent.parent
+
+
+def generate() -> dict[str, str]:
+    """All generated files by name, formatted."""
+    operators = load_functions(DISPATCH / "native_functions")
+    derivatives = load_derivatives(DISPATCH / "derivatives.yaml", operators)
+    families = operators.families()
+    files: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
+    for family in families:
+        functions = operators.of_family(family)
+        own = [d for d in derivatives if d.function.family == family]
+        files[f"functions_{family}.py"] = functions_module(family, functions)
+        files[f"methods_{family}.py"] = methods_module(family, functions)
+        files[f"registrations_{family}.py"] = registrations_module(family, functions, own)
+        if own:
+            files[f"autograd_{family}.py"] = autograd_module(family, own, functions)
+        names[family] = sorted(
+            name
+            for name, signature in packets_of(functions).items()
+            if any("function" in f.variants for f in signature.overloads if f.form != "out")
+        )
+    files["__init__.py"] = index_module(families, families)
+    files["tensor_methods.py"] = tensor_methods_module(families)
+    files["register_all.py"] = register_all_module(families)
+    files["functions.py"] = functions_index_module(names)
+    return files
+
+
+def formatted(files: dict[str, str]) -> dict[str, str]:
+    """The files as ruff formats them; ruff is a development tool, and generating needs it."""
+    if importlib.util.find_spec("ruff") is None:
+        raise SystemExit("generating needs ruff: pip install 'triten[dev]'")
+    out = {}
+    for name, text in files.items():
+        for arguments in (
+            ["check", "--select", "I", "--fix", "--quiet", "--exit-zero"],
+            ["format", "--quiet"],
+        ):
+            command = [sys.executable, "-m", "ruff", *arguments, "--config", str(DISPATCH.parent / "pyproject.toml")]
+            command += ["--stdin-filename", str(DISPATCH / "generated" / name), "-"]
+            done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+            text = done.stdout
+        out[name] = text
+    return out
+
+
+def main() -> int:
+    """Write or check; the exit status says whether anything was stale."""
+    parser = argparse.ArgumentParser(prog="python -m triten.dispatch.codegen", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
+    parser.add_argument("--output", type=Path, default=DISPATCH / "generated", help="the folder to write to")
+    arguments = parser.parse_args()
+    files = formatted(generate())
+    present = {p.name for p in arguments.output.glob("*.py*")}
+    stale = sorted(
+        [n for n, text in files.items() if n not in present or (arguments.output / n).read_text() != text]
+        + list(present - set(files))
+    )
+    if arguments.check:
+        for name in stale:
+            print(f"stale: {arguments.output / name}")
+        print(f"{len(files)} generated files, {len(stale)} stale")
+        return 1 if stale else 0
+    for name in stale:
+        if name in files:
+            (arguments.output / name).write_text(files[name])
+        else:
+            (arguments.output / name).unlink()
+    print(f"wrote {len(stale)} of {len(files)} generated files")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

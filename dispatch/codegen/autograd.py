@@ -1,0 +1,300 @@
+"""Generated autograd: a node class and a plan wrapper for each operator with a derivative.
+
+The node's slots hold what the formulas need, its `backward` evaluates them, its `release` frees them. The
+wrapper is a planner: it plans the call below autograd, then closes over that and the recording.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from .derivatives import Derivative, Formula, is_list, result_names
+from .functions import HEADER
+from .model import NativeFunction
+
+
+class _Rename(ast.NodeTransformer):
+    """Replaces argument names in a formula by the locals that `backward` unpacks."""
+
+    def __init__(self, specs: set[str]) -> None:
+        self.specs = specs
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id in self.specs:
+            return ast.Attribute(ast.Attribute(ast.Name("self_node"), f"{node.value.id}_spec"), node.attr)
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name("self_") if node.id == "self" else node
+
+
+def _source(formula: Formula) -> str:
+    tree = _Rename(set(formula.specs)).visit(ast.parse(formula.source, mode="eval"))
+    return ast.unparse(ast.fix_missing_locations(tree)).replace("self_node.", "self.")
+
+
+def _local(name: str) -> str:
+    return "self_" if name == "self" else name
+
+
+def _all(d: Derivative, attribute: str) -> list[str]:
+    return list(dict.fromkeys(n for f in d.formulas for n in getattr(f, attribute)))
+
+
+def node_text(d: Derivative) -> str:
+    """The node class."""
+    saves, specs, statics, results = (_all(d, a) for a in ("saves", "specs", "statics", "results"))
+    specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
+    slots = sorted(
+        [f"{_local(n)}" for n in saves]
+        + [f"{_local(n)}_version" for n in saves]
+        + [f"{n}_spec" for n in specs]
+        + list(statics)
+        + list(results)
+        + [f"{n}_version" for n in results]
+    )
+    several = len(d.function.schema.returns) > 1
+    lines = [f"class {d.node}(Node):", f'    """{d.function.schema}"""', ""]
+    lines.append(f"    __slots__ = ({', '.join(repr(s) for s in slots)}{',' if len(slots) == 1 else ''})")
+    lines.append("")
+    signature = "*grads: Any" if several else "grad: Any"
+    lines.append(f"    def backward(self, {signature}) -> Any:")
+    if several and not any(f.uses_grads for f in d.formulas):
+        lines.append("        grad = grads[0]")
+    lines.append("        edges = self.next_edges")
+    inputs = d.inputs
+    one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
+    lines.append(f"        out: list[Any] = [None] * {'len(edges)' if one_list else len(inputs)}")
+    for f in d.formulas:
+        wanted = [i for i in f.inputs if f.source != "None"]
+        if not wanted:
+            continue
+        positions = [inputs.index(i) for i in wanted]
+        if one_list:
+            body = _unpack_lines(d, f)
+            lines += [f"        {line}" for line in body]
+            lines.append(f"        out = list({_source(f)})")
+            continue
+        condition = " or ".join(f"edges[{p}] is not None" for p in positions)
+        lines.append(f"        if {condition}:")
+        lines += [f"            {line}" for line in _unpack_lines(d, f)]
+        if len(wanted) == 1:
+            lines.append(f"            out[{positions[0]}] = {_source(f)}")
+        else:
+            if "output_mask" in f.source:
+                mask = ", ".join(f"edges[{p}] is not None" for p in positions)
+                lines.append(f"            output_mask = ({mask})")
+            targets = ", ".join(f"out[{p}]" for p in positions)
+            lines.append(f"            {targets} = {_source(f)}")
+    lines.append("        return out")
+    freed = [_local(n) for n in saves] + list(results)
+    if freed:
+        lines += ["", "    def release(self) -> None:"]
+        lines.append("        " + "".join(f"self.{n} = " for n in freed) + "FREED")
+    return "\n".join(lines)
+
+
+def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
+    lines = []
+    for n in f.saves:
+        local = _local(n)
+        function = "unpack_list" if is_list(d.function, n) else "unpack"
+        lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
+    for n in f.statics:
+        lines.append(f"{n} = self.{n}")
+    names = result_names(d.function)
+    for n in f.results:
+        lines.append(f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})")
+    return lines
+
+
+def wrapper_text(d: Derivative, function: NativeFunction) -> str:
+    """The planner of an operator's autograd kernel, for its functional or in-place form."""
+    inplace = function.form == "inplace"
+    arguments = [a for a in function.schema.arguments if not a.is_out]
+    names = [a.name for a in arguments]
+    lines = [f"def plan_{function.identifier}(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:"]
+    lines.append(f'    """{function.schema}"""')
+    lines.append("    inner = op.plan(key_set & BELOW_AUTOGRAD, args)")
+    lines.append("    runtime = op.runtime_positions(args)")
+    inputs = d.inputs
+    positions = [names.index(n) for n in inputs]
+    plain = [n for n in inputs if not is_list(d.function, n)]
+    for n in plain:
+        lines.append(f"    needs_{_local(n)} = requires_grad(args[{names.index(n)}])")
+    from .signature import role_of
+
+    runtime = [i for i, a in enumerate(arguments) if role_of(a.type, a, False) != "static"]
+    baked = [i for i in runtime if arguments[i].default.__class__ is int and role_of(arguments[i].type, arguments[i], False) == "scale"]
+    statics = _all(d, "statics")
+    for i, n in enumerate(names):
+        if n in statics and i not in runtime:
+            lines.append(f"    {n} = args[{i}]")
+    if baked:
+        lines.append(f"    if len(runtime) == {len(runtime)}:")
+        lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, [])]
+        present = [i for i in runtime if i not in baked]
+        if len(baked) > 1:
+            lines.append(f"    if len(runtime) != {len(present)}:")
+            lines.append("        return partly_scaled(op, key_set, args)")
+        for i in baked:
+            lines.append(f"    {names[i]} = args[{i}]")
+        lines += [f"    {line}" for line in _plan_lines(d, function, names, present, baked)]
+    else:
+        lines += [f"    {line}" for line in _plan_lines(d, function, names, runtime, [])]
+    del positions, inplace
+    return "\n".join(lines)
+
+
+def _plan_lines(d: Derivative, function: NativeFunction, names: list[str], runtime: list[int], baked: list[int]) -> list[str]:
+    inplace = function.form == "inplace"
+    parameters = [_local(names[i]) if names[i] == "self" else names[i] for i in runtime]
+    parameters = ["self_" if p == "self" else p for p in parameters]
+    call = ", ".join(parameters)
+    inputs = d.inputs
+    one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
+    lines = [f"def record({', '.join(f'{p}: Any' for p in parameters)}) -> Any:"]
+    body: list[str] = ["if grad_disabled and not is_grad_enabled():", f"    return inner({call})"]
+    if inplace:
+        body.append("check_inplace(self_)")
+    edges = []
+    for n in inputs:
+        local = _local(n)
+        if one_list:
+            continue
+        if n == "self" and inplace:
+            edges.append("inplace_edge(self_)")
+        else:
+            edges.append(f"edge_of({local}) if needs_{local} else None")
+    if one_list:
+        body.append(f"edges = tuple([edge_of(t) if requires_grad(t) else None for t in {_local(inputs[0])}])")
+    else:
+        body.append(f"edges = ({', '.join(edges)}{',' if len(edges) == 1 else ''})")
+    saves = _all(d, "saves")
+    if inplace and "self" in saves:
+        users = {i for f in d.formulas if "self" in f.saves for i in f.inputs}
+        needed = " or ".join(f"needs_{_local(u)}" if u != "self" else "edges[0] is not None" for u in sorted(users))
+        body.append(f"original = detached_clone(self_) if {needed} else None")
+        specs_source = "self_"
+    else:
+        specs_source = "self_"
+    specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
+    if inplace:
+        body.append(f"node = {d.node}.__new__({d.node})")
+        for n in specs:
+            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        body.append(f"inner({call})")
+        result = "self_"
+    else:
+        body.append(f"out = inner({call})")
+        body.append(f"node = {d.node}.__new__({d.node})")
+        for n in specs:
+            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        result = "out"
+    body.append("node.next_edges = edges")
+    body.append("node.sequence = next_sequence()")
+    body.append("node.hooks = None")
+    for n in saves:
+        local = _local(n)
+        users = list(dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs if f.source != "None"))
+        condition = " or ".join(
+            ("edges[0] is not None" if inplace and u == "self" else f"needs_{_local(u)}") for u in users
+        )
+        source = "original" if inplace and n == "self" else local
+        if is_list(d.function, n):
+            body.append(f"node.{local} = list({source})")
+            body.append(f"node.{local}_version = [saved_version(t) for t in {source}]")
+        elif one_list:
+            body.append(f"node.{local} = {source}")
+            body.append(f"node.{local}_version = version_of({source})")
+        else:
+            body.append(f"if {condition}:")
+            body.append(f"    node.{local} = {source}")
+            body.append(f"    node.{local}_version = version_of({source})")
+    for n in _all(d, "statics"):
+        body.append(f"node.{n} = {n}")
+    returns = len(d.function.schema.returns)
+    if returns == 1:
+        body.append(f"node.specs = ({result}._spec,)" if not inplace else "node.specs = (self_._spec.detached,)")
+        if inplace:
+            body.append("rebase_history(self_, node)")
+        else:
+            body.append("set_history(out, node)")
+        if _all(d, "results"):
+            body.append(f"node.result = save_result({result})")
+            body.append("node.result_version = saved_version(node.result)")
+    else:
+        body.append("node.specs = tuple([o._spec for o in out])")
+        for i, differentiable in enumerate(d.differentiable_outputs):
+            if differentiable:
+                body.append(f"set_history(out[{i}], node, {i})")
+        for n in _all(d, "results"):
+            index = result_names(d.function).index(n)
+            body.append(f"node.{n} = save_result(out[{index}])")
+            body.append(f"node.{n}_version = saved_version(node.{n})")
+    body.append("return self_" if inplace else "return out")
+    del specs_source, baked
+    return lines + [f"    {line}" for line in body] + ["", "return record"]
+
+
+def autograd_module(family: str, derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
+    """The module of a family's nodes and wrappers."""
+    import re
+
+    text = HEADER.format(title=f"Derivatives of the {family} family.", source="derivatives.yaml")
+    parts: list[str] = []
+    calls: set[str] = set()
+    for d in derivatives:
+        parts.append(node_text(d))
+        parts.append(wrapper_text(d, d.function))
+        for f in d.formulas:
+            calls |= set(f.calls)
+        twin = inplace_twin(d.function, functions)
+        if twin is not None:
+            parts.append(wrapper_text(d, twin))
+    code = "\n\n\n".join(parts)
+    words = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
+    imports = ["from collections.abc import Sequence", "from typing import Any", ""]
+    imports.append("from ...runtime.grad_mode import grad_disabled, is_grad_enabled")
+    inplace_names = sorted(words & {"check_inplace", "inplace_edge", "rebase_history"})
+    node_names = sorted(
+        words
+        & {"FREED", "Node", "edge_of", "next_sequence", "save_result", "saved_version", "set_history", "unpack",
+           "unpack_list", "unpack_result"}
+    )
+    recording = sorted(words & {"detached_clone", "partly_scaled", "requires_grad", "spec_of", "version_of"})
+    builtins = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}
+    written = formula_functions()
+    manual: dict[str, list[str]] = {}
+    for name in sorted(c for c in calls if c in written):
+        manual.setdefault(written[name], []).append(name)
+    generated = sorted(c for c in calls if c not in builtins and c not in written)
+    for module, functions_of in sorted(manual.items()):
+        imports.append(f"from ..autograd.formulas.{module} import {', '.join(functions_of)}")
+    if inplace_names:
+        imports.append(f"from ..autograd.inplace import {', '.join(inplace_names)}")
+    imports.append(f"from ..autograd.node import {', '.join(node_names)}")
+    imports.append(f"from ..autograd.recording import {', '.join(recording)}")
+    imports.append("from ..core.kernel_function import Plan")
+    imports.append("from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
+    if generated:
+        imports.append(f"from .functions import {', '.join(generated)}")
+    return text + "\n".join(imports) + "\n\n\n" + code + "\n"
+
+
+def formula_functions() -> dict[str, str]:
+    """The functions of `autograd/formulas/`, each with its module."""
+    folder = Path(__file__).resolve().parent.parent / "autograd" / "formulas"
+    return {
+        node.name: path.stem
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
+    """The in-place form that shares a functional operator's derivative."""
+    wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
+    return next((f for f in functions if str(f.name) == wanted and f.form == "inplace"), None)

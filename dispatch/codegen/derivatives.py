@@ -1,0 +1,139 @@
+"""`derivatives.yaml`, parsed: for each operator the formulas of its inputs, and what they need saved.
+
+A formula is a Python expression over the operator's arguments, ``grad`` or ``grads``, and ``result`` (or the
+results' names). Reading it as syntax tells what to save: the whole tensor, or only its spec where nothing
+but ``shape``, ``dtype`` and the like is asked of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..schema import base_type, parse_schema
+from ..schema.types import ListType, OptionalType
+from .load import Operators, read_entries
+from .model import Location, ModelError, NativeFunction
+
+SPEC_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "layout", "sizes", "strides", "numel"})
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The gradient of one or several inputs. `saves` are whole tensors, `specs` only specs, by argument name."""
+
+    inputs: tuple[str, ...]
+    source: str
+    saves: tuple[str, ...]
+    specs: tuple[str, ...]
+    statics: tuple[str, ...]
+    results: tuple[str, ...]
+    calls: tuple[str, ...]
+    uses_grads: bool
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """An operator's derivative. `result` is the forward-mode formula, kept as text."""
+
+    function: NativeFunction
+    formulas: tuple[Formula, ...]
+    differentiable_outputs: tuple[bool, ...]
+    node: str
+    forward: str | None
+    location: Location
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Differentiable inputs in schema order."""
+        named = {i for f in self.formulas for i in f.inputs}
+        return tuple(a.name for a in self.function.schema.arguments if a.name in named)
+
+
+def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
+    """Parse the file. Raises ModelError for an unknown operator, argument or malformed formula."""
+    by_name = {str(f.name): f for f in operators.functions}
+    out: list[Derivative] = []
+    counts: dict[str, int] = {}
+    for fields, location in read_entries(path):
+        schema = parse_schema(str(fields.pop("name")), str(location))
+        function = by_name.get(str(schema.operator_name))
+        if function is None:
+            raise ModelError(f"{location}: no operator {schema.operator_name}")
+        if function.schema != schema:
+            raise ModelError(f"{location}: the declaration is '{function.schema}', here stands '{schema}'")
+        outputs = fields.pop("output_differentiability", None)
+        forward = fields.pop("result", None)
+        formulas = tuple(_formula(names, text, function, location) for names, text in fields.items())
+        number = counts.get(function.base, 0)
+        counts[function.base] = number + 1
+        node = f"{_camel(function.base)}Backward{number}"
+        differentiable = tuple(outputs) if outputs is not None else (True,) * len(function.schema.returns)
+        out.append(Derivative(function, formulas, differentiable, node, forward, location))
+    return out
+
+
+def _camel(base: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in base.split("_"))
+
+
+def result_names(function: NativeFunction) -> tuple[str, ...]:
+    """How formulas call the outputs."""
+    returns = function.schema.returns
+    if len(returns) == 1:
+        return ("result",)
+    return tuple(r.name or f"result{i}" for i, r in enumerate(returns))
+
+
+def _formula(names: Any, text: Any, function: NativeFunction, location: Location) -> Formula:
+    inputs = tuple(n.strip() for n in str(names).split(","))
+    arguments = {a.name: a for a in function.schema.arguments}
+    for name in inputs:
+        if name not in arguments:
+            raise ModelError(f"{location}: {function.name} has no argument '{name}'")
+    source = str(text)
+    if source == "not_differentiable":
+        return Formula(inputs, "None", (), (), (), (), (), False)
+    try:
+        tree = ast.parse(source, mode="eval")
+    except SyntaxError as error:
+        raise ModelError(f"{location}: formula '{source}' is no expression: {error}") from None
+    results = result_names(function)
+    whole: list[str] = []
+    spec_only: list[str] = []
+    statics: list[str] = []
+    used_results: list[str] = []
+    calls: list[str] = []
+    attribute_of: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in SPEC_ATTRIBUTES:
+            attribute_of.add(id(node.value))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.append(node.func.id)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Name):
+            continue
+        name = node.id
+        if name in arguments:
+            kind = base_type(arguments[name].type).name
+            if kind == "Tensor":
+                target = spec_only if id(node) in attribute_of else whole
+            else:
+                target = statics
+            if name not in target:
+                target.append(name)
+        elif name in results and name not in used_results:
+            used_results.append(name)
+    specs = tuple(n for n in spec_only if n not in whole)
+    uses_grads = any(isinstance(n, ast.Name) and n.id == "grads" for n in ast.walk(tree))
+    return Formula(
+        inputs, source, tuple(whole), specs, tuple(statics), tuple(used_results), tuple(dict.fromkeys(calls)), uses_grads
+    )
+
+
+def is_list(function: NativeFunction, name: str) -> bool:
+    """Whether an argument is a list of tensors."""
+    type = next(a.type for a in function.schema.arguments if a.name == name)
+    return isinstance(type, ListType) or (isinstance(type, OptionalType) and isinstance(type.elem, ListType))

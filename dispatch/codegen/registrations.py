@@ -1,0 +1,109 @@
+"""Generated registrations: definitions, kernels and autograd wrappers, a family in each module."""
+
+from __future__ import annotations
+
+from .autograd import inplace_twin
+from .derivatives import Derivative
+from .functions import HEADER
+from .model import NativeFunction
+
+
+def registrations_module(family: str, functions: list[NativeFunction], derivatives: list[Derivative]) -> str:
+    """The module whose `register` defines a family."""
+    text = HEADER.format(title=f"Registrations of the {family} family.", source=f"native_functions/{family}.yaml")
+    lines: list[str] = []
+    used: set[str] = set()
+    modules: set[str] = set()
+    differentiable = {str(d.function.name): d for d in derivatives}
+    twins: dict[str, Derivative] = {}
+    for d in derivatives:
+        twin = inplace_twin(d.function, functions)
+        if twin is not None:
+            twins[str(twin.name)] = d
+    for f in functions:
+        tags = f", ({', '.join(repr(t) for t in sorted(f.tags))},)" if f.tags else ""
+        lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags})')
+        used.add("define")
+        if f.is_view:
+            lines.append(f'view("{f.name}", native.{f.meta or f.base})')
+            used.add("view")
+            modules.add("native")
+        elif f.structured:
+            lines.append(f'structured("{f.name}", native.{f.meta}, "{f.stub}", "{f.form}")')
+            used.add("structured")
+            modules.add("native")
+        if f.planner is not None:
+            lines.append(f'planner("{f.name}", "CompositeExplicitAutograd", native.{f.planner})')
+            used.add("planner")
+            modules.add("native")
+        for key, kernel in f.dispatch:
+            lines.append(f'composite("{f.name}", "{key}", composition.{kernel})')
+            used.add("composite")
+            modules.add("composition")
+        if str(f.name) in differentiable or str(f.name) in twins:
+            lines.append(f'autograd("{f.name}", autograd_{family}.plan_{f.identifier})')
+            used.add("autograd")
+            modules.add("autograd")
+        elif f.form == "out" and f.structured:
+            lines.append(f'autograd("{f.name}", out_refuses_grad)')
+            used.add("autograd")
+            modules.add("refuse")
+        elif "nondifferentiable" in f.tags:
+            lines.append(f'autograd("{f.name}", never_differentiable)')
+            used.add("autograd")
+            modules.add("never")
+    imports: list[str] = []
+    recording = [n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules]
+    if recording:
+        imports.append(f"from ..autograd.recording import {', '.join(recording)}")
+    if "composition" in modules:
+        imports.append(f"from ..composite import {family} as composition")
+    if "native" in modules:
+        imports.append(f"from ..structured.native import {family} as native")
+    imports.append(f"from ..structured.register import {', '.join(sorted(used))}")
+    if "autograd" in modules:
+        imports.append(f"from . import autograd_{family}")
+    imports.sort()
+    body = "\n".join(f"    {line}" for line in lines)
+    return (
+        text
+        + "\n".join(imports)
+        + f'\n\n\ndef register() -> None:\n    """Define the {family} operators and register their kernels."""\n{body}\n'
+    )
+
+
+def index_module(families: list[str], with_methods: list[str]) -> str:
+    """`generated/__init__.py`: registers everything; lists the families."""
+    text = HEADER.format(title="Generated code, a shard for each family of operators.", source="*.yaml")
+    names = "".join(f'    "{f}",\n' for f in families)
+    del with_methods
+    return text + f"FAMILIES = (\n{names})\n"
+
+
+def tensor_methods_module(families: list[str]) -> str:
+    """`generated/tensor_methods.py`: the one mixin that `Tensor` takes."""
+    text = HEADER.format(title="All generated methods of Tensor, as one mixin.", source="*.yaml")
+    imports = "\n".join(f"from .methods_{f} import {f.title().replace('_', '')}Methods" for f in families)
+    bases = "".join(f"    {f.title().replace('_', '')}Methods,\n" for f in families)
+    return text + imports + f'\n\n\nclass TensorMethods(\n{bases}):\n    """Every family\'s methods."""\n\n    __slots__ = ()\n'
+
+
+def register_all_module(families: list[str]) -> str:
+    """`generated/register_all.py`: calls every family's `register`."""
+    text = HEADER.format(title="Registers every family.", source="*.yaml")
+    imports = "from . import (\n" + "".join(f"    registrations_{f},\n" for f in families) + ")\n"
+    body = "".join(f"    registrations_{f}.register()\n" for f in families)
+    return text + imports + f'\n\ndef register_all() -> None:\n    """Define every operator."""\n{body}'
+
+
+def functions_index_module(names: dict[str, list[str]]) -> str:
+    """`generated/functions.py`: every public function, for the root and for composites."""
+    text = HEADER.format(title="All generated functions.", source="*.yaml")
+    imports = ""
+    exported: list[str] = []
+    for family, functions in names.items():
+        if functions:
+            imports += f"from .functions_{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
+            exported += functions
+    listed = "".join(f'    "{n}",\n' for n in sorted(exported))
+    return text + imports + f"\n__all__ = [\n{listed}]\n"

@@ -1,0 +1,185 @@
+"""From the overloads of one name to one Python signature, or the finding that they share none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..schema.function_schema import NO_DEFAULT, Argument, Symbol
+from ..schema.types import BaseType, ListType, OptionalType, Type, base_type
+from .model import NativeFunction
+
+SIZE_NAMES = frozenset({"size", "shape", "dims", "repeats", "sizes"})
+
+
+@dataclass(frozen=True)
+class PythonParameter:
+    """A parameter of a generated function. `default` is source text, or None where there is none."""
+
+    name: str
+    role: str
+    default: str | None
+    keyword_only: bool
+    annotation: str
+
+
+@dataclass(frozen=True)
+class PythonSignature:
+    """The signature of a packet: its parameters without ``out``, or `general` where overloads conflict."""
+
+    name: str
+    overloads: tuple[NativeFunction, ...]
+    parameters: tuple[PythonParameter, ...]
+    general: bool
+    has_out: bool
+    variadic: str | None
+    wrapped_numbers: bool
+
+    @property
+    def first(self) -> NativeFunction:
+        """The first overload."""
+        return self.overloads[0]
+
+
+def role_of(type: Type, argument: Argument, wrapped: bool) -> str:
+    """What an argument is to a plan's key; see `core.overload_packet.Parameter`."""
+    name = base_type(type).name
+    is_list = isinstance(type, ListType) or (isinstance(type, OptionalType) and isinstance(type.elem, ListType))
+    if name == "Tensor":
+        if is_list:
+            return "list"
+        if wrapped and argument.name in ("other", "self"):
+            return "operand" if argument.name == "other" else "tensor"
+        return "optional" if isinstance(type, OptionalType) else "tensor"
+    if name == "Scalar" and not is_list:
+        if argument.default.__class__ is int:
+            return "scale"
+        return "number"
+    if name in ("float", "Generator", "Storage", "Stream") and not is_list:
+        return "number"
+    return "static"
+
+
+def default_text(argument: Argument) -> str | None:
+    """A default as source text."""
+    value: Any = argument.default
+    if value is NO_DEFAULT:
+        return None
+    if isinstance(value, Symbol):
+        return {"Mean": "1", "long": "int64", "inf": 'float("inf")'}.get(str(value), str(value))
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return f'float("{value}")'
+    if isinstance(value, tuple):
+        return repr(value)
+    if isinstance(argument.type, ListType) and argument.type.size is not None and isinstance(value, int):
+        return repr(value)
+    return repr(value)
+
+
+def annotation_of(type: Type, role: str) -> str:
+    """A Python annotation."""
+    if isinstance(type, OptionalType):
+        return f"{annotation_of(type.elem, role)} | None"
+    if isinstance(type, ListType):
+        inner = annotation_of(type.elem, "")
+        if inner == "int" and type.size is not None:
+            return "int | Sequence[int]"
+        return f"Sequence[{inner}]"
+    return {
+        "Tensor": "Tensor | Number" if role == "operand" else "Tensor",
+        "Scalar": "Number",
+        "SymInt": "int",
+        "ScalarType": "dtype",
+        "MemoryFormat": "memory_format",
+        "Layout": "layout",
+        "Device": "device | str | int",
+    }.get(type.name, type.name)
+
+
+def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignature:
+    """Merge the functional overloads of a name (or its in-place ones)."""
+    shapes = [f for f in overloads if f.form != "out"] or overloads
+    has_out = any(f.form == "out" for f in overloads)
+    wrapped = any(f.wrapped_numbers for f in overloads)
+    merged: dict[str, PythonParameter] = {}
+    positions: dict[str, int] = {}
+    general = False
+    for f in shapes:
+        for index, argument in enumerate(a for a in f.schema.arguments if not a.is_out):
+            parameter = _parameter(argument, wrapped)
+            known = merged.get(argument.name)
+            if known is None:
+                merged[argument.name] = parameter
+                if not argument.kwarg_only:
+                    if index in positions.values():
+                        general = True
+                    positions[argument.name] = index
+                continue
+            if not argument.kwarg_only and not known.keyword_only and positions[argument.name] != index:
+                general = True
+            role = _merge_roles(known.role, parameter.role)
+            if role is None:
+                general, role = True, known.role
+            annotation = known.annotation
+            if parameter.annotation not in annotation:
+                annotation = f"{annotation} | {parameter.annotation}"
+            default = known.default if known.default == parameter.default else "NOT_GIVEN"
+            if known.default is None or parameter.default is None:
+                default = None if known.default is None and parameter.default is None else "NOT_GIVEN"
+            merged[argument.name] = PythonParameter(
+                argument.name, role, default, known.keyword_only or argument.kwarg_only, annotation
+            )
+    parameters = []
+    for parameter in merged.values():
+        missing = any(all(a.name != parameter.name for a in f.schema.arguments) for f in shapes)
+        if missing:
+            parameter = PythonParameter(
+                parameter.name, parameter.role, "NOT_GIVEN", parameter.keyword_only, parameter.annotation
+            )
+        parameters.append(parameter)
+    parameters.sort(key=lambda p: p.keyword_only)
+    gap = False
+    for parameter in parameters:
+        if parameter.keyword_only:
+            break
+        if parameter.default is not None:
+            gap = True
+        elif gap:
+            general = True
+    if len({p.name for p in parameters if p.role == "scale"}) and general:
+        parameters = [p for p in parameters]
+    return PythonSignature(
+        name, tuple(overloads), tuple(parameters), general, has_out, _variadic(shapes, parameters), wrapped
+    )
+
+
+def _parameter(argument: Argument, wrapped: bool) -> PythonParameter:
+    role = role_of(argument.type, argument, wrapped)
+    return PythonParameter(
+        argument.name, role, default_text(argument), argument.kwarg_only, annotation_of(argument.type, role)
+    )
+
+
+def _merge_roles(a: str, b: str) -> str | None:
+    if a == b:
+        return a
+    runtime = {"tensor", "optional", "operand", "number"}
+    if a in runtime and b in runtime:
+        return "operand"
+    if {a, b} <= {"static"}:
+        return "static"
+    return None
+
+
+def _variadic(shapes: list[NativeFunction], parameters: list[PythonParameter]) -> str | None:
+    """The parameter that may be given as several positional sizes, as in ``view(4, 64)``."""
+    first = 1 if parameters and parameters[0].name == "self" else 0
+    if len(parameters) <= first:
+        return None
+    candidate = parameters[first]
+    if candidate.name not in SIZE_NAMES or candidate.keyword_only:
+        return None
+    argument = next(a for f in shapes for a in f.schema.arguments if a.name == candidate.name)
+    is_sizes = isinstance(argument.type, ListType) and isinstance(argument.type.elem, BaseType)
+    others = [p for p in parameters[first + 1 :] if not p.keyword_only]
+    return candidate.name if is_sizes and not others else None

@@ -1,0 +1,197 @@
+"""Tensors to and from the rest of Python: numbers, lists, NumPy arrays, text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..runtime.device import CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..runtime.tensor_impl import TensorImpl
+
+    _Base = TensorImpl
+else:
+    _Base = object
+
+
+class ConversionMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The tensor as an ndarray over the same memory.
+
+        Raises TypeError for a tensor elsewhere than in host memory and RuntimeError for one that requires grad,
+        unless `force` detaches and copies it.
+        """
+        tensor: Any = self
+        if force:
+            tensor = tensor.detach().cpu()
+        spec = tensor._spec
+        if spec.device is not CPU:
+            raise TypeError(
+                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                "host memory first."
+            )
+        if spec.requires_grad:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        return tensor._data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self) -> Any:
+        """The one element as a Python number. Raises RuntimeError for any other number of elements."""
+        spec = self._spec
+        if spec.numel != 1:
+            raise RuntimeError(f"a Tensor with {spec.numel} elements cannot be converted to Scalar")
+        if spec.is_meta:
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        return number_of(self.host_array())
+
+    def host_array(self) -> Any:
+        """The elements in host memory, whatever the device; shared if they are there already."""
+        if self._spec.device is CPU:
+            return self._data
+        tensor: Any = self
+        return tensor.detach().to("cpu")._data
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        array = self.host_array()
+        if array.dtype.kind == "V" or array.dtype.itemsize < 4 and array.dtype.kind not in "biuf":
+            array = array.astype(np.float32)
+        return array.tolist()
+
+    def __bool__(self) -> bool:
+        spec = self._spec
+        if spec.numel != 1:
+            if spec.numel == 0:
+                raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        spec = self._spec
+        if spec.numel != 1 or not (spec.dtype.is_integral or spec.dtype.name == "bool"):
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if self._spec.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._spec.sizes[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._spec.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        tensor: Any = self
+        return iter(tensor.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        tensor: Any = self
+        return bool((element == tensor).any().item())
+
+    def __reversed__(self) -> Any:
+        tensor: Any = self
+        return tensor if self._spec.ndim == 0 else tensor.flip(0)
+
+    def __repr__(self) -> str:
+        from .printing import tensor_text
+
+        return tensor_text(self)
+
+    def __format__(self, spec: str) -> str:
+        if self._spec.ndim == 0 and spec:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        tensor: Any = self
+        if not tensor.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        known = memo.get(id(self))
+        if known is None:
+            known = tensor.detach().clone()
+            if self._spec.requires_grad:
+                known.requires_grad_()
+            memo[id(self)] = known
+        return known
+
+    @property
+    def T(self) -> Any:
+        """The tensor with its dimensions reversed."""
+        tensor: Any = self
+        return tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
+
+    @property
+    def mT(self) -> Any:
+        """The tensor with its last two dimensions swapped."""
+        tensor: Any = self
+        return tensor.transpose(-2, -1)
+
+    @property
+    def H(self) -> Any:
+        """The conjugate transpose of a matrix."""
+        tensor: Any = self
+        if self._spec.ndim not in (0, 2):
+            raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor.")
+        turned = tensor.T
+        return turned.conj() if self._spec.dtype.is_complex else turned
+
+    @property
+    def real(self) -> Any:
+        """The real part, a view; the tensor itself if it is real."""
+        from .generated.functions import real
+
+        return real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part of a complex tensor, a view."""
+        from .generated.functions import imag
+
+        return imag(self)
+
+    def cpu(self) -> Any:
+        """The tensor in host memory."""
+        tensor: Any = self
+        return tensor.to("cpu")
+
+    def cuda(self, device: Any = None) -> Any:
+        """The tensor on a CUDA device, the current one if none is named."""
+        tensor: Any = self
+        return tensor.to("cuda" if device is None else device)
+
+
+def number_of(array: Any) -> Any:
+    """The one element of an array as a Python bool, int, float or complex."""
+    kind = array.dtype.kind
+    if kind == "b":
+        return bool(array.reshape(-1)[0])
+    if kind in "iu":
+        return int(array.reshape(-1)[0])
+    if kind == "c":
+        return complex(array.reshape(-1)[0])
+    return float(array.reshape(-1)[0])

@@ -1,0 +1,85 @@
+"""`KernelFunction`: a kernel as the dispatcher sees it, callable boxed or not (ATen/core/boxing/KernelFunction.h).
+
+A kernel may have a *planner*: given the operator, the key set and the bound arguments it returns a *plan*, a
+closure over every decision that the specs allow, called with the runtime arguments alone. A kernel without
+one is called as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .operator_entry import OperatorEntry
+
+Plan = Callable[..., Any]
+Planner = Callable[["OperatorEntry", int, Sequence[Any]], Plan]
+
+
+class KernelFunction:
+    """One registered kernel.
+
+    Args:
+        function: the kernel: ``f(*args)`` in schema order; with `takes_key_set` ``f(key_set, *args)``; with
+            `boxed` ``f(operator, key_set, stack)``, which replaces the arguments on the stack by the results.
+        planner: gives plans instead of being called.
+        source: where it was registered, for messages.
+        leaf: whether it never calls the dispatcher, and so needs no guard below autograd.
+    """
+
+    __slots__ = ("boxed", "function", "is_fallthrough", "leaf", "planner", "source", "takes_key_set")
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        *,
+        planner: Planner | None = None,
+        boxed: bool = False,
+        takes_key_set: bool = False,
+        source: str = "",
+        leaf: bool = False,
+        is_fallthrough: bool = False,
+    ) -> None:
+        self.function = function
+        self.planner = planner
+        self.boxed = boxed
+        self.takes_key_set = takes_key_set
+        self.source = source
+        self.leaf = leaf
+        self.is_fallthrough = is_fallthrough
+
+    @staticmethod
+    def fallthrough(source: str = "") -> KernelFunction:
+        """The kernel that hands every call to the next key."""
+        return KernelFunction(None, is_fallthrough=True, source=source)
+
+    def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        """A callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
+        if self.planner is not None:
+            return self.planner(op, key_set, args)
+        return op.rebind(self.bind(op, key_set), args)
+
+    def bind(self, op: OperatorEntry, key_set: int) -> Plan:
+        """A callable of all arguments in schema order."""
+        function = self.function
+        assert function is not None
+        if self.boxed:
+            return lambda *args: unbox(op, function, key_set, args)
+        if self.takes_key_set:
+            return lambda *args: function(key_set, *args)
+        return function
+
+
+def unbox(op: OperatorEntry, function: Callable[..., Any], key_set: int, args: Sequence[Any]) -> Any:
+    """Call a boxed kernel with unboxed arguments: build the stack, call, take the results off it."""
+    from ...runtime.dispatch_key_set import DispatchKeySet
+
+    stack = list(args)
+    function(op, DispatchKeySet.from_raw_repr(key_set), stack)
+    returns = len(op.schema.returns)
+    if len(stack) != returns:
+        raise RuntimeError(
+            f"boxed kernel of {op.name} ({op.schema}) left {len(stack)} values on the stack, expected {returns}"
+        )
+    return None if returns == 0 else stack[0] if returns == 1 else tuple(stack)

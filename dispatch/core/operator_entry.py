@@ -1,0 +1,287 @@
+"""`OperatorEntry`: one operator, its schema, its kernels by key, and what was decided about them.
+
+`lookup` answers which kernel serves a key set, computed once and memoised; `plan` asks that kernel for a
+closure over the whole decision. Source: ATen/core/dispatch/OperatorEntry.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.device import device as Device
+from ...runtime.dispatch_key import (
+    AUTOGRAD_BITS,
+    BACKEND_MASK,
+    BY_NAME,
+    NUM_BACKENDS,
+    RUNTIME,
+    DispatchKey,
+    Functionality,
+    functionality_bit,
+    highest_priority,
+)
+from ...runtime.local_dispatch_key_set import local
+from ...runtime.tensor_impl import TensorImpl
+from ..schema import FunctionSchema, parse_schema
+from .argument_roles import is_runtime, key_of, static_key_of
+from .kernel_function import KernelFunction, Plan
+
+IMPLICIT = BY_NAME["CompositeImplicitAutograd"]
+EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
+NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
+AUTOGRAD = BY_NAME["Autograd"]
+_DENSE = functionality_bit(Functionality.Dense)
+_BACKEND_FUNCTIONALITIES = {
+    Functionality.Dense,
+    Functionality.Quantized,
+    Functionality.Sparse,
+    Functionality.SparseCsr,
+}
+_AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
+
+MAX_PLANS = 4096
+"""Plans that one operator keeps; beyond them it starts anew."""
+
+fallbacks: dict[DispatchKey, KernelFunction] = {}
+"""Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
+
+
+class OperatorEntry:
+    """An operator by its full name (``aten::add.Tensor``): schema, kernels, tags, memoised decisions."""
+
+    __slots__ = (
+        "__weakref__",
+        "_plans",
+        "_schema",
+        "_schema_text",
+        "_table",
+        "kernels",
+        "name",
+        "numbers_as_tensors",
+        "roles",
+        "source",
+        "tags",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.source = ""
+        self.tags: frozenset[str] = frozenset()
+        self.numbers_as_tensors = False
+        self.kernels: dict[DispatchKey, list[KernelFunction]] = {}
+        self._schema_text: str | None = None
+        self._schema: FunctionSchema | None = None
+        self._table: dict[int, KernelFunction] = {}
+        self._plans: dict[Any, Plan] = {}
+        self.roles: tuple[bool, ...] | None = None
+
+    def define(self, schema: str | FunctionSchema, source: str, tags: frozenset[str]) -> None:
+        """Give the operator its schema; text is parsed when first asked for."""
+        if isinstance(schema, str):
+            self._schema_text = schema
+        else:
+            self._schema, self._schema_text = schema, str(schema)
+        self.source, self.tags = source, tags
+
+    def undefine(self) -> None:
+        """Take the schema away."""
+        self._schema = self._schema_text = self.roles = None
+        self.clear()
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the operator is defined, rather than only named by an impl."""
+        return self._schema_text is not None
+
+    @property
+    def schema(self) -> FunctionSchema:
+        """The schema. Raises RuntimeError for an operator that is not defined."""
+        schema = self._schema
+        if schema is None:
+            if self._schema_text is None:
+                raise RuntimeError(f"{self.name} has kernels but no schema: define it first")
+            schema = self._schema = parse_schema(self._schema_text, self.source or None)
+        return schema
+
+    def runtime_roles(self) -> tuple[bool, ...]:
+        """For each argument, whether it is passed to plans."""
+        roles = self.roles
+        if roles is None:
+            roles = self.roles = tuple(is_runtime(a.type) for a in self.schema.arguments)
+        return roles
+
+    def clear(self) -> None:
+        """Forget every decision, after a registration."""
+        self._table = {}
+        self._plans = {}
+
+    def lookup(self, bits: int) -> KernelFunction:
+        """The kernel that serves a key set. Raises NotImplementedError where there is none."""
+        kernel = self._table.get(bits)
+        if kernel is None:
+            table = self._table
+            kernel = self._resolve(bits)
+            table[bits] = kernel
+        return kernel
+
+    def _resolve(self, bits: int) -> KernelFunction:
+        remaining = bits
+        while True:
+            key = highest_priority(remaining)
+            if key.functionality is None:
+                raise NotImplementedError(self.missing_kernel(bits))
+            kernel = self.kernel_for(key)
+            if kernel is None:
+                if key.functionality in _AUTOGRAD_FUNCTIONALITIES or key.functionality in _BACKEND_FUNCTIONALITIES:
+                    raise NotImplementedError(self.missing_kernel(bits))
+            elif not kernel.is_fallthrough:
+                return kernel
+            remaining = without(remaining, key)
+
+    def kernel_for(self, key: DispatchKey) -> KernelFunction | None:
+        """The kernel of one runtime key: its own, a composite, the alias, the fallback, or None."""
+        kernels = self.kernels
+        own = kernels.get(key)
+        if own:
+            return own[-1]
+        if key.functionality in _BACKEND_FUNCTIONALITIES:
+            for alias in (NON_FUNCTIONAL, EXPLICIT, IMPLICIT):
+                if kernels.get(alias):
+                    return kernels[alias][-1]
+        elif key.functionality in _AUTOGRAD_FUNCTIONALITIES:
+            if kernels.get(IMPLICIT) and not self._has_backend_kernel(key):
+                return kernels[IMPLICIT][-1]
+            if kernels.get(AUTOGRAD):
+                return kernels[AUTOGRAD][-1]
+        return fallbacks.get(key)
+
+    def _has_backend_kernel(self, key: DispatchKey) -> bool:
+        if self.kernels.get(EXPLICIT) or self.kernels.get(NON_FUNCTIONAL):
+            return True
+        if key.backend is not None:
+            return any(self.kernels.get(RUNTIME[f, key.backend]) for f in _BACKEND_FUNCTIONALITIES)
+        if any(self.kernels.get(k) for k in self.kernels if k.functionality in _BACKEND_FUNCTIONALITIES):
+            raise RuntimeError(
+                f"{self.name} has kernels for CompositeImplicitAutograd and for a backend under AutogradOther; "
+                "the choice between them is ambiguous: register a kernel for AutogradOther or CompositeExplicitAutograd"
+            )
+        return False
+
+    def missing_kernel(self, bits: int) -> str:
+        """The message of a call that no kernel serves."""
+        key = highest_priority(bits)
+        available = sorted(k.name for k, registered in self.kernels.items() if registered)
+        if key.functionality is None:
+            where = f"with arguments of key set {bits:#x}, which names no backend (no tensor among them?)"
+        else:
+            where = f"with arguments from the '{key.name}' backend"
+        return f"Could not run '{self.name}' {where}. It is available for: [{', '.join(available)}]."
+
+    def key_set_of(self, args: Sequence[Any]) -> int:
+        """The call key set of bound arguments: of their tensors, or of the device argument of a factory."""
+        bits = 0
+        for value in args:
+            if isinstance(value, TensorImpl):
+                bits |= value._spec.call_keys
+            elif value.__class__ is list or value.__class__ is tuple:
+                for element in value:
+                    if isinstance(element, TensorImpl):
+                        bits |= element._spec.call_keys
+        if not bits:
+            device = next((v for v in args if isinstance(v, Device)), None)
+            bits = _DENSE | (1 << (0 if device is None else device.backend))
+        return bits
+
+    def call(self, *args: Any) -> Any:
+        """Call with all arguments in schema order, through this thread's key sets."""
+        bits = (self.key_set_of(args) | local.included) & ~local.excluded
+        return self.call_with_keys(bits, args)
+
+    def call_with_keys(self, bits: int, args: Sequence[Any]) -> Any:
+        """Call the kernel of a key set; `redispatch` is this with the current key taken out."""
+        roles = self.runtime_roles()
+        schema_arguments = self.schema.arguments
+        key: list[Any] = [bits]
+        runtime: list[Any] = []
+        for value, dynamic, argument in zip(args, roles, schema_arguments, strict=True):
+            if dynamic and not is_baked(value, argument.default):
+                key.append(key_of(value))
+                runtime.append(value)
+            else:
+                key.append(static_key_of(value))
+        try:
+            plan = self._plans.get(tuple(key))
+        except TypeError:
+            return self.plan(bits, args)(*runtime)
+        if plan is None:
+            plans = self._plans
+            plan = self.plan(bits, args)
+            if len(plans) >= MAX_PLANS:
+                plans.clear()
+            plans[tuple(key)] = plan
+        return plan(*runtime)
+
+    def plan(self, bits: int, args: Sequence[Any]) -> Plan:
+        """A new plan for a key set and bound arguments."""
+        return self.lookup(bits).plan(self, bits, args)
+
+    def runtime_positions(self, args: Sequence[Any]) -> list[int]:
+        """Positions of the arguments that a plan is called with: runtime ones that are not baked."""
+        return [
+            i
+            for i, (value, dynamic, argument) in enumerate(
+                zip(args, self.runtime_roles(), self.schema.arguments, strict=True)
+            )
+            if dynamic and not is_baked(value, argument.default)
+        ]
+
+    def rebind(self, function: Plan, args: Sequence[Any]) -> Plan:
+        """A plan that puts runtime arguments into their places among the static ones and calls `function`."""
+        positions = self.runtime_positions(args)
+        if positions == list(range(len(args))):
+            return function
+        template = list(args)
+        for position in positions:
+            template[position] = None
+        if positions == list(range(len(positions))):
+            tail = tuple(template[len(positions) :])
+            return lambda *runtime: function(*runtime, *tail)
+
+        def rebound(*runtime: Any) -> Any:
+            full = template.copy()
+            for position, value in zip(positions, runtime, strict=True):
+                full[position] = value
+            return function(*full)
+
+        return rebound
+
+    def dump(self) -> str:
+        """The kernels by key, a line each."""
+        lines = [f"name: {self.name}", f"schema: {self._schema_text}", f"defined: {self.source}"]
+        for key, registered in self.kernels.items():
+            lines += [f"{key.name}: {kernel.source}" for kernel in reversed(registered)]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"OperatorEntry({self.name})"
+
+
+def is_baked(value: Any, default: Any) -> bool:
+    """Whether a runtime argument stands in the key by value: an int that is its schema's default (alpha=1)."""
+    return value.__class__ is int and default.__class__ is int and bool(value == default)
+
+
+def without(bits: int, key: DispatchKey) -> int:
+    """The set below `key`: without its functionality, or without its backend where that is the dense one's."""
+    assert key.functionality is not None
+    if key.functionality in _BACKEND_FUNCTIONALITIES and key.backend is not None and bits & BACKEND_MASK & (
+        (1 << key.backend) - 1
+    ):
+        return bits & ~(1 << key.backend)
+    return bits & ~(1 << (NUM_BACKENDS + key.functionality))
+
+
+BELOW_AUTOGRAD = ~AUTOGRAD_BITS
+"""Mask that takes the autograd functionalities out of a key set."""
+

@@ -1,0 +1,301 @@
+"""`OverloadPacket`: the overloads behind one public name, and the plans in front of them.
+
+A generated function looks a plan up by its arguments' specs and calls it. A miss comes here: the overload
+is chosen as PyTorch's argument parser chooses, the operator makes a plan, and the plan is stored where the
+generated function will find it. Calls under modes, guards or with ``out=`` come here every time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...runtime.tensor_impl import TensorImpl
+from ..schema import FunctionSchema, resolve
+from .dispatcher import Dispatcher
+from .kernel_function import Plan
+from .operator_entry import MAX_PLANS, OperatorEntry
+
+
+class _NotGiven:
+    """The default of a parameter that only some overloads have."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+NOT_GIVEN = _NotGiven()
+
+
+class Parameter(NamedTuple):
+    """A parameter of a public function.
+
+    `role`: ``tensor``, ``optional`` (Tensor?), ``list`` (Tensor[]), ``operand`` (tensor or number), ``number``
+    (by class) and ``scale`` (a Scalar with an int default, outside the key while at it) are runtime; ``static``
+    is not.
+    """
+
+    name: str
+    role: str
+    default: Any = NOT_GIVEN
+    keyword_only: bool = False
+
+
+class WrappedNumber(TensorImpl):
+    """Stands for a Python number in a tensor's place while the overload is chosen."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+_NUMBERS = (int, float, complex, bool)
+_lock = threading.Lock()
+packets: dict[str, OverloadPacket] = {}
+
+
+def packet(
+    name: str,
+    overloads: Sequence[str],
+    parameters: Sequence[Parameter] = (),
+    numbers_as_tensors: bool = False,
+) -> OverloadPacket:
+    """The packet of a public name, made by generated code."""
+    made = packets[name] = OverloadPacket(name, overloads, parameters, numbers_as_tensors)
+    return made
+
+
+class OverloadPacket:
+    """Overloads of ``aten::<name>`` in the order in which they are tried, and the plan tables of the name.
+
+    `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
+    same for calls whose ``alpha``-like arguments are not at their defaults.
+    """
+
+    __slots__ = ("_entries", "_general", "count", "name", "numbers_as_tensors", "overloads", "parameters", "plans", "scaled")
+
+    def __init__(
+        self, name: str, overloads: Sequence[str], parameters: Sequence[Parameter], numbers_as_tensors: bool
+    ) -> None:
+        self.name = name
+        self.overloads = tuple(overloads)
+        self.parameters = tuple(parameters)
+        self.numbers_as_tensors = numbers_as_tensors
+        self.plans: dict[Any, Any] = {}
+        self.scaled: dict[Any, Any] = {}
+        self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
+        self._entries: dict[int, OperatorEntry] | None = None
+        self.count = 0
+
+    def clear(self) -> None:
+        """Forget every plan."""
+        self.plans.clear()
+        self.scaled.clear()
+        self._general.clear()
+        self.count = 0
+
+    def _schemas(self) -> dict[int, OperatorEntry]:
+        entries = self._entries
+        if entries is None:
+            find = Dispatcher.singleton().find_schema_or_throw
+            found = [find(f"aten::{overload}") for overload in self.overloads]
+            entries = self._entries = {id(entry.schema): entry for entry in found}
+        return entries
+
+    def resolve(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[OperatorEntry, list[Any]]:
+        """The overload that these arguments choose, and the arguments bound in its schema's order.
+
+        Raises TypeError as PyTorch's parser does where none fits.
+        """
+        entries = self._schemas()
+        if self.numbers_as_tensors:
+            args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
+            other = kwargs.get("other")
+            if isinstance(other, _NUMBERS):
+                kwargs = {**kwargs, "other": WrappedNumber(other)}
+        schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
+        schema, bound = resolve(schemas, args, kwargs, self.name)
+        return entries[id(schema)], [v.value if v.__class__ is WrappedNumber else v for v in bound]
+
+    def miss(self, *args: Any) -> Plan:
+        """The plan for arguments in the parameters' order, stored under the key that the wrapper computes.
+
+        Called without plan in the table; the arguments of `scale` parameters are at their defaults.
+        """
+        return self._miss(args, False)
+
+    def miss_scaled(self, *args: Any) -> Plan:
+        """`miss` where some `scale` argument is not at its default."""
+        return self._miss(args, True)
+
+    def _miss(self, args: Sequence[Any], scaled: bool) -> Plan:
+        runtime: list[tuple[str, Any]] = []
+        parts: list[Any] = []
+        for parameter, value in zip(self.parameters, args, strict=True):
+            role = parameter.role
+            if role == "scale":
+                if not scaled:
+                    continue
+                parts.append(None if value is parameter.default else value.__class__)
+                runtime.append((parameter.name, value))
+            elif role == "static":
+                parts.append(tuple(value) if value.__class__ is list else value)
+            else:
+                parts.append(value.__class__ if role == "number" else part_of(value))
+                runtime.append((parameter.name, value))
+        table = self.scaled if scaled else self.plans
+        rest: Any = parts[1] if len(parts) == 2 else tuple(parts[1:])
+        try:
+            found = table.get(parts[0])
+            if found is not None and len(parts) > 1:
+                found = found.get(rest)
+        except TypeError:
+            found, table = None, {}
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        entry, bound = self.resolve(*self._split(args))
+        plan, keep = self._adapt(entry, bound, runtime)
+        if keep:
+            with _lock:
+                self.count += 1
+                if self.count > MAX_PLANS:
+                    self.clear()
+                if len(parts) == 1:
+                    table[parts[0]] = plan
+                else:
+                    table.setdefault(parts[0], {})[rest] = plan
+        return plan
+
+    def _split(self, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Values in the parameters' order as positional and keyword arguments, those not given left out."""
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        gap = False
+        for parameter, value in zip(self.parameters, args, strict=True):
+            if value is NOT_GIVEN or (parameter.keyword_only and value is parameter.default):
+                gap = True
+            elif gap or parameter.keyword_only:
+                named[parameter.name] = value
+            else:
+                positional.append(value)
+        return positional, named
+
+    def _adapt(self, entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]) -> tuple[Plan, bool]:
+        """A plan called with `runtime`'s values, and whether it holds for other values of the same key."""
+        arguments = entry.schema.arguments
+        wanted = entry.runtime_positions(bound)
+        names = [name for name, _ in runtime]
+        picks: list[int] = []
+        for position in wanted:
+            name = arguments[position].name
+            name = "input" if name == "self" and "input" in names else name
+            if name in names and bound[position] is runtime[names.index(name)][1]:
+                picks.append(names.index(name))
+            elif bound[position] is None:
+                picks.append(-1)
+            else:
+                return (lambda *_: entry.call(*bound)), False
+        plan = entry.plan(entry.key_set_of(bound), bound)
+        if picks == list(range(len(names))):
+            return plan, True
+        if -1 in picks:
+            return (lambda *values: plan(*[None if i < 0 else values[i] for i in picks])), True
+        return (lambda *values: plan(*[values[i] for i in picks])), True
+
+    def operator_miss(self, *args: Any) -> Plan:
+        """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
+        if self.is_foreign(args[1]):
+            return not_implemented
+        return self._miss(args, False)
+
+    @staticmethod
+    def is_foreign(other: Any) -> bool:
+        """Whether a binary operator must leave an operand to its own type."""
+        return not isinstance(other, TensorImpl | int | float | complex)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
+        entry, bound = self.resolve([a for a in args], {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
+        return entry.call(*bound)
+
+    def call_parameters(self, *args: Any, out: Any = None) -> Any:
+        """`call` with arguments in the parameters' order, as the generated functions have them."""
+        positional, named = self._split(args)
+        if out is not None:
+            named["out"] = out
+        entry, bound = self.resolve(positional, named)
+        return entry.call(*bound)
+
+    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a name whose overloads share no one signature, planned by its arguments as given."""
+        key: Any = (
+            tuple([general_part(a) for a in args]),
+            tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]),
+        )
+        try:
+            found = self._general.get(key)
+        except TypeError:
+            return self.call(*args, **kwargs)
+        if found is None:
+            entry, bound = self.resolve(args, kwargs)
+            given: list[tuple[str, Any]] = []
+            where: list[int | str] = []
+            for position in entry.runtime_positions(bound):
+                value = bound[position]
+                origin = next((i for i, a in enumerate(args) if a is value), None)
+                if origin is None:
+                    name = next((n for n, a in kwargs.items() if a is value), None)
+                    if name is None and value is not None:
+                        return entry.call(*bound)
+                    where.append("" if name is None else name)
+                else:
+                    where.append(origin)
+                given.append((entry.schema.arguments[position].name, value))
+            plan = entry.plan(entry.key_set_of(bound), bound)
+            if len(self._general) >= MAX_PLANS:
+                self._general.clear()
+            self._general[key] = found = (plan, where)
+        plan, where = found
+        return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
+
+
+def part_of(value: Any) -> Any:
+    """The key part of a runtime argument, as the generated functions compute it."""
+    if isinstance(value, TensorImpl):
+        return value._spec
+    if value is None:
+        return None
+    if value.__class__ is list or value.__class__ is tuple:
+        return tuple([part_of(v) for v in value])
+    return value.__class__
+
+
+def general_part(value: Any) -> Any:
+    """The key part of an argument whose role is not known yet: numbers stand by class and value."""
+    if isinstance(value, TensorImpl):
+        return value._spec
+    kind = value.__class__
+    if kind is list or kind is tuple:
+        return tuple([general_part(v) for v in value])
+    return (kind, value) if kind is float or kind is int or kind is bool or kind is complex else value
+
+
+def not_implemented(*_: Any) -> Any:
+    """The plan of a binary operator whose other operand is foreign: Python then asks that operand."""
+    return NotImplemented
+
+
+def clear_plans() -> None:
+    """Forget every packet's plans, after a registration or a change of defaults."""
+    for made in packets.values():
+        made.clear()
+
+
+Dispatcher.singleton().on_change.append(clear_plans)

@@ -1,0 +1,96 @@
+"""The text of a tensor, as PyTorch prints it (torch/_tensor_str.py describes the form)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_THRESHOLD = 1000
+_EDGE = 3
+_PRECISION = 4
+_WIDTH = 80
+
+
+def tensor_text(tensor: Any) -> str:
+    """``tensor([...], dtype=..., device=..., requires_grad=...)``, what follows from the default left out."""
+    spec = tensor._spec
+    prefix = "tensor("
+    notes: list[str] = []
+    if spec.is_meta:
+        body = "..."
+        notes.append(f"size={tuple(spec.sizes)}")
+    else:
+        body = _array_text(tensor.host_array(), len(prefix))
+    if spec.device.type != "cpu":
+        notes.append(f"device='{spec.device}'")
+    if spec.numel == 0 and spec.ndim != 1 and not spec.is_meta:
+        notes.append(f"size={tuple(spec.sizes)}")
+    usual = ("float32", "int64", "bool", "complex64") if spec.numel else ("float32",)
+    if spec.dtype.name not in usual:
+        notes.append(f"dtype={spec.dtype}")
+    if spec.requires_grad:
+        node = tensor.grad_fn
+        notes.append("requires_grad=True" if node is None else f"grad_fn=<{node.name()}>")
+    return prefix + ", ".join([body, *notes]) + ")"
+
+
+def _array_text(array: Any, indent: int) -> str:
+    if array.size == 0:
+        return "[]"
+    if array.dtype.kind == "V" or array.dtype.kind not in "biufc":
+        array = array.astype(np.float32)
+    shown = _summary(array) if array.size > _THRESHOLD else array
+    format_one = _formatter(shown.reshape(-1))
+    return _nested(array, format_one, indent, array.size > _THRESHOLD)
+
+
+def _summary(array: Any) -> Any:
+    for axis, size in enumerate(array.shape):
+        if size > 2 * _EDGE:
+            picks = list(range(_EDGE)) + list(range(size - _EDGE, size))
+            array = array.take(picks, axis)
+    return array
+
+
+def _formatter(values: Any) -> Any:
+    kind = values.dtype.kind
+    if kind == "b":
+        width = max(len(str(bool(v))) for v in values)
+        return lambda v: f"{bool(v)!s:>{width}}"
+    if kind in "iu":
+        width = max(len(str(int(v))) for v in values)
+        return lambda v: f"{int(v):>{width}}"
+    if kind == "c":
+        real, imaginary = _formatter(values.real), _formatter(abs(values.imag))
+        return lambda v: f"{real(v.real)}{'-' if np.signbit(v.imag) else '+'}{imaginary(abs(v.imag))}j"
+    values = values.astype(np.float64)
+    finite = values[np.isfinite(values) & (values != 0)]
+    if finite.size == 0 or bool((finite == np.ceil(finite)).all() and (abs(finite).max() < 1e8)):
+        if finite.size and abs(finite).max() / abs(finite).min() > 1e8:
+            return _padded(values, lambda v: f"{v:.{_PRECISION}e}")
+        return _padded(values, lambda v: f"{v:.0f}." if np.isfinite(v) else str(v))
+    largest, smallest = abs(finite).max(), abs(finite).min()
+    if largest / smallest > 1000.0 or largest > 1e8 or smallest < 1e-4:
+        return _padded(values, lambda v: f"{v:.{_PRECISION}e}" if np.isfinite(v) else str(v))
+    return _padded(values, lambda v: f"{v:.{_PRECISION}f}" if np.isfinite(v) else str(v))
+
+
+def _padded(values: Any, text: Any) -> Any:
+    width = max(len(text(v)) for v in values)
+    return lambda v: f"{text(float(v)):>{width}}"
+
+
+def _nested(array: Any, text: Any, indent: int, summarise: bool) -> str:
+    if array.ndim == 0:
+        return str(text(array[()]))
+    size = array.shape[0]
+    cut = summarise and size > 2 * _EDGE
+    picks: list[int | None] = [*range(_EDGE), None, *range(size - _EDGE, size)] if cut else list(range(size))
+    if array.ndim == 1:
+        words = ["..." if i is None else str(text(array[i])) for i in picks]
+        per_line = max(1, (_WIDTH - indent) // (max(map(len, words)) + 2))
+        lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    rows = ["..." if i is None else _nested(array[i], text, indent + 1, summarise) for i in picks]
+    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(rows) + "]"

@@ -1,0 +1,198 @@
+"""Binding a call to a schema, and choosing among an operator's overloads as PyTorch's parser does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from .function_schema import FunctionSchema, OperatorName
+from .mismatch import describe_call, describe_mismatch, explain, python_signature
+
+_NO_KWARGS: Mapping[str, Any] = {}
+
+
+def bind(
+    schema: FunctionSchema,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> tuple[Any, ...]:
+    """The values of all the schema's arguments, in its order, with defaults filled in.
+
+    Lists become tuples, `int[2]` expands one int, numbers become Python's own, devices `tt.device`; a tensor
+    without dimensions that does not require grad may stand for a number. The values of `...` come last.
+
+    Raises:
+        TypeError: for missing, superfluous, unknown, repeated and ill-typed arguments, in PyTorch's words;
+            `name` is the operator's name in them (`add.Tensor` if not given).
+
+    >>> from triten.dispatch.schema import bind, parse_schema
+    >>> schema = parse_schema("pool(int[2] kernel_size, int[2] stride=1, *, bool ceil_mode=False) -> Tensor")
+    >>> bind(schema, (3,), {"ceil_mode": True})
+    ((3, 3), (1, 1), True)
+    """
+    bound = schema.signature.bind(args, kwargs)
+    if bound is None:
+        raise TypeError(explain(schema, args, kwargs or _NO_KWARGS, name or _display_name(schema)))
+    return bound
+
+
+def matches(schema: FunctionSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> bool:
+    """Whether a call fits a schema; `mismatch_reason` says why it does not.
+
+    >>> from triten.dispatch.schema import matches, parse_schema
+    >>> schema = parse_schema("f(int dim) -> Tensor")
+    >>> matches(schema, (1,)), matches(schema, ("1",))
+    (True, False)
+    """
+    return schema.signature.bind(args, kwargs) is not None
+
+
+def mismatch_reason(
+    schema: FunctionSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+) -> str | None:
+    """Why a call does not fit a schema, as `bind`'s error says it; None if it fits."""
+    return explain(schema, args, kwargs or _NO_KWARGS, _display_name(schema))
+
+
+def _display_name(schema: FunctionSchema) -> str:
+    return str(OperatorName(schema.operator_name.base_name, schema.overload_name))
+
+
+def resolve(
+    schemas: Sequence[FunctionSchema],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    name: str,
+    *,
+    method: bool = False,
+) -> tuple[FunctionSchema, tuple[Any, ...]]:
+    """The first of an operator's overloads that a call fits, and its bound values.
+
+    A tensor without dimensions is first held against tensors only; if no overload fits, it may stand for a
+    number. `out=` picks the overloads with out arguments, a tuple where they have several; `out=None` is
+    as if it were absent. `method` says that the first argument is the object of a method call.
+
+    Raises:
+        TypeError: if no overload fits; the specific reason if only one takes as many arguments, else the list
+            of all signatures.
+
+    >>> from triten.dispatch.schema import parse_schema, resolve
+    >>> overloads = [parse_schema("f.int(int a) -> Tensor"), parse_schema("f.str(str a) -> Tensor")]
+    >>> resolve(overloads, ("x",), None, "f")[0].overload_name
+    'str'
+    >>> resolve(overloads, (1.5,), None, "f")
+    Traceback (most recent call last):
+        ...
+    TypeError: f() received an invalid combination of arguments - got (float), but expected one of:
+     * (int a)
+          didn't match because some of the arguments have invalid types: (!float!)
+     * (str a)
+          didn't match because some of the arguments have invalid types: (!float!)
+    """
+    if kwargs and "out" in kwargs:
+        return _resolve_out(schemas, args, kwargs, name, method)
+    for lenient in (False, True):
+        for schema in schemas:
+            bound = schema.signature.bind(args, kwargs, lenient)
+            if bound is not None:
+                return schema, bound
+    _refuse(schemas, args, kwargs or _NO_KWARGS, name, method)
+
+
+def _resolve_out(
+    schemas: Sequence[FunctionSchema],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    name: str,
+    method: bool,
+) -> tuple[FunctionSchema, tuple[Any, ...]]:
+    if kwargs["out"] is None:
+        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+        return resolve(schemas, args, kwargs, name, method=method)
+    for lenient in (False, True):
+        for schema in schemas:
+            spread = _spread_out(schema, kwargs)
+            bound = None if spread is None else schema.signature.bind(args, spread, lenient)
+            if bound is not None:
+                return schema, bound
+    _refuse(schemas, args, kwargs, name, method)
+
+
+def _spread_out(schema: FunctionSchema, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The keywords with `out` under the out arguments' own names; None if the number is wrong."""
+    outs = schema.out_arguments
+    if not outs:
+        return None
+    out = kwargs["out"]
+    if len(outs) == 1:
+        if outs[0].name == "out":
+            return kwargs
+        out = (out,)
+    elif not isinstance(out, tuple | list) or len(out) != len(outs):
+        return None
+    rest = {k: v for k, v in kwargs.items() if k != "out"}
+    return rest | {a.name: v for a, v in zip(outs, out, strict=True)}
+
+
+class _Candidate(NamedTuple):
+    """One signature as Python callers see it: a form of an operator with the `out=` form beside it."""
+
+    schema: FunctionSchema
+    out_schema: FunctionSchema | None
+
+    def takes(self, count: int) -> bool:
+        inputs = [a for a in self.schema.arguments if not a.is_out]
+        least = sum(not a.has_default for a in inputs)
+        return least <= count and (
+            self.schema.is_vararg or count <= len(inputs) + (self.out_schema is not None)
+        )
+
+
+def _candidates(schemas: Sequence[FunctionSchema]) -> list[_Candidate]:
+    def inputs_of(schema: FunctionSchema) -> tuple[object, ...]:
+        return tuple((a.name, a.type, a.kwarg_only) for a in schema.arguments if not a.is_out)
+
+    out_schemas = {inputs_of(s): s for s in reversed(schemas) if s.kind == "out"}
+    plain = [_Candidate(s, out_schemas.pop(inputs_of(s), None)) for s in schemas if s.kind != "out"]
+    return plain + [_Candidate(s, s) for s in schemas if out_schemas.get(inputs_of(s)) is s]
+
+
+def _refuse(
+    schemas: Sequence[FunctionSchema],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    name: str,
+    method: bool,
+) -> NoReturn:
+    candidates = _candidates(schemas)
+    plausible = [c for c in candidates if c.takes(len(args) + len(kwargs))]
+    if len(candidates) == 1 or len(plausible) == 1:
+        reason = _explain_candidate((plausible or candidates)[0], args, kwargs, name, method)
+        if reason is not None:
+            raise TypeError(reason)
+    signatures = []
+    for candidate in candidates:
+        line = f" * {python_signature(candidate.schema, candidate.out_schema is not None, method)}\n"
+        known = kwargs if candidate.out_schema is None else {k: v for k, v in kwargs.items() if k != "out"}
+        detail = describe_mismatch(candidate.schema, args, known, method)
+        signatures.append(line + (f"      {detail}\n" if detail else ""))
+    got = describe_call(args[int(method) :], kwargs)
+    raise TypeError(
+        f"{name}() received an invalid combination of arguments - got {got}, but expected one of:\n"
+        + "".join(signatures)
+    )
+
+
+def _explain_candidate(
+    candidate: _Candidate, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, method: bool
+) -> str | None:
+    schema, out_schema = candidate
+    if "out" not in kwargs or out_schema is None:
+        return explain(schema, args, kwargs, name, method)
+    spread = _spread_out(out_schema, kwargs)
+    if spread is not None:
+        return explain(out_schema, args, spread, name, method)
+    count = len(out_schema.out_arguments)
+    got = describe_call((kwargs["out"],), {})[1:-1]
+    return f"{name}(): argument 'out' must be tuple of {count} Tensors, not {got}"

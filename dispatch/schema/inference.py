@@ -1,0 +1,174 @@
+"""A schema's text from a Python function's type hints, as `torch.library.infer_schema` gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_impl import TensorImpl
+from .function_schema import format_default
+
+if TYPE_CHECKING:
+    import inspect
+
+_NAMES: Mapping[Any, str] = {
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    ScalarType: "ScalarType",
+    Device: "Device",
+}
+_NUMBER = frozenset({int, float, bool})
+_LISTED = frozenset({"Tensor", "SymInt", "float", "bool", "Scalar"})
+_RETURNED = frozenset({"Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar"})
+
+
+def infer_schema(
+    prototype_function: Callable[..., Any],
+    /,
+    *,
+    mutates_args: Iterable[str] | str = (),
+    op_name: str | None = None,
+) -> str:
+    """The schema, `(arguments) -> returns`, that a function's type hints declare.
+
+    Hints may be Tensor, int, float, bool, str, `int | float | bool` (Scalar), `tt.dtype`, `tt.device`,
+    `T | None`, `list[T]` and `Sequence[T]`; returns Tensor, `list[Tensor]`, numbers, a tuple of them, None.
+
+    Args:
+        prototype_function: the function; its body does not matter.
+        mutates_args: the names of the tensor arguments that it writes into; "unknown" means all of them.
+        op_name: a name to put before the arguments.
+
+    Raises:
+        ValueError: for a missing or unsupported hint, an unsupported default, a positional-only or variadic
+            parameter, a mutated argument that does not exist or is no tensor.
+
+    >>> import triten as tt
+    >>> from triten.dispatch.schema import infer_schema
+    >>> def scale(x: tt.Tensor, factor: float = 2.0, *, dims: list[int] | None = None) -> tt.Tensor: ...
+    >>> infer_schema(scale, mutates_args=())
+    '(Tensor x, float factor=2.0, *, SymInt[]? dims=None) -> Tensor'
+    """
+    import inspect
+    import typing
+
+    signature = inspect.signature(prototype_function)
+    hints = typing.get_type_hints(prototype_function)
+    parts: list[str] = []
+    mutated = mutates_args if isinstance(mutates_args, str) else set(mutates_args)
+    if isinstance(mutated, str) and mutated != "unknown":
+        raise ValueError(f"infer_schema(func): mutates_args must be names or 'unknown', not {mutated!r}")
+    if isinstance(mutated, set) and (absent := mutated - signature.parameters.keys()):
+        raise ValueError(
+            f"infer_schema(func): {sorted(absent)} in mutates_args are not parameters of {signature}"
+        )
+    for index, parameter in enumerate(signature.parameters.values()):
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ValueError(
+                "infer_schema(func): We do not support positional-only args, varargs, or varkwargs. "
+                f"Got func with signature {signature}"
+            )
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        parts.append(_argument(parameter, hints, index, mutated, signature))
+    returns = _returns(hints, signature)
+    return f"{op_name or ''}({', '.join(parts)}) -> {returns}"
+
+
+def _argument(
+    parameter: inspect.Parameter,
+    hints: Mapping[str, Any],
+    index: int,
+    mutated: str | set[str],
+    signature: inspect.Signature,
+) -> str:
+    name = parameter.name
+    if name not in hints:
+        raise ValueError(
+            f"infer_schema(func): Parameter {name} must have a type annotation. "
+            f"Got func with signature {signature}"
+        )
+    type_name = _type_name(hints[name])
+    if type_name is None:
+        raise ValueError(
+            f"infer_schema(func): Parameter {name} has unsupported type {hints[name]}. "
+            f"Got func with signature {signature}"
+        )
+    is_tensor = type_name.startswith("Tensor")
+    if isinstance(mutated, set) and name in mutated and not is_tensor:
+        raise ValueError(
+            f"infer_schema(func): Parameter {name} is in mutates_args but only Tensors or collections of "
+            f"Tensors can be mutated. Got func with signature {signature}"
+        )
+    if is_tensor and (mutated == "unknown" or name in mutated):
+        type_name = type_name.replace("Tensor", f"Tensor(a{index}!)", 1)
+    return f"{type_name} {name}{_default(parameter, signature)}"
+
+
+def _default(parameter: inspect.Parameter, signature: inspect.Signature) -> str:
+    value = parameter.default
+    if value is parameter.empty:
+        return ""
+    if value is None or isinstance(value, int | float | bool):
+        return f"={value}"
+    if isinstance(value, str | Device):
+        return f"={format_default(str(value))}"
+    if isinstance(value, ScalarType):
+        return f"={value.name}"
+    raise ValueError(
+        f"infer_schema(func): Parameter {parameter.name} has an unsupported default value "
+        f"type {type(value)}. "
+        f"Got func with signature {signature}"
+    )
+
+
+def _type_name(hint: Any) -> str | None:
+    """The schema type of a hint; None if there is none."""
+    import collections.abc
+    import types
+    import typing
+
+    if isinstance(hint, type) and issubclass(hint, TensorImpl):
+        return "Tensor"
+    if isinstance(hint, type) and hint in _NAMES:
+        return _NAMES[hint]
+    origin, parameters = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        members = set(parameters) - {type(None)}
+        suffix = "?" if len(members) < len(parameters) else ""
+        if members == _NUMBER:
+            return "Scalar" + suffix
+        element = _type_name(next(iter(members))) if len(members) == 1 else None
+        return None if element is None else element + suffix
+    if origin in (list, collections.abc.Sequence) and len(parameters) == 1:
+        element = _type_name(parameters[0])
+        return f"{element}[]" if element in _LISTED or element == "Tensor?" else None
+    return None
+
+
+def _returns(hints: Mapping[str, Any], signature: inspect.Signature) -> str:
+    import typing
+
+    if "return" not in hints:
+        raise ValueError(
+            "infer_schema(func): No return type annotation was provided. Please add one. "
+            f"Got func with signature {signature}"
+        )
+    hint = hints["return"]
+    if hint is type(None):
+        return "()"
+    is_tuple = typing.get_origin(hint) is tuple
+    members = typing.get_args(hint) if is_tuple else (hint,)
+    names = [_type_name(member) for member in members]
+    if not all(name in _RETURNED for name in names):
+        raise ValueError(
+            f"infer_schema(func): Return has unsupported type {hint}. "
+            f"The valid types are {sorted(_RETURNED)}. "
+            f"Got func with signature {signature}"
+        )
+    joined = ", ".join(str(name) for name in names)
+    return f"({joined})" if is_tuple else joined

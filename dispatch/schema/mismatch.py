@@ -1,0 +1,172 @@
+"""Why a call does not fit a schema, in the words of PyTorch's argument parser.
+
+Runs only after a call was refused, so it may look at everything again. Source: FunctionSignature::parse in
+torch/csrc/utils/python_arg_parser.cpp; torch/csrc/utils/invalid_arguments.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...runtime.tensor_impl import TensorImpl
+from .function_schema import Argument, FunctionSchema, Symbol
+from .type_check import MISMATCH, compile_check, python_type_name
+from .types import ListType, OptionalType
+
+
+def value_type_name(value: Any) -> str:
+    """The name of a value's class as errors give it: `Tensor`, `NoneType`, `numpy.ndarray`."""
+    cls = type(value)
+    if isinstance(value, TensorImpl):
+        return "Tensor" if cls is TensorImpl else cls.__name__
+    root = cls.__module__.partition(".")[0]
+    return f"{root}.{cls.__name__}" if root in ("numpy", "triten") else cls.__name__
+
+
+def python_name(schema: FunctionSchema, index: int) -> str:
+    """An argument's name as Python callers know it: a leading `self` is `input`."""
+    name = schema.arguments[index].name
+    return "input" if index == 0 and name == "self" else name
+
+
+def python_signature(schema: FunctionSchema, has_out: bool = False, method: bool = False) -> str:
+    """The signature that PyTorch's errors print; `has_out` adds the `out` of the form that takes one.
+
+    >>> from triten.dispatch.schema import parse_schema
+    >>> from triten.dispatch.schema.mismatch import python_signature
+    >>> schema = parse_schema("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+    >>> python_signature(schema, has_out=True)
+    '(Tensor input, Tensor other, *, Number alpha = 1, Tensor out = None)'
+    """
+    parts: list[str] = []
+    outs = list(schema.out_arguments)
+    for index, argument in enumerate(schema.arguments):
+        if (method and index == 0) or argument.is_out:
+            continue
+        if argument.kwarg_only and "*" not in parts:
+            parts.append("*")
+        parts.append(f"{python_type_name(argument.type)} {python_name(schema, index)}{_default_of(argument)}")
+    if schema.is_vararg:
+        parts.append("...")
+    if has_out or outs:
+        if "*" not in parts:
+            parts.append("*")
+        several = len(outs) > 1 or (not outs and len(schema.returns) > 1)
+        parts.append("tuple of Tensors out = None" if several else "Tensor out = None")
+    return f"({', '.join(parts)})"
+
+
+def _default_of(argument: Argument) -> str:
+    if not argument.has_default:
+        return ""
+    value = argument.default
+    if isinstance(value, str) and not isinstance(value, Symbol):
+        return f' = "{value}"'
+    return f" = {list(value) if isinstance(value, tuple) else value}"
+
+
+def explain(
+    schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, method: bool = False
+) -> str | None:
+    """Why the call does not fit the schema, as PyTorch's TypeError puts it; None if it fits.
+
+    `method` says that the first argument is the object of a method call, which positions do not count.
+    """
+    signature = schema.signature
+    positional = len(schema.positional_arguments)
+    shift = int(method)
+    if len(args) > positional and not schema.is_vararg:
+        return f"{name}() takes {_positional_range(schema, shift)} but {_were_given(len(args) - shift)}"
+    by_index = {signature.index_of[k]: k for k in reversed(list(kwargs)) if k in signature.index_of}
+    missing: list[int] = []
+    for index, argument in enumerate(schema.arguments):
+        by_keyword = index >= len(args)
+        if by_keyword and index not in by_index:
+            if not argument.has_default:
+                missing.append(index)
+            continue
+        value = kwargs[by_index[index]] if by_keyword else args[index]
+        if not missing and not signature.accepts(index, value):
+            label = f"'{python_name(schema, index)}'"
+            if not by_keyword:
+                label += f" (position {index + 1 - shift})"
+            return f"{name}(): argument {label} must be {_expected(argument, value)}"
+    if missing:
+        names = ", ".join(f"'{python_name(schema, i)}'" for i in missing)
+        what = "positional" if not schema.arguments[missing[0]].kwarg_only else "keyword-only"
+        plural = "s" if len(missing) > 1 else ""
+        return f"{name}() missing {len(missing)} required {what} argument{plural}: {names}"
+    return _explain_keywords(schema, len(args), kwargs, name)
+
+
+def _explain_keywords(schema: FunctionSchema, count: int, kwargs: Mapping[str, Any], name: str) -> str | None:
+    seen: set[int] = set(range(count))
+    for keyword in kwargs:
+        index = schema.signature.index_of.get(keyword)
+        if index is None:
+            return f"{name}() got an unexpected keyword argument '{keyword}'"
+        if index in seen:
+            return f"{name}() got multiple values for argument '{keyword}'"
+        seen.add(index)
+    return None
+
+
+def _positional_range(schema: FunctionSchema, shift: int) -> str:
+    most = len(schema.positional_arguments) - shift
+    least = sum(not a.has_default for a in schema.positional_arguments) - shift
+    if least == most:
+        return f"{most} positional argument{'' if most == 1 else 's'}"
+    return f"from {least} to {most} positional arguments"
+
+
+def _were_given(count: int) -> str:
+    return f"{count} was given" if count == 1 else f"{count} were given"
+
+
+def _expected(argument: Argument, value: Any) -> str:
+    expected = python_type_name(argument.type)
+    type_ = argument.type.elem if isinstance(argument.type, OptionalType) else argument.type
+    if not isinstance(type_, ListType) or not isinstance(value, tuple | list):
+        return f"{expected}, not {value_type_name(value)}"
+    exact, convert = compile_check(type_.elem)
+    for position, element in enumerate(value):
+        if type(element) not in exact and convert(element, True) is MISMATCH:
+            return f"{expected}, but found element of type {value_type_name(element)} at pos {position}"
+    return f"{expected} of length {type_.size}, not of length {len(value)}"
+
+
+def describe_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The types of a call's arguments: `(Tensor, tuple of (int, str), out=Tensor)`."""
+    parts = [_describe(v) for v in args] + [f"{k}={_describe(v)}" for k, v in kwargs.items()]
+    return f"({', '.join(parts)})"
+
+
+def _describe(value: Any) -> str:
+    if type(value) is tuple:
+        return f"tuple of ({', '.join(_describe(v) for v in value)}{',' if len(value) == 1 else ''})"
+    if type(value) is list:
+        return f"list of [{', '.join(_describe(v) for v in value)}]"
+    return value_type_name(value)
+
+
+def describe_mismatch(
+    schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any], method: bool = False
+) -> str | None:
+    """The line under a signature in the list of candidates: which keywords or types do not fit.
+
+    None where neither a keyword is unknown nor every argument is given, as in PyTorch.
+    """
+    signature = schema.signature
+    unknown = [k for k in kwargs if k not in signature.index_of]
+    if unknown:
+        return f"didn't match because some of the keywords were incorrect: {', '.join(unknown)}"
+    if len(args) + len(kwargs) != len(schema.arguments) or len(args) > len(schema.positional_arguments):
+        return None
+    pairs = [(index, "", value) for index, value in enumerate(args)]
+    pairs += [(signature.index_of[k], f"{k}=", value) for k, value in kwargs.items()]
+    marked = [
+        prefix + (_describe(v) if signature.accepts(index, v) else f"!{_describe(v)}!")
+        for index, prefix, v in pairs[int(method) :]
+    ]
+    return f"didn't match because some of the arguments have invalid types: ({', '.join(marked)})"

@@ -1,0 +1,108 @@
+"""`Signature`: a schema compiled for binding calls, once for each schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .function_schema import FunctionSchema
+from .type_check import MISMATCH, CompiledCheck, compile_check, default_value
+
+REQUIRED: Final = object()
+
+# PyTorch's argument parser takes NumPy's names as well: python_arg_parser.cpp, numpy_compatibility_arg_names.
+_NUMPY_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
+
+
+class Signature:
+    """The parser of one schema's calls; `FunctionSchema.signature` makes and keeps it.
+
+    A first argument named `self` may be given as `input=`, and ATen's operators take NumPy's `axis`,
+    `keepdims`, `x`, `a`, `x1`, `x2` where no argument of theirs has that name.
+    """
+
+    __slots__ = ("_checks", "_defaults", "_least", "_positional", "_tails", "index_of", "schema")
+
+    def __init__(self, schema: FunctionSchema) -> None:
+        arguments = schema.arguments
+        self.schema = schema
+        self.index_of = _keyword_indices(schema)
+        self._checks: list[CompiledCheck] = []
+        for argument in arguments:
+            exact, convert = compile_check(argument.type)
+            if argument.default is None:
+                convert = _or_none(convert)
+            self._checks.append((exact, convert))
+        self._defaults = [default_value(a) if a.has_default else REQUIRED for a in arguments]
+        self._positional = len(schema.positional_arguments)
+        self._least = max((i + 1 for i, a in enumerate(arguments) if not a.has_default), default=0)
+        # What a call without keywords and with n positional arguments is completed by.
+        self._tails = [tuple(self._defaults[n:]) for n in range(len(arguments) + 1)]
+
+    def bind(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, lenient: bool = True
+    ) -> tuple[Any, ...] | None:
+        """The values of all arguments in the schema's order, or None if the call does not fit.
+
+        Lists become tuples, numbers Python's own. With `lenient`, a tensor without dimensions that does not
+        require grad may stand for a number. The values of `...` follow those of the arguments.
+        """
+        count = len(args)
+        if count > self._positional and not self.schema.is_vararg:
+            return None
+        if not kwargs and count < self._least:
+            return None
+        values: list[Any] = []
+        for value, (exact, convert) in zip(args, self._checks, strict=False):
+            if value.__class__ not in exact:
+                value = convert(value, lenient)
+                if value is MISMATCH:
+                    return None
+            values.append(value)
+        if kwargs:
+            return self._bind_keywords(values, args, kwargs, lenient)
+        if count > self._positional:
+            return (*values, *args[self._positional :])
+        return (*values, *self._tails[count])
+
+    def _bind_keywords(
+        self, values: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], lenient: bool
+    ) -> tuple[Any, ...] | None:
+        given = len(values)
+        values += self._defaults[given:]
+        taken: set[int] = set()
+        for name, value in kwargs.items():
+            index = self.index_of.get(name)
+            if index is None or index < given or index in taken:
+                return None
+            taken.add(index)
+            exact, convert = self._checks[index]
+            if value.__class__ not in exact:
+                value = convert(value, lenient)
+                if value is MISMATCH:
+                    return None
+            values[index] = value
+        if self._least > given and any(value is REQUIRED for value in values):
+            return None
+        return (*values, *args[given:])
+
+    def accepts(self, index: int, value: Any) -> bool:
+        """Whether a value fits the argument at `index`; a fitting tensor may stand for a number."""
+        exact, convert = self._checks[index]
+        return value.__class__ in exact or convert(value, True) is not MISMATCH
+
+
+def _or_none(convert: Any) -> Any:
+    return lambda value, lenient: None if value is None else convert(value, lenient)
+
+
+def _keyword_indices(schema: FunctionSchema) -> dict[str, int]:
+    indices = {a.name: i for i, a in enumerate(schema.arguments)}
+    if schema.arguments and schema.arguments[0].name == "self":
+        indices.setdefault("input", 0)
+    if schema.operator_name.namespace in ("", "aten"):
+        for name, numpy_names in _NUMPY_NAMES.items():
+            if name in indices:
+                for numpy_name in numpy_names:
+                    indices.setdefault(numpy_name, indices[name])
+    return indices

@@ -1,0 +1,323 @@
+"""Whether a Python value fits a schema type, and what it becomes: the checks of PyTorch's argument parser.
+
+Base types stand in a registry, so that folders above can add their classes; lists and optionals are compiled
+over it. Source: FunctionParameter::check in torch/csrc/utils/python_arg_parser.cpp.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...runtime import layout as layouts
+from ...runtime import memory_format as memory_formats
+from ...runtime import scalar_type
+from ...runtime.device import device as Device
+from ...runtime.generator import Generator
+from ...runtime.storage import Storage
+from ...runtime.tensor_impl import TensorImpl
+from .errors import SchemaError
+from .function_schema import Argument, Symbol
+from .types import BaseType, ListType, OptionalType, Type, base_type
+
+
+class _Mismatch:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISMATCH"
+
+
+MISMATCH: Final = _Mismatch()
+
+# Takes the value, and whether a tensor without dimensions may stand for a number; gives the converted value
+# or MISMATCH.
+Converter: TypeAlias = Callable[[Any, bool], Any]
+# A check as a call uses it: the classes whose direct instances pass as they are, the converter for others.
+CompiledCheck: TypeAlias = tuple[set[type], Converter]
+
+
+class TypeCheck:
+    """The check of one base type: direct instances of `exact_types` pass untouched, others are converted."""
+
+    __slots__ = ("convert", "exact_types", "python_name")
+
+    def __init__(self, python_name: str, convert: Converter, exact_types: Iterable[type] = ()) -> None:
+        self.python_name = python_name
+        self.convert = convert
+        self.exact_types = set(exact_types)
+
+    def __call__(self, value: Any, lenient: bool) -> Any:
+        return self.convert(value, lenient)
+
+
+def register_type_check(
+    base_name: str,
+    predicate: Callable[[Any], bool],
+    convert: Callable[[Any], Any] | None = None,
+    python_name: str | None = None,
+    exact_types: Iterable[type] = (),
+) -> None:
+    """Say which Python values a base type takes, and what they become; calls bound from now on use it.
+
+    Args:
+        base_name: a base type's name, such as ``"Stream"``.
+        predicate: whether a value is taken.
+        convert: what a taken value becomes; itself, if not given.
+        python_name: the type's name in error messages; the earlier one, if not given.
+        exact_types: classes whose direct instances pass without asking `predicate`, and unconverted.
+
+    Raises:
+        SchemaError: for a name that is no base type.
+
+    >>> from triten.dispatch.schema import register_type_check
+    >>> class Event: ...
+    >>> register_type_check("Event", lambda value: isinstance(value, Event))
+    Traceback (most recent call last):
+        ...
+    triten.dispatch.schema.errors.SchemaError: 'Event' is no base type of the schema language
+    """
+    check = _check_of(base_name)
+    check.convert = _converter(predicate, convert)
+    check.python_name = python_name or check.python_name
+    check.exact_types.clear()
+    check.exact_types.update(exact_types)
+
+
+def register_exact_type(base_name: str, cls: type) -> None:
+    """Let direct instances of a class pass as a base type without a further check.
+
+    For classes on the call path, which the base type's check takes unconverted, as `Tensor` is a TensorImpl.
+    Raises SchemaError for a name that is no base type.
+    """
+    _check_of(base_name).exact_types.add(cls)
+
+
+def _check_of(base_name: str) -> TypeCheck:
+    check = _CHECKS.get(base_name)
+    if check is None:
+        raise SchemaError(f"{base_name!r} is no base type of the schema language")
+    return check
+
+
+def _converter(predicate: Callable[[Any], bool], convert: Callable[[Any], Any] | None) -> Converter:
+    if convert is None:
+        return lambda value, lenient: value if predicate(value) else MISMATCH
+    return lambda value, lenient: convert(value) if predicate(value) else MISMATCH
+
+
+def _instances_of(python_name: str, cls: type) -> TypeCheck:
+    return TypeCheck(python_name, _converter(lambda value: isinstance(value, cls), None), (cls,))
+
+
+def _stands_for_number(tensor: TensorImpl, lenient: bool) -> bool:
+    return lenient and tensor._spec.ndim == 0 and not tensor._spec.requires_grad
+
+
+def _item(tensor: Any) -> Any:
+    # TensorImpl knows no operator; `item` is the Tensor's, whose class is above this folder.
+    return tensor.item()
+
+
+def _to_int(value: Any, lenient: bool) -> Any:
+    if isinstance(value, TensorImpl):
+        fits = _stands_for_number(value, lenient) and value.dtype.is_integral
+        return int(_item(value)) if fits else MISMATCH
+    if isinstance(value, bool | np.bool_) or not hasattr(type(value), "__index__"):
+        return MISMATCH
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        return MISMATCH
+
+
+def _to_float(value: Any, lenient: bool) -> Any:
+    if isinstance(value, TensorImpl):
+        fits = _stands_for_number(value, lenient) and not value.dtype.is_complex
+        return float(_item(value)) if fits else MISMATCH
+    if isinstance(value, int | float) or _is_real_numpy_scalar(value):
+        return float(value)
+    return MISMATCH
+
+
+def _to_scalar(value: Any, lenient: bool) -> Any:
+    if isinstance(value, TensorImpl):
+        return _item(value) if _stands_for_number(value, lenient) else MISMATCH
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float) or _is_real_numpy_scalar(value):
+        return float(value)
+    if isinstance(value, complex | np.complexfloating):
+        return complex(value)
+    return MISMATCH
+
+
+def _is_real_numpy_scalar(value: Any) -> bool:
+    # ml_dtypes' scalars are np.generic of kind "V" ("f" for bfloat16 in some versions) and turn into floats.
+    if not isinstance(value, np.generic) or not hasattr(type(value), "__float__"):
+        return False
+    return value.dtype.kind in "biuf" or (value.dtype.kind == "V" and value.dtype.names is None)
+
+
+def _to_device(value: Any, lenient: bool) -> Any:
+    if isinstance(value, Device):
+        return value
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return Device(value)
+    return MISMATCH
+
+
+_DTYPES_OF_PYTHON: dict[Any, scalar_type.dtype] = {
+    float: scalar_type.float64,
+    int: scalar_type.int64,
+    bool: scalar_type.bool_,
+    complex: scalar_type.complex128,
+}
+
+
+def _to_dtype(value: Any, lenient: bool) -> Any:
+    if isinstance(value, scalar_type.dtype):
+        return value
+    return _DTYPES_OF_PYTHON.get(value, MISMATCH) if isinstance(value, type) else MISMATCH
+
+
+def _to_bool(value: Any, lenient: bool) -> Any:
+    return value if isinstance(value, bool) else MISMATCH
+
+
+def _anything(value: Any, lenient: bool) -> Any:
+    return value
+
+
+def _nothing(value: Any, lenient: bool) -> Any:
+    return MISMATCH
+
+
+# Stream and QScheme take nothing until the folder that has their class registers it.
+_CHECKS: dict[str, TypeCheck] = {
+    "Any": TypeCheck("object", _anything),
+    "Device": TypeCheck("triten.device", _to_device, (Device,)),
+    "DeviceIndex": TypeCheck("int", _to_int, (int,)),
+    "Dimname": _instances_of("name", str),
+    "Generator": _instances_of("triten.Generator", Generator),
+    "Layout": _instances_of("triten.layout", layouts.layout),
+    "MemoryFormat": _instances_of("triten.memory_format", memory_formats.memory_format),
+    "QScheme": TypeCheck("triten.qscheme", _nothing),
+    "Scalar": TypeCheck("Number", _to_scalar, (int, float, bool, complex)),
+    "ScalarType": TypeCheck("triten.dtype", _to_dtype, (scalar_type.dtype,)),
+    "Storage": _instances_of("Storage", Storage),
+    "Stream": TypeCheck("triten.Stream", _nothing),
+    "SymBool": TypeCheck("bool", _to_bool, (bool,)),
+    "SymInt": TypeCheck("int", _to_int, (int,)),
+    "Tensor": _instances_of("Tensor", TensorImpl),
+    "bool": TypeCheck("bool", _to_bool, (bool,)),
+    "float": TypeCheck("float", _to_float, (float,)),
+    "int": TypeCheck("int", _to_int, (int,)),
+    "str": _instances_of("str", str),
+}
+
+_REPEATED = frozenset({"int", "SymInt", "float"})
+
+
+def compile_check(type: Type) -> CompiledCheck:
+    """The check of a type: the classes that pass as they are, and the converter for every other value.
+
+    Lists take lists and tuples and give tuples; `int[n]` also takes one int, and repeats it n times;
+    `bool[n]` takes exactly n.
+    """
+    if isinstance(type, BaseType):
+        check = _CHECKS[type.name]
+        return check.exact_types, check
+    if isinstance(type, OptionalType):
+        exact, convert = compile_check(type.elem)
+        return exact, lambda value, lenient: None if value is None else convert(value, lenient)
+    return set(), _list_converter(type)
+
+
+def _list_converter(type: ListType) -> Converter:
+    exact, convert = compile_check(type.elem)
+    repeats = type.size if isinstance(type.elem, BaseType) and type.elem.name in _REPEATED else None
+    length = type.size if type.elem == BaseType("bool") else None
+
+    def convert_list(value: Any, lenient: bool) -> Any:
+        if not isinstance(value, tuple | list):
+            if repeats is None:
+                return MISMATCH
+            one = convert(value, lenient)
+            return MISMATCH if one is MISMATCH else (one,) * repeats
+        if length is not None and len(value) != length:
+            return MISMATCH
+        for element in value:
+            if element.__class__ not in exact:
+                break
+        else:
+            return tuple(value)
+        converted = tuple([convert(element, lenient) for element in value])
+        return MISMATCH if any(element is MISMATCH for element in converted) else converted
+
+    return convert_list
+
+
+def python_type_name(type: Type) -> str:
+    """The type's name in PyTorch's signatures and errors: `Number` for Scalar, `tuple of ints` for int[].
+
+    >>> from triten.dispatch.schema import parse_type
+    >>> from triten.dispatch.schema.type_check import python_type_name
+    >>> python_type_name(parse_type("SymInt[2]?"))
+    'tuple of ints'
+    """
+    if isinstance(type, OptionalType):
+        return python_type_name(type.elem)
+    if isinstance(type, ListType):
+        name = base_type(type).name
+        element = "Scalar" if name == "Scalar" else python_type_name(type.elem)
+        return f"tuple of {element}s"
+    return _CHECKS[type.name].python_name
+
+
+_REDUCTIONS = {"Mean": 1, "Sum": 2}
+
+
+def default_value(argument: Argument) -> Any:
+    """What the kernel receives for an argument that a call leaves out: names resolved, lists expanded.
+
+    Raises SchemaError for a name that is none of its type's: `ScalarType dtype=lnog`.
+
+    >>> from triten.dispatch.schema import parse_schema
+    >>> from triten.dispatch.schema.type_check import default_value
+    >>> schema = parse_schema("f(int[2] stride=1, int reduction=Mean, Layout layout=strided) -> Tensor")
+    >>> [default_value(argument) for argument in schema.arguments]
+    [(1, 1), 1, triten.strided]
+    """
+    value = argument.default
+    if value is None:
+        return None
+    if isinstance(value, Symbol):
+        return _named_value(value, argument)
+    exact, convert = compile_check(argument.type)
+    return value if type(value) in exact else convert(value, False)
+
+
+def _named_value(name: Symbol, argument: Argument) -> Any:
+    kind = base_type(argument.type).name
+    found: Any = None
+    if kind in ("int", "SymInt"):
+        found = _REDUCTIONS.get(name)
+    elif kind == "ScalarType":
+        found = scalar_type.BY_NAME.get(name)
+    elif kind == "Device":
+        return Device(str(name))
+    elif kind == "Layout":
+        candidate = getattr(layouts, name, None)
+        found = candidate if isinstance(candidate, layouts.layout) else None
+    elif kind == "MemoryFormat":
+        candidate = getattr(memory_formats, name, None)
+        found = candidate if isinstance(candidate, memory_formats.memory_format) else None
+    if found is None:
+        raise SchemaError(f"argument {argument.name!r}: {str(name)!r} names no {kind}")
+    return found

@@ -1,0 +1,30 @@
+"""`detach`: the same bytes and version counter without history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..tensor import Tensor
+
+
+def detach(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The planner of ``detach``; it serves every backend and steps aside for autograd."""
+    spec = args[0]._spec.detached
+    if spec.is_inference:
+        return lambda self: Tensor.from_data(self._data, spec)
+
+    def plan(self: Any) -> Any:
+        out = Tensor()
+        out._data = self._data
+        out._spec = spec
+        cell = self._version
+        if cell is None:
+            cell = self._version = [0]
+        out._version = cell
+        out._autograd = out._view_base = None
+        return out
+
+    return plan

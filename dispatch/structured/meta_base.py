@@ -1,0 +1,142 @@
+"""`MetaBase`: where a structured operator's meta function says what its outputs are (ATen/TensorMeta.h).
+
+A meta function is a pure function of specs. It checks its arguments and calls one of the ``set_output``
+methods for each output; an iterator operator builds a `TensorIterator`, which does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.device import device as Device
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..iterator.tensor_iterator import TensorIterator
+
+
+class MetaBase:
+    """The outputs of one call while they are decided.
+
+    Args:
+        name: the operator's name, for messages.
+        form: ``functional``, ``inplace`` or ``out``.
+        given: the specs of the tensors that an in-place or ``out=`` call writes to.
+        device: where outputs live if the meta function names no device.
+    """
+
+    __slots__ = ("device", "extra", "form", "given", "iterator", "name", "outputs", "proxy", "resized")
+
+    def __init__(self, name: str, form: str, given: Sequence[TensorSpec], device: Device) -> None:
+        self.name = name
+        self.form = form
+        self.given = tuple(given)
+        self.device = device
+        self.outputs: dict[int, TensorSpec] = {}
+        self.proxy: dict[int, TensorSpec] = {}
+        self.resized: set[int] = set()
+        self.iterator: TensorIterator | None = None
+        self.extra: dict[str, object] = {}
+
+    def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
+        """The tensor that an in-place or ``out=`` call was given; None for a functional call."""
+        return self.given[index] if index < len(self.given) else None
+
+    def set_output_raw_strided(
+        self,
+        index: int,
+        sizes: Sequence[int],
+        strides: Sequence[int] = (),
+        dtype: ScalarType | None = None,
+        device: Device | None = None,
+    ) -> None:
+        """Declare an output that the kernel writes in whatever strides it comes."""
+        self._set(index, sizes, strides, dtype, device, exact=False)
+
+    def set_output_strided(
+        self,
+        index: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        dtype: ScalarType | None = None,
+        device: Device | None = None,
+    ) -> None:
+        """Declare an output that the kernel writes in these strides only; another gets a copy back."""
+        self._set(index, sizes, strides, dtype, device, exact=True)
+
+    def set_output_contiguous(
+        self, index: int, sizes: Sequence[int], dtype: ScalarType | None = None, device: Device | None = None
+    ) -> None:
+        """Declare an output that the kernel writes contiguously only."""
+        self._set(index, sizes, contiguous_strides(sizes), dtype, device, exact=True)
+
+    def _set(
+        self,
+        index: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        dtype: ScalarType | None,
+        device: Device | None,
+        exact: bool,
+    ) -> None:
+        sizes = tuple(sizes)
+        strides = tuple(strides) if len(strides) or not sizes else contiguous_strides(sizes)
+        device = self.device if device is None else device
+        given = self.maybe_get_output(index)
+        if dtype is None:
+            dtype = given.dtype if given is not None else self._missing_dtype(index)
+        wanted = TensorSpec.of(sizes, strides, dtype, device)
+        if given is None:
+            others = {spec.device for spec in self.outputs.values()}
+            if others and device not in others:
+                raise RuntimeError(f"{self.name}: structured kernels don't support multi-device outputs")
+            self.outputs[index] = wanted
+            return
+        if given.device is not device and (given.device.type, given.device.resolved_index) != (
+            device.type,
+            device.resolved_index,
+        ):
+            raise RuntimeError(
+                f"{self.name}(): expected out tensor to be on device {device}, but got {given.device} instead"
+            )
+        if given.dtype is not dtype:
+            raise RuntimeError(
+                f"Expected out tensor to have dtype {dtype}, but got {given.dtype} instead"
+            )
+        self.adopt(index, given, wanted, exact)
+
+    def _missing_dtype(self, index: int) -> ScalarType:
+        raise AssertionError(f"{self.name}: meta function names no dtype for output {index}")
+
+    def adopt(self, index: int, given: TensorSpec, wanted: TensorSpec, exact: bool) -> None:
+        """Take the tensor that was given for an output: check it, and note a resize or a proxy."""
+        if given.sizes != wanted.sizes:
+            if self.form == "inplace":
+                raise RuntimeError(
+                    f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
+                )
+            self.resized.add(index)
+            self.outputs[index] = given.replace(sizes=wanted.sizes, strides=wanted.strides)
+            return
+        if given.overlaps:
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation."
+            )
+        if given.read_only:
+            raise RuntimeError(
+                f"{self.name}(): the tensor to be written to is read-only; clone() it before performing the operation"
+            )
+        self.outputs[index] = given
+        if exact and given.strides != wanted.strides and given.numel:
+            self.proxy[index] = wanted
+
+    def build(self, iterator: TensorIterator) -> None:
+        """Take the outputs of an iterator, which has done broadcasting, promotion and strides."""
+        self.iterator = iterator
+        for index, spec in enumerate(iterator.output_specs()):
+            given = self.maybe_get_output(index)
+            if given is None:
+                self.outputs[index] = spec
+            else:
+                self.adopt(index, given, spec, exact=False)

@@ -1,0 +1,1 @@
+"""Meta functions, view geometries and planners of operators, a module for each family."""

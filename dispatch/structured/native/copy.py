@@ -1,0 +1,162 @@
+"""Copies and conversions: meta of clone, planners of ``copy_`` and ``_to_copy``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....runtime.device import device as Device
+from ....runtime.layout import layout as Layout
+from ....runtime.memory_format import memory_format as MemoryFormat
+from ....runtime.memory_format import preserve_format, strides_for
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ...iterator.overlap import check_write_overlap
+from ...tensor import Tensor
+from ..allocation import allocator_of
+from ..meta_base import MetaBase
+from ..stub import StructuredCall, find_kernel
+
+
+
+def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
+    """A copy; the strides as asked, else as `preserve_format` has them."""
+    fmt = preserve_format if memory_format is None else memory_format
+    meta.set_output_raw_strided(
+        0, self.sizes, strides_for(fmt, self.sizes, (self.sizes, self.strides)), dtype=self.dtype
+    )
+
+
+def copier(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+    """A function ``copy(destination bytes, source bytes)`` between any two geometries, dtypes and devices.
+
+    Between host and device, the bytes cross in the source's dtype and contiguous; conversion and strides are
+    a kernel's work on one side.
+    """
+    if destination.is_meta or source.is_meta:
+        if destination.is_meta:
+            return lambda out, src: None
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if destination.device is source.device:
+        return _same_device(destination, source)
+    if destination.device.type == source.device.type:
+        return _same_device(destination, source)
+    return _across(destination, source)
+
+
+def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+    call = StructuredCall(
+        "copy", {"self": source}, ("self",), (destination,), None, destination.device, {}
+    )
+    return find_kernel("copy_stub", destination.device.type, "copy_")(call).into
+
+
+def _across(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+    from ....runtime.cuda.transfer import copy_across
+
+    expanded = source.replace(sizes=destination.sizes, strides=_expanded(source, destination.sizes))
+    staging_source = TensorSpec.contiguous(destination.sizes, source.dtype, source.device)
+    staging_target = TensorSpec.contiguous(destination.sizes, source.dtype, destination.device)
+    gather = None if expanded.is_contiguous else _same_device(staging_source, expanded)
+    direct = destination.is_contiguous and destination.dtype is source.dtype
+    scatter = None if direct else _same_device(destination, staging_target)
+    allocate_source, allocate_target = allocator_of(staging_source), allocator_of(staging_target)
+
+    def copy(out: Any, src: Any) -> None:
+        if not staging_source.numel:
+            return
+        if gather is not None:
+            buffer = allocate_source()
+            gather(buffer, src)
+            src = buffer
+        target = out if scatter is None else allocate_target()
+        copy_across(target, src, staging_source.nbytes)
+        if scatter is not None:
+            scatter(out, target)
+
+    return copy
+
+
+def _expanded(source: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    lead = len(sizes) - source.ndim
+    return (0,) * lead + tuple(
+        0 if n == 1 and sizes[lead + i] != 1 else s
+        for i, (n, s) in enumerate(zip(source.sizes, source.strides, strict=True))
+    )
+
+
+def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.copy_(src)``: broadcasting, casting and crossing devices."""
+    destination: TensorSpec = args[0]._spec
+    source = args[1]._spec if isinstance(args[1], TensorImpl) else None
+    if source is None:
+        raise TypeError(f"copy_(): argument 'src' must be Tensor, not {type(args[1]).__name__}")
+    sizes = source.sizes
+    lead = destination.ndim - len(sizes)
+    if lead < 0 or any(n not in (1, destination.sizes[lead + i]) for i, n in enumerate(sizes)):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({list(destination.sizes)}) must match the existing size ({list(sizes)}) "
+            "in copy_: src must be broadcastable to self"
+        )
+    if destination.overlaps:
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+    if destination.read_only:
+        raise RuntimeError("copy_(): self is read-only; clone() it before writing to it")
+    copy = copier(destination, source)
+
+    def plan(self: Any, src: Any) -> Any:
+        if src is self:
+            return self
+        cell = self._version
+        if cell is not None and src._version is cell:
+            check_write_overlap(self, src)
+        copy(self._data, src._data)
+        self.bump_version()
+        return self
+
+    return plan
+
+
+def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``_to_copy``: a new tensor of another dtype, device or memory format."""
+    source: TensorSpec = args[0]._spec.detached
+    dtype: ScalarType | None = args[1]
+    layout: Layout | None = args[2]
+    device: Device | None = args[3]
+    fmt: MemoryFormat | None = args[6]
+    if layout is not None and layout is not source.layout:
+        raise NotImplementedError(f"to(): conversion to layout {layout} is not implemented")
+    target = TensorSpec.of(
+        source.sizes,
+        strides_for(preserve_format if fmt is None else fmt, source.sizes, (source.sizes, source.strides)),
+        source.dtype if dtype is None else dtype,
+        source.device if device is None else resolve_device(device),
+    )
+    if source.is_meta and not target.is_meta:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    allocate = allocator_of(target)
+    copy = copier(target, source)
+
+    def plan(self: Any) -> Any:
+        data = allocate()
+        copy(data, self._data)
+        return Tensor.from_data(data, target)
+
+    return plan
+
+
+def resolve_device(device: Device) -> Device:
+    """A CUDA device with its ordinal named; others as they are."""
+    if device.type == "cuda" and device.index is None:
+        from ....runtime.cuda.driver import driver
+
+        return Device("cuda", driver().current_device())
+    return Device(device.type) if device.type in ("cpu", "meta") else device
+
+

@@ -1,0 +1,34 @@
+"""Dimensions as arguments: wrapping negative ones, reduction shapes, PyTorch's errors (ATen/WrapDimUtils.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def wrap_dim(dim: int, rank: int, scalar_ok: bool = True) -> int:
+    """A dimension in [0, rank). Raises IndexError out of range; rank 0 takes 0 and -1 unless told otherwise."""
+    if rank == 0:
+        if not scalar_ok:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        rank = 1
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    return dim % rank
+
+
+def reduced_dims(dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+    """The dimensions to reduce, wrapped and sorted; none named means all. Raises RuntimeError for one twice."""
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+        return tuple(range(rank))
+    dims = [wrap_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
+    for position, d in enumerate(dims):
+        if d in dims[:position]:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return tuple(sorted(dims)) if rank else ()
+
+
+def reduced_shape(sizes: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:
+    """The sizes after reducing `dims`."""
+    if keepdim:
+        return tuple(1 if i in dims else n for i, n in enumerate(sizes))
+    return tuple(n for i, n in enumerate(sizes) if i not in dims)

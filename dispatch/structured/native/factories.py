@@ -1,0 +1,157 @@
+"""Planners of factories, and the meta of fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....runtime.device import CPU
+from ....runtime.device import device as Device
+from ....runtime.memory_format import memory_format as MemoryFormat
+from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import get_default_dtype
+from ....runtime.tensor_spec import TensorSpec
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ...tensor import Tensor
+from ..allocation import allocator_of, numpy_may_allocate
+from ..meta_base import MetaBase
+from ..stub import StructuredCall, find_kernel
+from .copy import resolve_device
+
+
+def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes as a tuple. Raises RuntimeError for a negative one."""
+    for size in sizes:
+        if size < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(sizes)} ({name})")
+    return tuple(sizes)
+
+
+def spec_from(
+    name: str,
+    sizes: Sequence[int],
+    dtype: ScalarType | None,
+    device: Device | None,
+    fmt: MemoryFormat | None = None,
+) -> TensorSpec:
+    """The spec of a new tensor from a factory's options."""
+    sizes = check_sizes(name, sizes)
+    if fmt is preserve_format:
+        raise RuntimeError(f"{name}: preserve_format is no format of a new tensor")
+    strides = strides_for(contiguous_format if fmt is None else fmt, sizes)
+    where = CPU if device is None else resolve_device(device)
+    return TensorSpec.of(sizes, strides, get_default_dtype() if dtype is None else dtype, where)
+
+
+def uninitialised(spec: TensorSpec) -> Plan:
+    """A plan that allocates."""
+    allocate = allocator_of(spec)
+
+    def plan(*_: Any) -> Any:
+        out = Tensor()
+        out._data = allocate()
+        out._spec = spec
+        out._version = out._autograd = out._view_base = None
+        return out
+
+    return plan
+
+
+def filled(spec: TensorSpec, stub: str, value: int) -> Plan:
+    """A plan that allocates and fills with 0 or 1."""
+    if spec.device is CPU and numpy_may_allocate(spec):
+        make: Callable[..., Any] = np.zeros if value == 0 else np.ones
+        sizes, np_dtype = spec.sizes, spec.np_dtype
+
+        def small(*_: Any) -> Any:
+            out = Tensor()
+            out._data = make(sizes, np_dtype)
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return small
+    allocate = allocator_of(spec)
+    if spec.is_meta:
+        return uninitialised(spec)
+    call = StructuredCall("fill", {"self": spec, "value": int}, ("value",), (spec,), None, spec.device, {})
+    fill = find_kernel(stub, spec.device.type, "fill_")(call).into
+
+    def plan(*_: Any) -> Any:
+        data = allocate()
+        fill(data, value)
+        return Tensor.from_data(data, spec)
+
+    return plan
+
+
+def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``empty(size, dtype, layout, device, pin_memory, memory_format)``."""
+    return uninitialised(spec_from("empty", args[0], args[1], args[3], args[5]))
+
+
+def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``empty_strided(size, stride, ...)``."""
+    sizes = check_sizes("empty_strided", args[0])
+    if len(args[1]) != len(sizes):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: dimensionality of sizes ({len(sizes)}) must match "
+            f"dimensionality of strides ({len(args[1])})"
+        )
+    if any(s < 0 for s in args[1]):
+        raise RuntimeError(f"empty_strided: strides must not be negative, got {list(args[1])}")
+    spec = spec_from("empty_strided", sizes, args[2], args[4])
+    return uninitialised(spec.replace(sizes=sizes, strides=tuple(args[1])))
+
+
+def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.new_empty_strided(size, stride, ...)``: dtype and device of `self` unless given."""
+    like: TensorSpec = args[0]._spec
+    device = like.device if args[5] is None else resolve_device(args[5])
+    spec = TensorSpec.of(
+        check_sizes("new_empty_strided", args[1]), tuple(args[2]), args[3] or like.dtype, device
+    )
+    return uninitialised(spec)
+
+
+def zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``zeros(size, ...)``."""
+    return filled(spec_from("zeros", args[0], args[1], args[3]), "zero_stub", 0)
+
+
+def ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``ones(size, ...)``."""
+    return filled(spec_from("ones", args[0], args[1], args[3]), "fill_stub", 1)
+
+
+def like_spec(args: Sequence[Any]) -> TensorSpec:
+    """The spec of an ``_like`` factory: (self, dtype, layout, device, pin_memory, memory_format)."""
+    like: TensorSpec = args[0]._spec
+    fmt = preserve_format if args[5] is None else args[5]
+    device = like.device if args[3] is None else resolve_device(args[3])
+    strides = strides_for(fmt, like.sizes, (like.sizes, like.strides))
+    return TensorSpec.of(like.sizes, strides, args[1] or like.dtype, device)
+
+
+def empty_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``empty_like(self, ...)``."""
+    return uninitialised(like_spec(args))
+
+
+def zeros_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``zeros_like(self, ...)``."""
+    return filled(like_spec(args), "zero_stub", 0)
+
+
+def ones_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``ones_like(self, ...)``."""
+    return filled(like_spec(args), "fill_stub", 1)
+
+
+def fill(meta: MetaBase, self: TensorSpec, value: Any = None) -> None:
+    """The meta of ``fill_`` and ``zero_``: the tensor itself."""
+    meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)

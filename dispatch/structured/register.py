@@ -1,0 +1,53 @@
+"""What generated registrations call: one line for each definition and kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.dispatch_key import BY_NAME, DispatchKey
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import KernelFunction, Planner
+from .structured_kernel import MetaFunction, StructuredKernel
+from .view_kernel import GeometryFunction, ViewKernel
+
+_dispatcher = Dispatcher.singleton()
+_BACKENDS: tuple[DispatchKey, ...] = tuple(BY_NAME[name] for name in ("CPU", "CUDA", "Meta"))
+_AUTOGRAD = BY_NAME["Autograd"]
+_EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
+
+
+def define(name: str, schema: str, source: str, tags: tuple[str, ...] = ()) -> None:
+    """Define an operator; its schema is parsed at first use."""
+    _dispatcher.register_def(f"aten::{schema}", source, frozenset(tags), f"aten::{name}")
+
+
+def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
+    _dispatcher.register_impl(f"aten::{name}", key, kernel)
+
+
+def structured(name: str, meta: MetaFunction, stub: str, form: str) -> None:
+    """Register a form of a structured operator for every backend that has stubs."""
+    kernel = KernelFunction(None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True)
+    for key in _BACKENDS:
+        _impl(name, key, kernel)
+
+
+def view(name: str, geometry: GeometryFunction) -> None:
+    """Register a view operator for every backend."""
+    _impl(name, _EXPLICIT, KernelFunction(None, planner=ViewKernel(geometry), source="view geometry", leaf=True))
+
+
+def planner(name: str, key: str, plan: Planner) -> None:
+    """Register a kernel that plans its own calls."""
+    _impl(name, BY_NAME[key], KernelFunction(None, planner=plan, source=plan.__module__, leaf=True))
+
+
+def composite(name: str, key: str, function: Callable[..., Any]) -> None:
+    """Register a composition of other operators."""
+    _impl(name, BY_NAME[key], KernelFunction(function, source=function.__module__))
+
+
+def autograd(name: str, plan: Planner) -> None:
+    """Register the wrapper of an operator's derivative for every autograd key."""
+    _impl(name, _AUTOGRAD, KernelFunction(None, planner=plan, source=plan.__module__))

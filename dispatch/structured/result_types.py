@@ -1,0 +1,27 @@
+"""Named results: operators that return several tensors return a named tuple, as ``torch.return_types`` does."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..schema import FunctionSchema
+
+_types: dict[tuple[str, tuple[str, ...]], type] = {}
+
+
+def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | None:
+    """What makes an operator's results from a sequence: a named tuple's `_make`, `tuple`, or None for a single one."""
+    if len(schema.returns) < 2:
+        return None
+    names = tuple(r.name or "" for r in schema.returns)
+    if not all(names):
+        return tuple
+    base = schema.operator_name.base_name
+    key = (base, names)
+    made = _types.get(key)
+    if made is None:
+        made = _types[key] = namedtuple(base, names)  # type: ignore[misc]  # the fields come from the schema
+    make: Callable[[Sequence[Any]], Any] = made._make  # type: ignore[attr-defined]
+    return make

@@ -1,0 +1,285 @@
+"""Structured kernels: functional, in-place and ``out=`` forms of an operator from one meta and one stub.
+
+`StructuredKernel.plan` runs the meta function over specs, asks the device's stub for the kernel, and closes
+over both: the plan then only reads bytes, computes, and wraps the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.device import device as Device
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ..core.argument_roles import spec_of
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..iterator.overlap import check_write_overlap
+from ..tensor import Tensor
+from .allocation import allocator_of, numpy_may_allocate
+from .meta_base import MetaBase
+from .result_types import result_type_of
+from .stub import PlannedKernel, StructuredCall, find_kernel
+
+MetaFunction = Callable[..., None]
+
+
+class StructuredKernel:
+    """The planner of one form of a structured operator.
+
+    Args:
+        meta: ``meta(builder, *arguments)``; sees specs for tensors and classes for numbers.
+        stub: the name that devices register kernels under.
+        form: ``functional``, ``inplace`` or ``out``.
+    """
+
+    __slots__ = ("form", "meta", "stub")
+
+    def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
+        self.meta = meta
+        self.stub = stub
+        self.form = form
+
+    def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        """The plan for bound arguments."""
+        schema = op.schema
+        name = op.name.partition("::")[2].partition(".")[0].rstrip("_")
+        runtime = op.runtime_positions(args)
+        specs = [spec_of(value) for value in args]
+        for position in runtime:
+            if isinstance(args[position], int | float | complex):
+                specs[position] = args[position].__class__
+        outs = [i for i, a in enumerate(schema.arguments) if a.is_out]
+        inputs = [i for i in range(len(args)) if i not in outs]
+        given = [specs[0]] if self.form == "inplace" else [specs[i] for i in outs]
+        device = device_of(specs)
+        builder = MetaBase(name, self.form, given, device)
+        self.meta(builder, *[specs[i] for i in inputs])
+        outputs = tuple(builder.outputs[i] for i in range(len(builder.outputs)))
+        computed = tuple(builder.proxy.get(i, spec) for i, spec in enumerate(outputs))
+        call = StructuredCall(
+            name,
+            {schema.arguments[i].name: specs[i] for i in inputs},
+            tuple(schema.arguments[i].name for i in runtime if i in inputs),
+            computed,
+            builder.iterator,
+            outputs[0].device if outputs else device,
+            builder.extra,
+        )
+        if call.device.type == "meta":
+            kernel = PlannedKernel(_compute_nothing)
+        else:
+            kernel = find_kernel(self.stub, call.device.type, name)(call)
+        kinds = [isinstance(args[i], TensorImpl) for i in runtime]
+        if self.form == "functional":
+            return functional_plan(kernel, outputs, kinds, result_type_of(schema))
+        written = len(runtime) - len(outs) if self.form == "out" else 0
+        return writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
+
+
+def device_of(specs: Sequence[Any]) -> Device:
+    """The device of a call: of the first tensor that is no 0-d host tensor, of the first tensor, or as named."""
+    found = None
+    for value in specs:
+        for spec in value if isinstance(value, tuple) else (value,):
+            if isinstance(spec, TensorSpec):
+                if spec.ndim or spec.device.type != "cpu":
+                    return spec.device
+                found = found or spec.device
+            elif isinstance(spec, Device) and found is None:
+                found = spec
+    return found if found is not None else Device("cpu")
+
+
+def _compute_nothing(*data: Any) -> None:
+    """The kernel of the Meta backend: shapes are all there is."""
+
+
+def data_of(value: Any) -> Any:
+    """What a kernel is called with: a tensor's bytes; numbers and generators as they are; lists opened."""
+    if isinstance(value, TensorImpl):
+        return value._data
+    if value.__class__ is list or value.__class__ is tuple:
+        return [None if v is None else v._data for v in value]
+    return value
+
+
+def functional_plan(
+    kernel: PlannedKernel,
+    outputs: tuple[TensorSpec, ...],
+    kinds: Sequence[bool],
+    result_type: Callable[[Sequence[Any]], Any] | None,
+) -> Plan:
+    """The plan of a functional form, its frequent shapes spelt out to keep the call short."""
+    into, fresh = kernel
+    if len(outputs) != 1 or result_type is not None:
+        return _several_outputs(into, outputs, result_type)
+    spec = outputs[0]
+    if fresh is None or not numpy_may_allocate(spec):
+        allocate = allocator_of(spec)
+
+        def fresh(*data: Any) -> Any:
+            out = allocate()
+            into(out, *data)
+            return out
+
+        if len(kinds) == 1 and kinds[0]:
+
+            def unary_into(self: Any) -> Any:
+                out = Tensor()
+                out._data = data = allocate()
+                into(data, self._data)
+                out._spec = spec
+                out._version = out._autograd = out._view_base = None
+                return out
+
+            return unary_into
+        if len(kinds) == 2 and all(kinds):
+
+            def binary_into(self: Any, other: Any) -> Any:
+                out = Tensor()
+                out._data = data = allocate()
+                into(data, self._data, other._data)
+                out._spec = spec
+                out._version = out._autograd = out._view_base = None
+                return out
+
+            return binary_into
+    if len(kinds) == 1 and kinds[0]:
+
+        def unary(self: Any) -> Any:
+            out = Tensor()
+            out._data = fresh(self._data)
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return unary
+    if len(kinds) == 2 and all(kinds):
+
+        def binary(self: Any, other: Any) -> Any:
+            out = Tensor()
+            out._data = fresh(self._data, other._data)
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return binary
+    if len(kinds) == 2 and kinds[0]:
+
+        def binary_second(self: Any, other: Any) -> Any:
+            out = Tensor()
+            out._data = fresh(self._data, data_of(other))
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return binary_second
+
+    def general(*values: Any) -> Any:
+        out = Tensor()
+        out._data = fresh(*[data_of(v) for v in values])
+        out._spec = spec
+        out._version = out._autograd = out._view_base = None
+        return out
+
+    return general
+
+
+def _several_outputs(
+    into: Callable[..., Any],
+    outputs: tuple[TensorSpec, ...],
+    result_type: Callable[[Sequence[Any]], Any] | None,
+) -> Plan:
+    allocators = [(spec, allocator_of(spec)) for spec in outputs]
+
+    def several(*values: Any) -> Any:
+        results = [Tensor.from_data(allocate(), spec) for spec, allocate in allocators]
+        into(*[r._data for r in results], *[data_of(v) for v in values])
+        return tuple(results) if result_type is None else result_type(results)
+
+    return several
+
+
+def writing_plan(
+    kernel: PlannedKernel,
+    builder: MetaBase,
+    outputs: tuple[TensorSpec, ...],
+    kinds: Sequence[bool],
+    first_out: int,
+    result_type: Callable[[Sequence[Any]], Any] | None,
+) -> Plan:
+    """The plan of an in-place form (the output is the first argument) or an ``out=`` form."""
+    into = kernel.into
+    inplace = builder.form == "inplace"
+    if inplace and not builder.proxy and len(kinds) <= 2 and all(kinds):
+        if len(kinds) == 1:
+
+            def unary_(self: Any) -> Any:
+                data = self._data
+                into(data, data)
+                cell = self._version
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return unary_
+
+        def binary_(self: Any, other: Any) -> Any:
+            data = self._data
+            cell = self._version
+            if cell is None:
+                into(data, data, other._data)
+                self.bump_version()
+            else:
+                if other._version is cell and other is not self:
+                    check_write_overlap(self, other)
+                into(data, data, other._data)
+                cell[0] += 1
+            return self
+
+        return binary_
+    resized = {i: outputs[i] for i in builder.resized}
+    proxies = {i: (spec, allocator_of(spec)) for i, spec in builder.proxy.items()}
+    copy_back = {i: _copy_of(outputs[i], spec) for i, (spec, _) in proxies.items()}
+
+    def writing(*values: Any) -> Any:
+        written = values[:1] if inplace else values[first_out:]
+        read = values if inplace else values[:first_out]
+        for target in written:
+            cell = target._version
+            if cell is not None:
+                for value in read:
+                    if isinstance(value, TensorImpl) and value._version is cell and value is not target:
+                        check_write_overlap(target, value)
+        for i, spec in resized.items():
+            written[i].resize_(spec.sizes)
+            if spec.strides != contiguous_strides(spec.sizes):
+                written[i].set_sizes_and_strides(spec.sizes, spec.strides)
+        buffers = [target._data for target in written]
+        for i, (_, allocate) in proxies.items():
+            buffers[i] = allocate()
+        into(*buffers, *[data_of(v) for v in read])
+        for i, copy in copy_back.items():
+            copy(written[i]._data, buffers[i])
+        for target in written:
+            target.bump_version()
+        if result_type is not None:
+            return result_type(written)
+        return written[0] if len(written) == 1 else tuple(written)
+
+    return writing
+
+
+def _copy_of(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+    """The device's copy kernel from one geometry to another."""
+    if destination.is_meta:
+        return _compute_nothing
+    call = StructuredCall(
+        "copy", {"self": destination, "src": source}, ("src",), (destination,), None, destination.device, {}
+    )
+    return find_kernel("copy_stub", destination.device.type, "copy_")(call).into

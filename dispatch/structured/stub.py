@@ -1,0 +1,88 @@
+"""Stubs: one name under which each device registers its kernel (ATen/native/DispatchStub.h).
+
+What is registered is a *kernel factory*: called once for a plan with the `StructuredCall`, it looks at
+dtypes, sizes and strides, and returns the function that computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...runtime.device import device as Device
+from ...runtime.tensor_spec import TensorSpec
+from ..iterator.tensor_iterator import TensorIterator
+
+
+class StructuredCall(NamedTuple):
+    """What a kernel factory knows: everything but the bytes.
+
+    `args` maps schema names to specs (tensors), classes (Python numbers) or values (everything static);
+    `runtime` names, in order, the arguments that the kernel is called with after the outputs.
+    """
+
+    name: str
+    args: dict[str, Any]
+    runtime: tuple[str, ...]
+    outputs: tuple[TensorSpec, ...]
+    iterator: TensorIterator | None
+    device: Device
+    extra: dict[str, Any]
+
+    def kernel_name(self) -> str:
+        """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
+        return f"{self.name}_{self.device.type}"
+
+    def refuse(self, spec: TensorSpec) -> NotImplementedError:
+        """PyTorch's error for a dtype that the kernel does not have."""
+        return NotImplementedError(f"\"{self.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}'")
+
+
+class PlannedKernel(NamedTuple):
+    """A kernel ready to run on bytes.
+
+    `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
+    contiguous array, for host results that NumPy may allocate itself.
+    """
+
+    into: Callable[..., Any]
+    fresh: Callable[..., Any] | None = None
+
+
+KernelFactory = Callable[[StructuredCall], PlannedKernel]
+
+_stubs: dict[str, dict[str, KernelFactory]] = {}
+_loaders: dict[str, Callable[[], object]] = {}
+
+
+def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
+    """Register a device's kernel factory under a stub. Raises RuntimeError for a second one."""
+    kernels = _stubs.setdefault(name, {})
+    if device_type in kernels:
+        raise RuntimeError(f"stub {name} has a {device_type} kernel already: {kernels[device_type]}")
+    kernels[device_type] = factory
+
+
+def register_loader(device_type: str, load: Callable[[], object]) -> None:
+    """Have `load` import a backend's kernels when one of them is first wanted."""
+    _loaders[device_type] = load
+
+
+def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
+    """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
+    factory = _stubs.get(name, {}).get(device_type)
+    if factory is None and device_type in _loaders:
+        _loaders.pop(device_type)()
+        factory = _stubs.get(name, {}).get(device_type)
+    if factory is None:
+        having = ", ".join(sorted(_stubs.get(name, {}))) or "none"
+        raise NotImplementedError(
+            f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
+            f"Devices with one: {having}."
+        )
+    return factory
+
+
+def stub_names(device_type: str) -> Sequence[str]:
+    """The stubs that have a kernel on a device, sorted."""
+    return sorted(name for name, kernels in _stubs.items() if device_type in kernels)

@@ -1,0 +1,185 @@
+"""View operators: a geometry function of specs gives sizes, strides and offset; no bytes move.
+
+The result shares its base's bytes and version counter, and remembers the base, so that autograd can rewrite
+the base's history when the view is written to.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...runtime.data_ptr import DataPtr
+from ...runtime.device import CPU
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.storage import address_of, root_of
+from ...runtime.tensor_spec import TensorSpec
+from ..core.argument_roles import spec_of
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..tensor import Tensor
+
+
+class Geometry(NamedTuple):
+    """Where a view's elements are: sizes, strides and offset in elements of the result's dtype.
+
+    `index` is the same as a NumPy index, where there is one, which is the quickest way to the host's view.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+    index: tuple[Any, ...] | None = None
+    dtype: ScalarType | None = None
+    absolute: bool = False
+
+
+GeometryFunction = Callable[..., Geometry]
+
+
+class ViewKernel:
+    """The planner of a view operator. `geometry(spec, *static arguments)` may raise for a view that cannot be."""
+
+    __slots__ = ("geometry", "tracked")
+
+    def __init__(self, geometry: GeometryFunction, tracked: bool = True) -> None:
+        self.geometry = geometry
+        self.tracked = tracked
+
+    def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        """The plan for bound arguments."""
+        spec: TensorSpec = args[0]._spec
+        geometry = self.geometry(spec, *[spec_of(value) for value in args[1:]])
+        result = TensorSpec.of(
+            geometry.sizes,
+            geometry.strides,
+            geometry.dtype or spec.dtype,
+            spec.device,
+            is_inference=spec.is_inference,
+            read_only=spec.read_only,
+            layout=spec.layout,
+        )
+        take = taker(spec, result, geometry)
+        if spec.is_inference:
+
+            def inference_view(self: Any) -> Any:
+                return Tensor.from_data(take(self._data), result)
+
+            return inference_view
+        if not self.tracked:
+
+            def untracked(self: Any) -> Any:
+                out = Tensor()
+                out._data = take(self._data)
+                out._spec = result
+                cell = self._version
+                if cell is None:
+                    cell = self._version = [0]
+                out._version = cell
+                out._autograd = out._view_base = None
+                return out
+
+            return untracked
+
+        def view(self: Any) -> Any:
+            out = Tensor()
+            out._data = take(self._data)
+            out._spec = result
+            cell = self._version
+            if cell is None:
+                cell = self._version = [0]
+            out._version = cell
+            out._autograd = None
+            base = self._view_base
+            out._view_base = self if base is None else base
+            return out
+
+        return view
+
+
+def _itself(data: Any) -> Any:
+    return data
+
+
+def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[[Any], Any]:
+    """The cheapest function from a tensor's bytes to its view's."""
+    sizes, strides, offset = result.sizes, result.strides, geometry.offset
+    itemsize = result.itemsize
+    if geometry.absolute:
+        return lambda data: at_root(data, result, offset)
+    if spec.device is not CPU:
+        if offset == 0:
+            return _itself
+        nbytes = offset * itemsize
+        return lambda data: DataPtr.offset_by(data, nbytes)
+    if result.dtype is not spec.dtype:
+        return lambda data: at_first(data, result, 0)
+    if sizes == spec.sizes and strides == spec.strides:
+        return _itself
+    if offset == 0 and result.numel == spec.numel:
+        if spec.is_contiguous and result.is_contiguous:
+            return operator.methodcaller("reshape", sizes)
+        axes = _permutation(spec, result)
+        if axes is not None:
+            return operator.methodcaller("transpose", axes)
+    if geometry.index is not None:
+        return operator.itemgetter((*geometry.index, Ellipsis))
+    if spec.is_contiguous and result.numel and all(s >= 0 for s in strides):
+        nbytes = offset * itemsize
+        byte_strides = tuple(s * itemsize for s in strides)
+        np_dtype = result.np_dtype
+        ndarray = np.ndarray
+        return lambda data: ndarray(sizes, np_dtype, data, nbytes, byte_strides)
+    return lambda data: at_first(data, result, offset)
+
+
+def _permutation(spec: TensorSpec, result: TensorSpec) -> tuple[int, ...] | None:
+    if spec.ndim != result.ndim:
+        return None
+    remaining = list(range(spec.ndim))
+    axes = []
+    for size, stride in zip(result.sizes, result.strides, strict=True):
+        found = next((i for i in remaining if spec.sizes[i] == size and spec.strides[i] == stride), None)
+        if found is None:
+            return None
+        remaining.remove(found)
+        axes.append(found)
+    return tuple(axes)
+
+
+def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
+    """Host bytes of a view `offset` elements after the first of `data`, whatever its strides."""
+    root = root_of(data)
+    if result.numel == 0:
+        return np.ndarray(result.sizes, result.np_dtype)
+    return _over(root, result, address_of(data) - address_of(root) + offset * result.itemsize)
+
+
+def at_root(data: Any, result: TensorSpec, offset: int) -> Any:
+    """Bytes of a view `offset` elements into the storage. Raises RuntimeError beyond its end."""
+    root = root_of(data)
+    nbytes = offset * result.itemsize
+    needed = nbytes + result.itemsize * (
+        1 + sum((n - 1) * s for n, s in zip(result.sizes, result.strides, strict=True))
+    )
+    if result.numel and needed > root.nbytes:
+        raise RuntimeError(
+            f"setStorage: sizes {list(result.sizes)}, strides {list(result.strides)}, storage offset {offset}, and "
+            f"itemsize {result.itemsize} requiring a storage size of {needed} are out of bounds for storage of size "
+            f"{root.nbytes}"
+        )
+    if isinstance(root, DataPtr):
+        return root.offset_by(nbytes)
+    if result.numel == 0:
+        return np.ndarray(result.sizes, result.np_dtype)
+    return _over(root, result, nbytes)
+
+
+def _over(root: Any, result: TensorSpec, nbytes: int) -> Any:
+    strides = tuple(s * result.itemsize for s in result.strides)
+    if not root.flags.c_contiguous:
+        root = root.T if root.T.flags.c_contiguous else root
+    return np.ndarray(result.sizes, result.np_dtype, root, nbytes, strides)

@@ -1,0 +1,30 @@
+"""`Tensor`: a `TensorImpl` with operators, autograd and conversions, each from its own mixin."""
+
+from __future__ import annotations
+
+from ..runtime.tensor_impl import TensorImpl
+from .autograd.variable import AutogradMethods
+from .conversions import ConversionMethods
+from .generated.tensor_methods import TensorMethods
+from .indexing import IndexingMethods
+from .schema import register_exact_type
+
+
+class Tensor(ConversionMethods, IndexingMethods, AutogradMethods, TensorMethods, TensorImpl):
+    """A multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
+
+    Made by factories such as `tt.tensor`, `tt.zeros`, `tt.from_numpy`; methods carry PyTorch's names.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.ones(2, 3)
+        >>> (x + x).sum().item()
+        12.0
+    """
+
+    __slots__ = ()
+    __hash__ = TensorImpl.__hash__
+    __array_priority__ = 1000
+
+
+register_exact_type("Tensor", Tensor)

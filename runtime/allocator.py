@@ -1,0 +1,156 @@
+"""Allocators: where memory of a device comes from, by device type, replaceable by a user (c10/core/Allocator.h)."""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .data_ptr import DataPtr
+from .device import CPU, META
+from .device import device as Device
+
+ALIGNMENT = 64
+ALIGN_FROM = 4096
+"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`."""
+
+
+class Allocator(ABC):
+    """Gives out memory of one device type. Subclass it and `set_allocator` it to bring your own.
+
+    Only `allocate` and `copy_data` must be written.
+    """
+
+    @abstractmethod
+    def allocate(self, nbytes: int, device: Device) -> DataPtr:
+        """Memory of at least `nbytes`; for 0 a null pointer that still names its device."""
+
+    @abstractmethod
+    def copy_data(self, dst: int, src: int, nbytes: int) -> None:
+        """Copy `nbytes` between two addresses of this allocator."""
+
+    def raw_deleter(self) -> Callable[[DataPtr], None] | None:
+        """The deleter that the pointers carry, where all carry the same one."""
+        return None
+
+    def clone(self, data: DataPtr, nbytes: int) -> DataPtr:
+        """New memory that holds a copy of `nbytes` from `data`."""
+        out = self.allocate(nbytes, data.device)
+        if nbytes:
+            self.copy_data(out.address, data.address, nbytes)
+        return out
+
+
+class HostBuffer(np.ndarray[Any, Any]):
+    """Bytes under an aligned array. Its own class, so that NumPy's views stop at the array over it."""
+
+
+class HostAllocator(Allocator):
+    """Host memory from NumPy's allocator, 64-byte aligned."""
+
+    def allocate(self, nbytes: int, device: Device) -> DataPtr:
+        if nbytes == 0:
+            return DataPtr(0, 0, device)
+        buffer = HostBuffer((nbytes + ALIGNMENT,), np.uint8)
+        address = buffer.__array_interface__["data"][0]
+        return DataPtr(address + -address % ALIGNMENT, nbytes, device, context=buffer)
+
+    def copy_data(self, dst: int, src: int, nbytes: int) -> None:
+        ctypes.memmove(dst, src, nbytes)
+
+
+class MetaAllocator(Allocator):
+    """No memory at all: addresses count from zero, so that offsets of views can be told."""
+
+    def allocate(self, nbytes: int, device: Device) -> DataPtr:
+        return DataPtr(0, nbytes, device)
+
+    def copy_data(self, dst: int, src: int, nbytes: int) -> None:
+        return None
+
+
+_HOST = HostAllocator()
+_registry: dict[str, Allocator] = {"cpu": _HOST, "meta": MetaAllocator()}
+host_is_custom: list[Allocator] = []
+"""Holds the user's host allocator while one is set: the flag that turns NumPy's own allocation off."""
+
+
+def get_allocator(device_type: str) -> Allocator:
+    """The allocator of a device type. Raises RuntimeError where none is registered."""
+    found = _registry.get(device_type)
+    if found is None:
+        raise RuntimeError(f"Allocator for {device_type} is not set.")
+    return found
+
+
+def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | None:
+    """Register the allocator of a device type and return the one before; None restores the host's own."""
+    before = _registry.get(device_type)
+    if allocator is None:
+        if device_type != "cpu":
+            raise RuntimeError(f"the allocator of {device_type} can be replaced, not removed")
+        allocator = _HOST
+    _registry[device_type] = allocator
+    if device_type == "cpu":
+        host_is_custom[:] = [] if allocator is _HOST else [allocator]
+    return before
+
+
+def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any, contiguous: bool) -> Any:
+    """An uninitialised ndarray for a dense host tensor; strides count elements.
+
+    The array owns its memory, or lies over a `HostBuffer`, so it is the root of every view of it.
+    """
+    itemsize = np_dtype.itemsize
+    if contiguous and not host_is_custom:
+        nbytes = itemsize
+        for size in sizes:
+            nbytes *= size
+        if nbytes < ALIGN_FROM:
+            return np.empty(sizes, np_dtype)
+    else:
+        nbytes = itemsize * storage_size(sizes, strides)
+    pointer = (host_is_custom[0] if host_is_custom else _HOST).allocate(nbytes, CPU)
+    byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
+    return array_over(pointer, sizes, np_dtype, byte_strides)
+
+
+def storage_size(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """How many elements the memory of a tensor of this geometry spans."""
+    last = 1
+    for size, stride in zip(sizes, strides, strict=True):
+        if size == 0:
+            return 0
+        last += (size - 1) * stride
+    return last
+
+
+class _ForeignBytes:
+    """Exports a user allocator's bytes to NumPy and keeps the pointer, so its deleter runs when no array is left."""
+
+    def __init__(self, pointer: DataPtr) -> None:
+        self.pointer = pointer
+        self.__array_interface__ = {
+            "shape": (pointer.nbytes,),
+            "typestr": "|u1",
+            "data": (pointer.address, False),
+            "version": 3,
+        }
+
+
+def array_over(pointer: DataPtr, sizes: tuple[int, ...], np_dtype: Any, byte_strides: tuple[int, ...] | None) -> Any:
+    """An ndarray over host memory that keeps the memory alive."""
+    if pointer.nbytes == 0:
+        return np.empty(sizes, np_dtype)
+    buffer = pointer.context
+    if isinstance(buffer, HostBuffer):
+        offset = pointer.address - buffer.__array_interface__["data"][0]
+    else:
+        buffer, offset = np.asarray(_ForeignBytes(pointer)).view(HostBuffer), 0
+    return np.ndarray(sizes, np_dtype, buffer, offset, byte_strides)
+
+
+assert META.type in _registry

@@ -1,0 +1,143 @@
+"""Ahead-of-time compilation of Triton kernels: no GPU, driver, C compiler or PyTorch is needed.
+
+Source: `triton.compile` over an `ASTSource` with an explicit target.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+WARP_SIZE = 32
+DIVISIBILITY = 16
+
+_FORMATS = {
+    "i1": "?",
+    "u1": "?",
+    "i8": "b",
+    "u8": "B",
+    "i16": "h",
+    "u16": "H",
+    "fp16": "e",
+    "bf16": "H",
+    "i32": "i",
+    "u32": "I",
+    "fp32": "f",
+    "i64": "q",
+    "u64": "Q",
+    "fp64": "d",
+}
+
+
+@dataclass(frozen=True)
+class KernelBinary:
+    """A compiled kernel: its code, and what a launch must know.
+
+    `num_warps`, `num_ctas` and `shared` are what the compiler decided, which need not be what was asked.
+    """
+
+    name: str
+    capability: int
+    cubin: bytes
+    asm: Mapping[str, str]
+    parameter_types: tuple[str, ...]
+    num_warps: int
+    num_ctas: int
+    shared: int
+    global_scratch_size: int
+    global_scratch_align: int
+
+
+def compile_kernel(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    divisible: frozenset[str] = frozenset(),
+    capability: int = 90,
+    options: Mapping[str, object] | None = None,
+) -> KernelBinary:
+    """Compile a `@triton.jit` function for a compute capability (``90`` is sm_90).
+
+    Args:
+        kernel: the function; it must have been defined without ``TRITON_INTERPRET=1``.
+        signature: Triton's type of each parameter that is passed at launch.
+        constexprs: the values of the other parameters.
+        divisible: parameters known to be multiples of 16, which is what makes 128-bit accesses possible.
+        capability: major times 10 plus minor.
+        options: Triton's options. Floating-point fusion and libdevice's flushing of subnormals are off
+            unless named here.
+
+    Raises:
+        RuntimeError: under the interpreter.
+        triton.compiler.errors.CompilationError: for a kernel that does not compile.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.runtime.jit import JITFunction
+
+    if not isinstance(kernel, JITFunction):
+        raise RuntimeError(
+            f"compile_kernel(): kernel must be a triton.jit function, got {type(kernel).__name__}; a kernel "
+            "that was defined under TRITON_INTERPRET=1 cannot be compiled, do it in a process without it"
+        )
+    names = kernel.arg_names
+    full_signature = {name: signature.get(name, "constexpr") for name in names}
+    # Triton reads attributes by index path only; a name or a plain int is ignored and vector accesses vanish.
+    constants = {(i,): constexprs[name] for i, name in enumerate(names) if name in constexprs}
+    attributes = {
+        (i,): [["tt.divisibility", DIVISIBILITY]] for i, name in enumerate(names) if name in divisible
+    }
+    chosen: dict[str, object] = {"enable_fp_fusion": False, "enable_reflect_ftz": False, **(options or {})}
+    compiled = triton.compile(
+        ASTSource(kernel, full_signature, constants, attributes),
+        target=GPUTarget("cuda", capability, WARP_SIZE),
+        options=chosen,
+    )
+    metadata = compiled.metadata
+    return KernelBinary(
+        name=metadata.name,
+        capability=capability,
+        cubin=compiled.asm["cubin"],
+        asm={stage: text for stage, text in compiled.asm.items() if isinstance(text, str)},
+        parameter_types=tuple(signature[name] for name in names if name in signature),
+        num_warps=metadata.num_warps,
+        num_ctas=metadata.num_ctas,
+        shared=metadata.shared,
+        global_scratch_size=metadata.global_scratch_size,
+        global_scratch_align=metadata.global_scratch_align,
+    )
+
+
+class ParameterLayout:
+    """Where a kernel's arguments lie in one buffer: natural alignment, two scratch pointers at the end.
+
+    Example:
+        >>> ParameterLayout(("*fp32", "i32", "fp64")).offsets
+        (0, 8, 16, 24, 32)
+    """
+
+    def __init__(self, types: tuple[str, ...]) -> None:
+        codes = [format_of(type_name) for type_name in types] + ["Q", "Q"]
+        self.struct = struct.Struct("@" + "".join(codes))
+        offsets = []
+        for i, code in enumerate(codes):
+            before = struct.calcsize("@" + "".join(codes[:i]))
+            alignment = struct.calcsize("@" + code)
+            offsets.append(before + -before % alignment)
+        self.offsets = tuple(offsets)
+        self.bfloat16 = tuple(i for i, type_name in enumerate(types) if type_name == "bf16")
+
+
+def format_of(type_name: str) -> str:
+    """The `struct` code of a Triton type. Raises ValueError for one that cannot be passed this way."""
+    if type_name.startswith("*"):
+        return "Q"
+    code = _FORMATS.get(type_name)
+    if code is None:
+        raise ValueError(
+            f"a kernel's argument of type {type_name!r} is not supported, expected {sorted(_FORMATS)}"
+        )
+    return code

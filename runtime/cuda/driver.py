@@ -1,0 +1,373 @@
+"""The driver interface: what triten needs of a CUDA device, and the choice of who provides it.
+
+Addresses, streams and events are plain ints, as in CUDA's driver API; stream 0 is a device's default stream.
+The current device and the current stream belong to a thread.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Grid = tuple[int, int, int]
+HostArray = np.ndarray[Any, Any]
+
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a kernel's author may ask about a device; `max_shared_memory` is the opt-in limit of one block."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    max_shared_memory: int
+
+
+class ThreadState(threading.local):
+    """The current device of this thread, and its current stream on each device that has one set."""
+
+    def __init__(self) -> None:
+        self.device = 0
+        self.streams: dict[int, int] = {}
+
+
+class CompiledKernel(ABC):
+    """A kernel compiled for one signature and one set of constants, ready to be launched."""
+
+    __slots__ = ("name",)
+    name: str
+
+    @abstractmethod
+    def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
+        """Enqueue the kernel on a stream of the current device.
+
+        `values` are the arguments that are no constants, in the order of the parameters: addresses as ints,
+        scalars as Python numbers. A grid with a zero in it launches nothing. Raises RuntimeError for a grid
+        beyond CUDA's limits.
+        """
+
+
+class Driver(ABC):
+    """A process's way to its CUDA devices."""
+
+    launches: int
+    """How many kernels have been enqueued since the process began."""
+
+    guard_bytes: int = 0
+    """Bytes that an allocator leaves unused after every block, so that overruns can be found."""
+
+    def __init__(self, thread_state: ThreadState | None = None) -> None:
+        self.launches = 0
+        self._thread = ThreadState() if thread_state is None else thread_state
+        self._compiled: dict[object, CompiledKernel] = {}
+        self._compile_lock = threading.Lock()
+
+    @abstractmethod
+    def device_count(self) -> int:
+        """How many devices there are."""
+
+    @abstractmethod
+    def properties(self, device: int) -> DeviceProperties:
+        """Properties of a device."""
+
+    def current_device(self) -> int:
+        """The current device of this thread."""
+        return self._thread.device
+
+    def set_device(self, device: int) -> None:
+        """Make a device current in this thread. Raises RuntimeError for an index that does not exist."""
+        self.check_device(device)
+        self._thread.device = device
+
+    def check_device(self, device: int) -> None:
+        """Raise RuntimeError unless the device exists."""
+        if not 0 <= device < self.device_count():
+            raise RuntimeError(
+                f"CUDA error: invalid device ordinal: got {device}, expected 0 to {self.device_count() - 1}"
+            )
+
+    @abstractmethod
+    def malloc(self, device: int, nbytes: int) -> int:
+        """A segment of device memory, aligned to 512 bytes. Raises OutOfMemoryError."""
+
+    @abstractmethod
+    def free(self, device: int, address: int) -> None:
+        """Give a segment back; waits until the device has no work that could use it."""
+
+    @abstractmethod
+    def memory_info(self, device: int) -> tuple[int, int]:
+        """(free, total) bytes of a device."""
+
+    def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:  # noqa: B027
+        """A block of a segment is handed out: work enqueued on the stream from here on may touch it."""
+
+    def note_freed(self, address: int, device: int, stream: int) -> None:  # noqa: B027
+        """The block is given back: work enqueued on the stream from here on must not touch it.
+
+        Called inside garbage collection: takes no lock.
+        """
+
+    @abstractmethod
+    def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
+        """Enqueue a copy of a contiguous array. The array may be read as late as the stream is synchronised:
+        whoever wants to change it synchronises first."""
+
+    @abstractmethod
+    def copy_device_to_host(self, dst: HostArray, src: int, stream: int) -> None:
+        """Copy into a contiguous, writable array and wait for the bytes to be there."""
+
+    @abstractmethod
+    def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
+        """Enqueue a copy between two addresses, of one device or two."""
+
+    @abstractmethod
+    def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:
+        """Enqueue setting every byte to `value`."""
+
+    def current_stream(self, device: int) -> int:
+        """This thread's current stream on a device; 0, the default stream, until another is set."""
+        return self._thread.streams.get(device, 0)
+
+    def set_stream(self, device: int, stream: int) -> None:
+        """Make a stream current on its device in this thread."""
+        self._thread.streams[device] = stream
+
+    @abstractmethod
+    def create_stream(self, device: int, priority: int = 0) -> int:
+        """A new stream that does not synchronise with the default one. Lower numbers run first."""
+
+    @abstractmethod
+    def query_stream(self, stream: int) -> bool:
+        """Whether all work on a stream of the current device is done."""
+
+    @abstractmethod
+    def synchronize_stream(self, stream: int) -> None:
+        """Wait for all work on a stream of the current device."""
+
+    @abstractmethod
+    def synchronize(self, device: int | None = None) -> None:
+        """Wait for all work on a device; None is the current one."""
+
+    @abstractmethod
+    def create_event(self, timing: bool = False) -> int:
+        """A new event; only one made with `timing` has an `elapsed` time."""
+
+    @abstractmethod
+    def record_event(self, event: int, stream: int) -> None:
+        """Enqueue the event on a stream of the current device."""
+
+    @abstractmethod
+    def wait_event(self, stream: int, event: int) -> None:
+        """Make later work on a stream of the current device wait for the event's last recording."""
+
+    @abstractmethod
+    def query_event(self, event: int) -> bool:
+        """Whether the work before the event is done; True for one that was never recorded."""
+
+    @abstractmethod
+    def synchronize_event(self, event: int) -> None:
+        """Wait for the work before the event."""
+
+    @abstractmethod
+    def elapsed(self, start: int, end: int) -> float:
+        """Milliseconds between two recorded events. Raises RuntimeError unless both have happened."""
+
+    @abstractmethod
+    def destroy_event(self, event: int) -> None:
+        """Give an event back."""
+
+    def compile(
+        self,
+        kernel: Any,
+        signature: Mapping[str, str],
+        constexprs: Mapping[str, object],
+        *,
+        divisible: frozenset[str] = frozenset(),
+        num_warps: int = 4,
+        num_stages: int = 3,
+        enable_fp_fusion: bool = False,
+    ) -> CompiledKernel:
+        """Compile a `@triton.jit` function for the current device; the result is remembered.
+
+        Args:
+            kernel: the function.
+            signature: Triton's type (``"*fp32"``, ``"i32"``, ``"fp64"``) of each parameter that is passed at
+                launch, by name.
+            constexprs: the value of every other parameter, by name.
+            divisible: parameters whose value is a multiple of 16 at each launch.
+            num_warps, num_stages: as Triton's.
+            enable_fp_fusion: whether a multiplication and an addition may round once.
+
+        Raises:
+            TypeError: if a parameter is in neither `signature` nor `constexprs`, or in both.
+        """
+        key = (
+            kernel,
+            tuple(signature.items()),
+            tuple((name, constexpr_key(value)) for name, value in constexprs.items()),
+            divisible,
+            (num_warps, num_stages, enable_fp_fusion),
+            self._thread.device,
+        )
+        found = self._compiled.get(key)
+        if found is None:
+            with self._compile_lock:
+                found = self._compiled.get(key)
+                if found is None:
+                    check_parameters(kernel, signature, constexprs, divisible)
+                    options = {
+                        "num_warps": num_warps,
+                        "num_stages": num_stages,
+                        "enable_fp_fusion": enable_fp_fusion,
+                    }
+                    found = self._compile(kernel, signature, constexprs, divisible, options)
+                    self._compiled[key] = found
+        return found
+
+    @abstractmethod
+    def _compile(
+        self,
+        kernel: Any,
+        signature: Mapping[str, str],
+        constexprs: Mapping[str, object],
+        divisible: frozenset[str],
+        options: Mapping[str, object],
+    ) -> CompiledKernel:
+        """Compile for the current device; the arguments are checked."""
+
+
+def constexpr_key(value: object) -> object:
+    """A key that keeps apart constants which compare equal: 1, True and 1.0; 0.0 and -0.0."""
+    if isinstance(value, float):
+        return float, value.hex()
+    if isinstance(value, tuple):
+        return tuple(constexpr_key(item) for item in value)
+    return type(value), value
+
+
+def check_parameters(
+    kernel: Any, signature: Mapping[str, str], constexprs: Mapping[str, object], divisible: frozenset[str]
+) -> None:
+    """Raise TypeError unless each parameter of the kernel has exactly one of a type and a constant."""
+    names = list(kernel.arg_names)
+    name = kernel_name(kernel)
+    missing = [n for n in names if n not in signature and n not in constexprs]
+    twice = [n for n in names if n in signature and n in constexprs]
+    unknown = [n for n in [*signature, *constexprs] if n not in names]
+    astray = [n for n in divisible if n not in signature]
+    for fault, what in (
+        (missing, "missing from both signature and constexprs"),
+        (twice, "given in both signature and constexprs"),
+        (unknown, f"not among the parameters {names}"),
+        (astray, "declared divisible, but not in the signature"),
+    ):
+        if fault:
+            raise TypeError(f"compile(): kernel '{name}': {', '.join(map(repr, fault))} {what}")
+
+
+def check_grid(name: str, grid: Grid) -> None:
+    """Raise RuntimeError for a grid beyond CUDA's limits."""
+    if any(not 0 <= size <= most for size, most in zip(grid, MAX_GRID, strict=True)):
+        raise RuntimeError(
+            f"CUDA error: invalid configuration argument: kernel '{name}': expected a grid of at most "
+            f"{MAX_GRID}, got {grid}"
+        )
+
+
+def kernel_name(kernel: Any) -> str:
+    """The name of a kernel's Python function."""
+    return str(kernel.fn.__name__)
+
+
+_driver: Driver | None = None
+_driver_lock = threading.Lock()
+_NO_GPU = (
+    "No CUDA GPUs are available ({reason}). Set TRITEN_CUDA=interpret in the environment before the first "
+    "use of a CUDA device to run kernels in Triton's interpreter instead."
+)
+
+
+def driver() -> Driver:
+    """The process's one driver, chosen at the first call.
+
+    ``TRITEN_CUDA=interpret`` in the environment chooses Triton's interpreter; otherwise CuPy is taken.
+
+    Raises:
+        RuntimeError: if CuPy is missing or finds no device; if the interpreter was asked for after Triton had
+            been imported without it; for another value of ``TRITEN_CUDA``.
+    """
+    found = _driver
+    return found if found is not None else _choose()
+
+
+def _choose() -> Driver:
+    global _driver
+    with _driver_lock:
+        if _driver is None:
+            _driver = _interpreter() if wants_interpreter() else _cupy()
+        return _driver
+
+
+def wants_interpreter() -> bool:
+    """Whether the environment asks for the interpreter. Raises RuntimeError for an unknown value."""
+    wanted = os.environ.get("TRITEN_CUDA", "")
+    if wanted not in ("", "interpret", "cupy"):
+        raise RuntimeError(f"TRITEN_CUDA: expected 'interpret', 'cupy' or nothing, got {wanted!r}")
+    return wanted == "interpret"
+
+
+def _interpreter() -> Driver:
+    if importlib.util.find_spec("triton") is None:
+        raise RuntimeError("TRITEN_CUDA=interpret needs Triton: pip install 'triton >= 3.9'")
+    if "triton" not in sys.modules:
+        os.environ["TRITON_INTERPRET"] = "1"
+    else:
+        from triton.language import standard
+        from triton.runtime.interpreter import InterpretedFunction
+
+        if not isinstance(standard.sum, InterpretedFunction):
+            raise RuntimeError(
+                "TRITEN_CUDA=interpret: triton was imported before triten could switch its interpreter on. "
+                "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
+                "triton."
+            )
+    from .interpreter_driver import InterpreterDriver
+
+    return InterpreterDriver()
+
+
+def _cupy() -> Driver:
+    if importlib.util.find_spec("cupy") is None:
+        raise RuntimeError(_NO_GPU.format(reason="cupy is not installed"))
+    from .cupy_driver import CuPyDriver, count_devices
+
+    count, reason = count_devices()
+    if count == 0:
+        raise RuntimeError(_NO_GPU.format(reason=reason))
+    return CuPyDriver(count)
+
+
+def is_available() -> bool:
+    """Whether `driver()` would give a driver; raises only for a malformed environment."""
+    if _driver is not None:
+        return True
+    if wants_interpreter():
+        return importlib.util.find_spec("triton") is not None
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    from .cupy_driver import count_devices
+
+    return count_devices()[0] > 0

@@ -1,0 +1,111 @@
+"""Devices: a device type and an index, parsed and printed as PyTorch's (c10/core/Device.h).
+
+A `device` is interned, so that devices compare by identity on the call path.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from .dispatch_key import BackendComponent
+
+_lock = threading.Lock()
+_interned: dict[tuple[str, int | None], device] = {}
+_TYPES: dict[str, BackendComponent] = {
+    "cpu": BackendComponent.CPU,
+    "cuda": BackendComponent.CUDA,
+    "meta": BackendComponent.Meta,
+    "xla": BackendComponent.XLA,
+    "xpu": BackendComponent.XPU,
+    "ipu": BackendComponent.IPU,
+    "hpu": BackendComponent.HPU,
+    "ve": BackendComponent.VE,
+    "lazy": BackendComponent.Lazy,
+    "mps": BackendComponent.MPS,
+    "privateuseone": BackendComponent.PrivateUse1,
+    "privateusetwo": BackendComponent.PrivateUse2,
+    "privateusethree": BackendComponent.PrivateUse3,
+}
+
+
+class device:
+    """A device such as ``tt.device("cuda", 0)`` or ``tt.device("cpu")``.
+
+    Args:
+        type: a device type, a string such as ``"cuda:1"``, another device, or an index of a CUDA device.
+        index: the ordinal; only where the string names none.
+
+    Raises:
+        RuntimeError: for an unknown type or a malformed string.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.device("cuda:1").index, tt.device("cpu")
+        (1, device(type='cpu'))
+    """
+
+    __slots__ = ("backend", "index", "type")
+    type: str
+    index: int | None
+    backend: BackendComponent
+
+    def __new__(cls, type: str | int | device, index: int | None = None) -> device:
+        if isinstance(type, device):
+            return type
+        if isinstance(type, bool) or not isinstance(type, str | int):
+            raise TypeError(
+                f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}"
+            )
+        if isinstance(type, int):
+            type, index = "cuda", type
+        found = _interned.get((type, index))
+        return found if found is not None else _parse(type, index)
+
+    @property
+    def resolved_index(self) -> int:
+        """The ordinal, with 0 where none is named."""
+        return self.index or 0
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __reduce__(self) -> tuple[type[device], tuple[str, int | None]]:
+        return device, (self.type, self.index)
+
+    def __copy__(self) -> device:
+        return self
+
+    def __deepcopy__(self, memo: object) -> device:
+        return self
+
+
+def _parse(text: str, index: int | None) -> device:
+    name, colon, ordinal = text.partition(":")
+    if colon:
+        if index is not None:
+            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
+        if not ordinal.isdecimal() or (len(ordinal) > 1 and ordinal[0] == "0"):
+            raise RuntimeError(f"Invalid device string: '{text}'")
+        index = int(ordinal)
+    if name not in _TYPES:
+        expected = ", ".join(_TYPES)
+        raise RuntimeError(f"Expected one of {expected} device type at start of device string: {text}")
+    if index is not None and not 0 <= index <= 127:
+        raise RuntimeError(f"Device index must be between 0 and 127 inclusive, got {index}")
+    if name in ("cpu", "meta") and index is not None and index != 0:
+        raise RuntimeError(f"{name} device index must be 0 or None, got {index}")
+    with _lock:
+        found = _interned.get((name, index))
+        if found is None:
+            found = object.__new__(device)
+            found.type, found.index, found.backend = name, index, _TYPES[name]
+            _interned[name, index] = found
+    return found
+
+
+CPU = device("cpu")
+META = device("meta")

@@ -1,0 +1,107 @@
+"""Generators: the state of a random stream on each device (`torch.Generator`).
+
+All backends draw from Philox 4x32-10, keyed by the seed and counted by `offset`, so that one seed gives the
+same bits everywhere. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+import threading
+
+from .device import CPU
+from .device import device as Device
+
+DEFAULT_SEED = 67280421310721
+_STATE = struct.Struct("<QQ")
+
+
+class Generator:
+    """A random stream of one device: a seed and how many Philox counters were used.
+
+    Example:
+        >>> import triten as tt
+        >>> g = tt.Generator().manual_seed(1)
+        >>> state = g.get_state()
+        >>> a = tt.rand(3, generator=g); g.set_state(state); b = tt.rand(3, generator=g)
+        <...>
+        >>> bool((a == b).all())
+        True
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_offset", "_seed", "device")
+
+    def __init__(self, device: Device | str = CPU) -> None:
+        self.device = Device(device)
+        self._seed = DEFAULT_SEED
+        self._offset = 0
+        self._lock = threading.Lock()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Restart the stream at this seed (a 64-bit number; negative ones wrap). Returns the generator."""
+        if not -(1 << 63) <= seed < 1 << 64:
+            raise RuntimeError(f"Overflow when unpacking long: manual_seed expected a 64-bit seed, got {seed}")
+        self._seed, self._offset = seed % (1 << 64), 0
+        return self
+
+    def seed(self) -> int:
+        """Restart at a seed from the operating system; returns it."""
+        self.manual_seed(secrets.randbits(64))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed."""
+        return self._seed
+
+    def get_offset(self) -> int:
+        """How many 128-bit counters were used."""
+        return self._offset
+
+    def set_offset(self, offset: int) -> None:
+        """Move to this counter."""
+        self._offset = int(offset)
+
+    def state_bytes(self) -> bytes:
+        """Seed and offset, 16 bytes."""
+        return _STATE.pack(self._seed, self._offset)
+
+    def set_state_bytes(self, state: bytes) -> None:
+        """Restore what `state_bytes` gave. Raises RuntimeError for anything of another length."""
+        if len(state) != _STATE.size:
+            raise RuntimeError(f"Generator state has {_STATE.size} bytes, got {len(state)}")
+        self._seed, self._offset = _STATE.unpack(state)
+
+    def reserve(self, counters: int) -> tuple[int, int]:
+        """Take the next `counters` Philox counters: (seed, first counter)."""
+        with self._lock:
+            first = self._offset
+            self._offset = first + counters
+        return self._seed, first
+
+    def __repr__(self) -> str:
+        return f"<triten.Generator device={self.device}>"
+
+
+_defaults: dict[Device, Generator] = {}
+_defaults_lock = threading.Lock()
+_shared_seed = [DEFAULT_SEED]
+
+
+def default_generator(device: Device) -> Generator:
+    """The generator that operators on this device take when given none."""
+    found = _defaults.get(device)
+    if found is None:
+        with _defaults_lock:
+            found = _defaults.setdefault(device, Generator(device).manual_seed(_shared_seed[0]))
+    return found
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed every device's default generator; returns the CPU's (`torch.manual_seed`)."""
+    cpu = default_generator(CPU).manual_seed(seed)
+    with _defaults_lock:
+        _shared_seed[0] = cpu.initial_seed()
+        for generator in _defaults.values():
+            generator.manual_seed(seed)
+    return cpu

@@ -1,0 +1,54 @@
+"""Grad mode and inference mode of each thread (c10/core/GradMode.h, InferenceMode.h).
+
+`grad_disabled` and `inference_enabled` are empty while no thread has switched anything, so that the usual
+call pays for a truth test alone and reads thread-local state only when some thread differs.
+"""
+
+from __future__ import annotations
+
+import threading
+
+
+class _State(threading.local):
+    grad_enabled: bool = True
+    inference: bool = False
+
+
+_state = _State()
+grad_disabled: list[object] = []
+inference_enabled: list[object] = []
+_TOKEN = object()
+
+
+def is_grad_enabled() -> bool:
+    """Whether operators of this thread record for backward."""
+    return not grad_disabled or _state.grad_enabled
+
+
+def set_grad_enabled(enabled: bool) -> bool:
+    """Switch recording in this thread; returns the state before."""
+    before = _state.grad_enabled
+    if before != enabled:
+        _state.grad_enabled = enabled
+        if enabled:
+            grad_disabled.pop()
+        else:
+            grad_disabled.append(_TOKEN)
+    return before
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether new tensors of this thread are inference tensors."""
+    return bool(inference_enabled) and _state.inference
+
+
+def set_inference_mode(enabled: bool) -> bool:
+    """Switch inference mode in this thread; returns the state before."""
+    before = _state.inference
+    if before != enabled:
+        _state.inference = enabled
+        if enabled:
+            inference_enabled.append(_TOKEN)
+        else:
+            inference_enabled.pop()
+    return before

@@ -1,0 +1,23 @@
+"""Layouts: how a tensor's elements are stored (c10/core/Layout.h). This runtime's dense tensors are strided."""
+
+from __future__ import annotations
+
+
+class layout:
+    """A storage layout, such as ``tt.strided``; compared by identity."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"triten.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")

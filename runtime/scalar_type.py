@@ -1,0 +1,214 @@
+"""Scalar types: the element types of tensors (c10/core/ScalarType.h, `torch.dtype`).
+
+Each `dtype` is one interned object that knows its NumPy and Triton counterparts. Promotion between
+dtypes is in `dispatch/iterator/type_promotion.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class dtype:
+    """An element type, such as ``tt.float32``. Compared by identity; printed as PyTorch prints it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.float32.itemsize, tt.float32.is_floating_point, tt.int8.is_signed
+        (4, True, True)
+    """
+
+    __slots__ = (
+        "index",
+        "is_complex",
+        "is_floating_point",
+        "is_integral",
+        "is_signed",
+        "itemsize",
+        "name",
+        "np",
+        "scalar_name",
+        "triton_name",
+    )
+
+    def __init__(
+        self, index: int, name: str, scalar_name: str, np_type: Any, kind: str, triton_name: str | None
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.scalar_name = scalar_name
+        self.np = np.dtype(np_type)
+        self.itemsize = self.np.itemsize
+        self.is_floating_point = kind == "f"
+        self.is_complex = kind == "c"
+        self.is_integral = kind in "ui"
+        self.is_signed = kind in "ifc"
+        self.triton_name = triton_name
+
+    def __repr__(self) -> str:
+        return f"triten.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def __copy__(self) -> dtype:
+        return self
+
+    def __deepcopy__(self, memo: object) -> dtype:
+        return self
+
+    def to_complex(self) -> dtype:
+        """The complex dtype of this precision (``float64`` gives ``complex128``)."""
+        return _TO_COMPLEX.get(self, complex64)
+
+    def to_real(self) -> dtype:
+        """The dtype of the real part (``complex64`` gives ``float32``)."""
+        return _TO_REAL.get(self, self)
+
+
+uint8 = dtype(0, "uint8", "Byte", np.uint8, "u", "u8")
+int8 = dtype(1, "int8", "Char", np.int8, "i", "i8")
+int16 = dtype(2, "int16", "Short", np.int16, "i", "i16")
+int32 = dtype(3, "int32", "Int", np.int32, "i", "i32")
+int64 = dtype(4, "int64", "Long", np.int64, "i", "i64")
+float16 = dtype(5, "float16", "Half", np.float16, "f", "fp16")
+float32 = dtype(6, "float32", "Float", np.float32, "f", "fp32")
+float64 = dtype(7, "float64", "Double", np.float64, "f", "fp64")
+complex64 = dtype(9, "complex64", "ComplexFloat", np.complex64, "c", None)
+complex128 = dtype(10, "complex128", "ComplexDouble", np.complex128, "c", None)
+bool_ = dtype(11, "bool", "Bool", np.bool_, "b", "i1")
+bfloat16 = dtype(15, "bfloat16", "BFloat16", ml_dtypes.bfloat16, "f", "bf16")
+float8_e5m2 = dtype(23, "float8_e5m2", "Float8_e5m2", ml_dtypes.float8_e5m2, "f", "fp8e5")
+float8_e4m3fn = dtype(24, "float8_e4m3fn", "Float8_e4m3fn", ml_dtypes.float8_e4m3fn, "f", "fp8e4nv")
+uint16 = dtype(27, "uint16", "UInt16", np.uint16, "u", "u16")
+uint32 = dtype(28, "uint32", "UInt32", np.uint32, "u", "u32")
+uint64 = dtype(29, "uint64", "UInt64", np.uint64, "u", "u64")
+
+ALL: tuple[dtype, ...] = (
+    uint8,
+    int8,
+    int16,
+    int32,
+    int64,
+    float16,
+    float32,
+    float64,
+    complex64,
+    complex128,
+    bool_,
+    bfloat16,
+    float8_e5m2,
+    float8_e4m3fn,
+    uint16,
+    uint32,
+    uint64,
+)
+BY_NAME: dict[str, dtype] = {d.name: d for d in ALL} | {
+    "half": float16,
+    "float": float32,
+    "double": float64,
+    "short": int16,
+    "int": int32,
+    "long": int64,
+    "cfloat": complex64,
+    "cdouble": complex128,
+}
+_BY_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
+_TO_COMPLEX = {float64: complex128, float32: complex64, complex64: complex64, complex128: complex128}
+_TO_REAL = {complex64: float32, complex128: float64}
+_BY_PYTHON: dict[type, dtype] = {bool: bool_, int: int64}
+
+
+def from_numpy_dtype(np_type: Any) -> dtype:
+    """The dtype of a NumPy dtype. Raises TypeError for one that has no counterpart, as `from_numpy` does."""
+    found = _BY_NUMPY.get(np_type if isinstance(np_type, np.dtype) else np.dtype(np_type))
+    if found is None:
+        raise TypeError(
+            f"can't convert np.ndarray of type {np_type}. The only supported types are: "
+            + ", ".join(d.name for d in ALL)
+            + "."
+        )
+    return found
+
+
+_default: list[dtype] = [float32]
+
+
+def get_default_dtype() -> dtype:
+    """The floating dtype that Python floats and factories take when none is named (`float32` at first)."""
+    return _default[0]
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Set the dtype of new floating tensors. Raises TypeError unless `d` is a floating dtype of 16 bits or more."""
+    if not isinstance(d, dtype):
+        raise TypeError(f"set_default_dtype(): argument 'd' must be dtype, not {type(d).__name__}")
+    if d not in (float16, bfloat16, float32, float64):
+        raise TypeError(f"only floating-point types are supported as the default type, but got {d}")
+    _default[0] = d
+
+
+def dtype_of_number(kind: type) -> dtype:
+    """The dtype that a Python number of class `kind` has as a tensor: bool, int64, the default, or its complex."""
+    if kind is float:
+        return _default[0]
+    if kind is complex:
+        return _default[0].to_complex()
+    return _BY_PYTHON[kind]
+
+
+class finfo:
+    """Limits of a floating dtype (`torch.finfo`): bits, eps, max, min, tiny, smallest_normal, resolution, dtype.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.finfo(tt.float32).eps
+        1.1920928955078125e-07
+    """
+
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+
+    def __init__(self, type: dtype | None = None) -> None:
+        d = type if type is not None else get_default_dtype()
+        if not isinstance(d, dtype) or not (d.is_floating_point or d.is_complex):
+            raise TypeError(f"finfo() requires a floating point input type. Use iinfo to handle '{d}'")
+        limits = ml_dtypes.finfo(d.to_real().np)
+        self.bits = int(limits.bits)
+        self.eps = float(limits.eps)
+        self.max = float(limits.max)
+        self.min = float(limits.min)
+        self.tiny = self.smallest_normal = float(limits.smallest_normal)
+        self.resolution = float(limits.resolution)
+        self.dtype = d.to_real().name
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integral dtype (`torch.iinfo`): bits, max, min, dtype.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.iinfo(tt.int8).max
+        127
+    """
+
+    __slots__ = ("bits", "dtype", "max", "min")
+
+    def __init__(self, type: dtype) -> None:
+        if not isinstance(type, dtype) or not type.is_integral:
+            raise TypeError(
+                f"iinfo() requires an integer input type. Use finfo to handle '{type}'"
+            )
+        limits = np.iinfo(type.np)
+        self.bits, self.max, self.min, self.dtype = limits.bits, int(limits.max), int(limits.min), type.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

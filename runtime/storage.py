@@ -1,0 +1,140 @@
+"""Storage: the bytes that a tensor and its views share (c10/core/StorageImpl.h).
+
+Tensors hold their bytes directly (an ndarray on the host, a `DataPtr` elsewhere). A `Storage` is made when
+somebody asks for it; the root array or pointer is its identity, so that all views find the same one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import allocator as allocators
+from .data_ptr import DataPtr
+from .device import CPU
+from .device import device as Device
+
+if TYPE_CHECKING:
+    from .tensor_impl import TensorImpl
+
+_storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
+
+
+def root_of(data: Any) -> Any:
+    """The array or pointer that owns the bytes: what NumPy or `DataPtr.offset_by` made the view of."""
+    base = data.base
+    if isinstance(data, DataPtr):
+        return data if base is None else base
+    return base if type(base) is np.ndarray else data
+
+
+def address_of(data: Any) -> int:
+    """The address of the first element."""
+    if isinstance(data, DataPtr):
+        return data.address
+    address: int = data.__array_interface__["data"][0]
+    return address
+
+
+class Storage:
+    """Untyped bytes on a device (`torch.UntypedStorage`), shared by a tensor and its views.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(4)
+        >>> x[1:].untyped_storage() is x.untyped_storage(), x.untyped_storage().nbytes()
+        (True, 16)
+    """
+
+    __slots__ = ("__weakref__", "_tensors", "device", "resizable", "root")
+
+    def __init__(self, root: Any, device: Device) -> None:
+        self.root = root
+        self.device = device
+        self.resizable = True
+        self._tensors: weakref.WeakSet[TensorImpl] = weakref.WeakSet()
+
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return int(self.root.nbytes)
+
+    size = nbytes
+
+    def __len__(self) -> int:
+        return self.nbytes()
+
+    def data_ptr(self) -> int:
+        """Address of the first byte."""
+        return address_of(self.root)
+
+    @property
+    def allocator(self) -> allocators.Allocator:
+        """The allocator that a resize takes memory from."""
+        return allocators.get_allocator(self.device.type)
+
+    def resize_(self, nbytes: int) -> Storage:
+        """Change the size, keeping the bytes that fit. Tensors that asked for this storage follow.
+
+        Raises RuntimeError for a negative size or a storage that is not resizable.
+        """
+        if nbytes < 0:
+            raise RuntimeError(f"resize_: size must not be negative, got {nbytes}")
+        if not self.resizable:
+            raise RuntimeError("Trying to resize storage that is not resizable")
+        if nbytes == self.nbytes():
+            return self
+        followers = [(t, t.storage_offset() * t._spec.itemsize) for t in self._tensors]
+        old = self.root
+        keep = min(nbytes, self.nbytes())
+        if self.device is CPU:
+            new = allocators.empty_array((nbytes,), (1,), np.dtype(np.uint8), True)
+            if keep:
+                self.allocator.copy_data(address_of(new), address_of(old), keep)
+        else:
+            new = self.allocator.allocate(nbytes, self.device)
+            if keep:
+                self.allocator.copy_data(new.address, old.address, keep)
+        del _storages[id(old)]
+        self.root = new
+        _storages[id(new)] = self
+        for tensor, offset in followers:
+            if allocators.storage_size(tensor._spec.sizes, tensor._spec.strides) * tensor._spec.itemsize + offset <= nbytes:
+                tensor._data = view_at(self, offset, tensor._spec)
+        return self
+
+    def follow(self, tensor: TensorImpl) -> None:
+        """Have `tensor` see later resizes of this storage."""
+        self._tensors.add(tensor)
+
+    def __repr__(self) -> str:
+        return f"Storage(nbytes={self.nbytes()}, device='{self.device}')"
+
+
+def storage_of(data: Any, device: Device) -> Storage:
+    """The storage of a tensor's bytes; one object for all views while anyone holds it."""
+    root = root_of(data)
+    found = _storages.get(id(root))
+    if found is None or found.root is not root:
+        found = _storages[id(root)] = Storage(root, device)
+    return found
+
+
+def view_at(storage: Storage, offset: int, spec: Any) -> Any:
+    """The bytes of a tensor of this spec, `offset` bytes into the storage. Raises RuntimeError out of bounds."""
+    needed = allocators.storage_size(spec.sizes, spec.strides) * spec.itemsize
+    if needed and offset + needed > storage.nbytes():
+        raise RuntimeError(
+            f"setStorage: sizes {list(spec.sizes)}, strides {list(spec.strides)}, storage offset "
+            f"{offset // spec.itemsize}, and itemsize {spec.itemsize} requiring a storage size of {offset + needed} "
+            f"are out of bounds for storage of size {storage.nbytes()}"
+        )
+    root = storage.root
+    if isinstance(root, DataPtr):
+        return root.offset_by(offset)
+    if needed == 0:
+        return np.ndarray(spec.sizes, spec.np_dtype)
+    strides = tuple(s * spec.itemsize for s in spec.strides)
+    flat = root if root.flags.c_contiguous else root.T
+    return np.ndarray(spec.sizes, spec.np_dtype, flat, offset, strides)

@@ -1,0 +1,211 @@
+"""`TensorSpec`: everything about a tensor but its bytes, interned and immutable.
+
+All tensors that look alike share one spec, so a spec's identity answers every question that the choice of
+a kernel depends on, and the tables on the call path are keyed by it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+from . import memory_format as mf
+from .device import device as Device
+from .dispatch_key import ADINPLACE_BIT, AUTOGRAD_BITS, Functionality, functionality_bit
+from .layout import layout as Layout
+from .layout import strided
+from .scalar_type import dtype as ScalarType
+from .size import Size
+
+_DENSE = functionality_bit(Functionality.Dense)
+_AUTOGRAD = functionality_bit(Functionality.AutogradFunctionality)
+assert _AUTOGRAD & AUTOGRAD_BITS
+
+MAX_SPECS = 1 << 15
+"""Beyond this many the intern table starts anew; living tensors keep their specs, which stay valid."""
+
+_table: dict[tuple[object, ...], TensorSpec] = {}
+_lock = threading.Lock()
+
+
+class TensorSpec:
+    """Metadata of a tensor: sizes, strides (elements), dtype, device, layout, key set, and flags.
+
+    Made by `TensorSpec.of` only. `key_set` is the set that c10 gives the tensor; `call_keys` the set used
+    to route calls, in which autograd bits stand only if the tensor requires grad.
+    """
+
+    __slots__ = (
+        "call_keys",
+        "device",
+        "dtype",
+        "is_contiguous",
+        "is_inference",
+        "is_meta",
+        "itemsize",
+        "key_set",
+        "layout",
+        "nbytes",
+        "ndim",
+        "np_dtype",
+        "numel",
+        "overlaps",
+        "read_only",
+        "requires_grad",
+        "shape",
+        "sizes",
+        "strides",
+        "twin",
+    )
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    shape: Size
+    dtype: ScalarType
+    device: Device
+    layout: Layout
+    key_set: int
+    call_keys: int
+    ndim: int
+    numel: int
+    itemsize: int
+    nbytes: int
+    np_dtype: Any
+    is_contiguous: bool
+    is_inference: bool
+    is_meta: bool
+    overlaps: bool
+    read_only: bool
+    requires_grad: bool
+    twin: TensorSpec
+
+    @staticmethod
+    def of(
+        sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: ScalarType,
+        device: Device,
+        *,
+        requires_grad: bool = False,
+        is_inference: bool = False,
+        read_only: bool = False,
+        layout: Layout = strided,
+    ) -> TensorSpec:
+        """The one spec of this metadata."""
+        key = (sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout)
+        found = _table.get(key)
+        if found is not None:
+            return found
+        with _lock:
+            if len(_table) >= MAX_SPECS:
+                _table.clear()
+            plain = _make(sizes, strides, dtype, device, False, is_inference, read_only, layout)
+            grad = _make(sizes, strides, dtype, device, True, is_inference, read_only, layout)
+            plain.twin, grad.twin = grad, plain
+            _table[(*key[:4], False, *key[5:])] = plain
+            _table[(*key[:4], True, *key[5:])] = grad
+        return grad if requires_grad else plain
+
+    @staticmethod
+    def contiguous(sizes: tuple[int, ...], dtype: ScalarType, device: Device) -> TensorSpec:
+        """The spec of a C-contiguous tensor."""
+        return TensorSpec.of(sizes, mf.contiguous_strides(sizes), dtype, device)
+
+    def replace(
+        self,
+        *,
+        sizes: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] | None = None,
+        dtype: ScalarType | None = None,
+        device: Device | None = None,
+        requires_grad: bool | None = None,
+        is_inference: bool | None = None,
+        read_only: bool | None = None,
+    ) -> TensorSpec:
+        """The spec that differs from this one in the fields given; new sizes without strides are contiguous."""
+        if sizes is not None and strides is None:
+            strides = mf.contiguous_strides(sizes)
+        return TensorSpec.of(
+            self.sizes if sizes is None else sizes,
+            self.strides if strides is None else strides,
+            self.dtype if dtype is None else dtype,
+            self.device if device is None else device,
+            requires_grad=self.requires_grad if requires_grad is None else requires_grad,
+            is_inference=self.is_inference if is_inference is None else is_inference,
+            read_only=self.read_only if read_only is None else read_only,
+            layout=self.layout,
+        )
+
+    @property
+    def detached(self) -> TensorSpec:
+        """The same without requires-grad."""
+        return self.twin if self.requires_grad else self
+
+    @property
+    def differentiable(self) -> TensorSpec:
+        """The same with requires-grad."""
+        return self if self.requires_grad else self.twin
+
+    def suggest_memory_format(self) -> mf.memory_format:
+        """The format an operator gives its output: channels-last if the strides are in that order."""
+        if self.ndim in (4, 5) and not self.is_contiguous and mf.is_channels_last_strides(self.sizes, self.strides):
+            return mf.channels_last if self.ndim == 4 else mf.channels_last_3d
+        return mf.contiguous_format
+
+    def is_contiguous_in(self, fmt: mf.memory_format) -> bool:
+        """Whether the elements lie in this format without gaps."""
+        if fmt is mf.channels_last:
+            return mf.is_channels_last(self.sizes, self.strides)
+        if fmt is mf.channels_last_3d:
+            return mf.is_channels_last(self.sizes, self.strides, 5)
+        return self.is_contiguous
+
+    def is_dense(self) -> bool:
+        """Whether the elements fill one gapless block without overlap."""
+        return self.is_contiguous or mf.is_non_overlapping_and_dense(self.sizes, self.strides)
+
+    def __repr__(self) -> str:
+        grad = ", requires_grad" if self.requires_grad else ""
+        return f"TensorSpec({list(self.sizes)}, {list(self.strides)}, {self.dtype.name}, {self.device}{grad})"
+
+
+def _make(
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: ScalarType,
+    device: Device,
+    requires_grad: bool,
+    is_inference: bool,
+    read_only: bool,
+    layout: Layout,
+) -> TensorSpec:
+    spec = TensorSpec()
+    spec.sizes = tuple(sizes)
+    spec.shape = Size(sizes)
+    spec.strides = tuple(strides)
+    spec.dtype = dtype
+    spec.device = device
+    spec.layout = layout
+    spec.requires_grad = requires_grad
+    spec.is_inference = is_inference
+    spec.read_only = read_only
+    spec.ndim = len(sizes)
+    spec.numel = math.prod(sizes)
+    spec.itemsize = dtype.itemsize
+    spec.nbytes = spec.numel * dtype.itemsize
+    spec.np_dtype = dtype.np
+    spec.is_meta = device.type == "meta"
+    spec.is_contiguous = mf.is_contiguous(sizes, strides)
+    spec.overlaps = _has_internal_overlap(spec)
+    dense = (1 << device.backend) | _DENSE
+    spec.key_set = dense if is_inference else dense | ADINPLACE_BIT | _AUTOGRAD
+    spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
+    return spec
+
+
+def _has_internal_overlap(spec: TensorSpec) -> bool:
+    """Whether two indices surely share an address (an expanded dimension), as ATen's cheap test decides."""
+    if spec.is_contiguous:
+        return False
+    return any(size > 1 and stride == 0 for size, stride in zip(spec.sizes, spec.strides, strict=True))

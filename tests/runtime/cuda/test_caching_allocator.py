@@ -1,0 +1,238 @@
+"""The caching allocator as an algorithm: alignment, reuse in stream order, statistics, running out."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from triten.runtime.cuda.caching_allocator import CUDA_ALLOCATOR, CachingAllocator, size_class
+from triten.runtime.cuda.driver import driver
+from triten.runtime.device import device as Device
+from triten.runtime.errors import OutOfMemoryError
+
+CUDA = Device("cuda", 0)
+SECOND = Device("cuda", 1)
+
+
+@pytest.fixture
+def allocator():
+    allocator = CachingAllocator()
+    yield allocator
+    gc.collect()
+    driver().synchronize(0)
+    allocator.empty_cache()
+    assert allocator.stats(0).reserved == 0, "a test left memory behind"
+
+
+@given(st.integers(1, 2**40))
+def test_a_size_class_is_aligned_and_not_much_larger(nbytes):
+    size = size_class(nbytes)
+    assert nbytes <= size
+    assert size % 512 == 0
+    assert size - nbytes < max(512, nbytes / 8 + 1)
+    assert size_class(size) == size
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 3 * 2**20), st.booleans()), max_size=40))
+def test_live_blocks_never_overlap(requests):
+    allocator = CachingAllocator()
+    live = []
+    for nbytes, keep in requests:
+        pointer = allocator.allocate(nbytes, CUDA)
+        assert pointer.address % 512 == 0
+        for other in live:
+            assert (
+                pointer.address + nbytes <= other.address or other.address + other.nbytes <= pointer.address
+            )
+        if keep:
+            live.append(pointer)
+        del pointer
+    counted = sum(pointer.nbytes + -pointer.nbytes % 512 for pointer in live)
+    other = None
+    assert allocator.stats(0).allocated == counted
+    live.clear()
+    assert allocator.stats(0).allocated == 0
+    allocator.empty_cache()
+    assert allocator.stats(0).reserved == 0
+
+
+@pytest.mark.parametrize("nbytes", [1, 512, 4096, 5000, 2**20, 2**20 + 1, 5 * 2**20])
+def test_a_block_is_reused_on_its_stream(allocator, nbytes):
+    first = allocator.allocate(nbytes, CUDA)
+    address = first.address
+    assert first.nbytes == nbytes
+    assert first.device is CUDA
+    del first
+    assert allocator.allocate(nbytes, CUDA).address == address
+    stats = allocator.stats(0)
+    assert (stats.hits, stats.allocations, stats.frees, stats.segments) == (1, 2, 2, 1)
+
+
+def test_a_block_is_not_reused_on_another_stream(allocator):
+    cuda = driver()
+    address = allocator.allocate(1024, CUDA).address
+    stream = cuda.create_stream(0)
+    cuda.set_stream(0, stream)
+    try:
+        other = allocator.allocate(1024, CUDA)
+        assert other.address != address
+        del other
+    finally:
+        cuda.set_stream(0, 0)
+    assert allocator.allocate(1024, CUDA).address == address
+
+
+def test_a_block_that_another_stream_uses_is_kept_until_that_work_is_done(allocator):
+    cuda = driver()
+    stream = cuda.create_stream(0)
+    pointer = allocator.allocate(1024, CUDA)
+    cuda.synchronize_stream(0)
+    cuda.memset(pointer.address, 0, 1024, stream)
+    allocator.record_stream(pointer, stream)
+    address = pointer.address
+    del pointer
+    first = allocator.allocate(1024, CUDA)
+    cuda.synchronize_stream(stream)
+    second = allocator.allocate(1024, CUDA)
+    assert address in (first.address, second.address)
+    assert first.address != second.address
+
+
+@pytest.mark.interpreter
+def test_pending_work_on_another_stream_delays_reuse(allocator):
+    cuda = driver()
+    stream = cuda.create_stream(0)
+    pointer = allocator.allocate(1024, CUDA)
+    cuda.synchronize_stream(0)
+    for _ in range(20):
+        cuda.memset(pointer.address, 0, 1024, stream)
+    allocator.record_stream(pointer, stream)
+    address = pointer.address
+    del pointer
+    assert allocator.allocate(1024, CUDA).address != address
+
+
+@pytest.mark.interpreter
+def test_without_record_stream_the_use_is_found(allocator):
+    cuda = driver()
+    stream = cuda.create_stream(0)
+    pointer = allocator.allocate(1024, CUDA)
+    cuda.synchronize_stream(0)
+    cuda.memset(pointer.address, 0, 1024, stream)
+    del pointer
+    cuda.synchronize_stream(0)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        cuda.synchronize_stream(stream)
+
+
+def test_nothing_is_allocated_for_zero_bytes(allocator):
+    pointer = allocator.allocate(0, CUDA)
+    assert (pointer.address, pointer.nbytes, pointer.device) == (0, 0, CUDA)
+    with pytest.raises(RuntimeError, match="negative"):
+        allocator.allocate(-1, CUDA)
+
+
+def test_a_device_without_index_is_the_current_one(allocator):
+    assert allocator.allocate(16, Device("cuda")).device is CUDA
+
+
+def test_a_view_keeps_the_block(allocator):
+    pointer = allocator.allocate(1024, CUDA)
+    view = pointer.offset_by(512)
+    address = pointer.address
+    del pointer
+    assert allocator.stats(0).allocated == 1024
+    assert allocator.allocate(1024, CUDA).address != address
+    del view
+    assert allocator.stats(0).allocated == 0
+
+
+def test_a_clone_holds_the_bytes(allocator):
+    cuda = driver()
+    host = np.arange(100, dtype=np.int32)
+    pointer = allocator.allocate(400, CUDA)
+    cuda.copy_host_to_device(pointer.address, host, 0)
+    copy = allocator.clone(pointer, 400)
+    result = np.empty_like(host)
+    cuda.copy_device_to_host(result, copy.address, 0)
+    np.testing.assert_array_equal(result, host)
+    assert copy.address != pointer.address
+
+
+def test_statistics_follow_what_is_held(allocator):
+    held = [allocator.allocate(1000, CUDA) for _ in range(4)]
+    del held[2:]
+    stats = allocator.stats(0)
+    assert (stats.allocated, stats.allocated_peak) == (2048, 4096)
+    assert stats.reserved == stats.reserved_peak == 2 * 2**20
+    allocator.reset_peaks(0)
+    assert stats.allocated_peak == 2048
+
+
+def test_emptying_the_cache_keeps_what_is_in_use(allocator):
+    held = allocator.allocate(3 * 2**20, CUDA)
+    allocator.allocate(5 * 2**20, CUDA)
+    allocator.allocate(100, CUDA)
+    before = allocator.stats(0).reserved
+    allocator.empty_cache()
+    assert held.nbytes <= allocator.stats(0).reserved < before - 5 * 2**20
+
+
+def test_more_than_the_device_has_is_an_out_of_memory_error(allocator):
+    free, total = driver().memory_info(0)
+    allocator.allocate(2**20, CUDA)
+    with pytest.raises(OutOfMemoryError, match=r"CUDA out of memory. Tried to allocate .* GiB. GPU 0 has"):
+        allocator.allocate(2 * total, CUDA)
+    stats = allocator.stats(0)
+    assert (stats.retries, stats.out_of_memory, stats.reserved) == (1, 1, 0)
+    assert driver().memory_info(0)[0] >= free
+
+
+@pytest.mark.interpreter
+def test_a_full_cache_is_emptied_before_giving_up(allocator):
+    total = driver().memory_info(0)[1]
+    large = total // 8 * 5
+    allocator.allocate(large, CUDA)
+    allocator.allocate(large - 2**30, CUDA)
+    assert allocator.stats(0).retries == 1
+
+
+@pytest.mark.interpreter
+def test_each_device_has_its_own_memory(allocator):
+    first, second = allocator.allocate(100, CUDA), allocator.allocate(100, SECOND)
+    assert second.device is SECOND
+    assert allocator.stats(1).allocated == allocator.stats(0).allocated == 512
+    assert first.address != second.address
+
+
+@pytest.mark.interpreter
+def test_an_overrun_by_one_byte_is_found(allocator):
+    cuda = driver()
+    pointers = [allocator.allocate(512, CUDA) for _ in range(2)]
+    cuda.memset(pointers[0].address, 0, 513, 0)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        cuda.synchronize()
+
+
+def test_record_stream_wants_memory_of_this_allocator(allocator):
+    with pytest.raises(RuntimeError, match="not allocated by the caching allocator"):
+        allocator.record_stream(allocator.allocate(0, CUDA), 0)
+
+
+def test_freeing_takes_no_lock(allocator):
+    pointer = allocator.allocate(512, CUDA)
+    box = [pointer]
+    del pointer
+    with allocator._lock:
+        thread = threading.Thread(target=box.clear)
+        thread.start()
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+
+
+def test_the_process_has_one_allocator():
+    assert isinstance(CUDA_ALLOCATOR, CachingAllocator)
+    assert CUDA_ALLOCATOR.raw_deleter() == CUDA_ALLOCATOR._give_back

@@ -1,0 +1,85 @@
+"""What is installed is what is in the tree, once, and importing it stays cheap."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import triten as tt
+
+ROOT = Path(__file__).parents[1]
+NOT_PACKAGES = {"tests", "examples", "build", "dist"}
+DATA_SUFFIXES = {".yaml", ".pyi", ".typed"}
+HEAVY = ("triton", "cupy", "scipy", "yaml", "plotly", "rich", "torch")
+
+
+def package_folders(folder: Path = ROOT) -> Iterator[Path]:
+    """The root and every folder below it that holds Python modules of the package."""
+    if any(folder.glob("*.py")):
+        yield folder
+    for child in sorted(folder.iterdir()):
+        hidden = child.name.startswith((".", "__")) or child.name.endswith(".egg-info")
+        environment = (child / "pyvenv.cfg").exists()
+        if child.is_dir() and not hidden and not environment and child.name not in NOT_PACKAGES:
+            yield from package_folders(child)
+
+
+def dotted(folder: Path) -> str:
+    return ".".join(("triten", *folder.relative_to(ROOT).parts))
+
+
+def setuptools_table() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def test_the_imported_package_is_this_checkout() -> None:
+    assert Path(tt.__file__).parent.resolve() == ROOT.resolve()
+
+
+def test_packages_of_pyproject_are_the_folders_with_modules() -> None:
+    folders = list(package_folders())
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+    assert setuptools_table()["packages"] == sorted(dotted(folder) for folder in folders)
+
+
+def test_package_data_covers_every_data_file() -> None:
+    patterns = setuptools_table()["package-data"]["triten"]
+    files = [
+        path.relative_to(ROOT).as_posix()
+        for folder in [ROOT, *(child for child in ROOT.iterdir() if child in set(package_folders()))]
+        for path in (folder.iterdir() if folder == ROOT else folder.rglob("*"))
+        if path.suffix in DATA_SUFFIXES
+    ]
+    assert "py.typed" in files
+    assert [name for name in files if not any(fnmatch(name, pattern) for pattern in patterns)] == []
+
+
+def test_no_second_copy_of_the_package_is_imported() -> None:
+    folders = {str(folder) for folder in package_folders()}
+    strays = {
+        name: module.__file__
+        for name, module in sys.modules.copy().items()
+        if (file := getattr(module, "__file__", None))
+        and str(Path(file).parent) in folders
+        and name.partition(".")[0] not in ("triten", "conftest")
+    }
+    assert strays == {}
+    assert ROOT.name == "triten" or ROOT.name not in sys.modules
+
+
+@pytest.mark.parametrize("cuda", ["interpret", None])
+def test_import_loads_no_heavy_module(cuda: str | None, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITEN_CUDA"}
+    if cuda is not None:
+        environment["TRITEN_CUDA"] = cuda
+    program = f"import sys, triten; print(*[name for name in {HEAVY} if name in sys.modules])"
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []
+    assert run.stderr == ""
