@@ -64,7 +64,7 @@ def planned(call: StructuredCall, function: Callable[..., Any]) -> PlannedKernel
     flags = raises_flags(np_common)
     same_result = isinstance(function, np.ufunc) and _keeps(function, np_common, len(operands), out_spec.np_dtype)
     if plain and same_result:
-        return PlannedKernel(_direct_into(function, flags, len(operands)), _direct(function, flags, len(operands)))
+        return PlannedKernel(_into(function, len(operands)), function, flags)
     prepare = [_preparer(o, np_common) for o in operands]
     out_np = out_spec.np_dtype
 
@@ -115,50 +115,11 @@ def _itself(array: Any) -> Any:
     return array
 
 
-def _direct(function: Any, flags: bool, arity: int) -> Callable[..., Any]:
-    if not flags:
-        return function  # type: ignore[no-any-return]
+def _into(function: Any, arity: int) -> Callable[..., Any]:
+    """A ufunc with its output first."""
     if arity == 1:
-
-        def unary(a: Any) -> Any:
-            token = set_state(IGNORE)
-            try:
-                return function(a)
-            finally:
-                reset_state(token)
-
-        return unary
-
-    def binary(a: Any, b: Any) -> Any:
-        token = set_state(IGNORE)
-        try:
-            return function(a, b)
-        finally:
-            reset_state(token)
-
-    return binary
-
-
-def _direct_into(function: Any, flags: bool, arity: int) -> Callable[..., Any]:
-    if arity == 1:
-
-        def unary(out: Any, a: Any) -> None:
-            token = set_state(IGNORE)
-            try:
-                function(a, out)
-            finally:
-                reset_state(token)
-
-        return unary
-
-    def binary(out: Any, a: Any, b: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            function(a, b, out)
-        finally:
-            reset_state(token)
-
-    return binary
+        return lambda out, a: function(a, out)
+    return lambda out, a, b: function(a, b, out)
 
 
 def relu(a: Any) -> Any:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from .engine import run_backward
 from .node import edge_of
+
+_one_plans: dict[TensorSpec, Callable[[], Any]] = {}
+
+
+def ones_of(spec: TensorSpec) -> Callable[[], Any]:
+    """A function that makes a tensor of ones of this spec."""
+    from ..structured.native.factories import filled
+
+    return filled(spec, "fill_stub", 1)
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -23,7 +33,7 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}")
-        return _ones(output)
+        return _one(spec)
     if not isinstance(grad, TensorImpl):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._spec.sizes != spec.sizes:
@@ -34,10 +44,14 @@ def _root_gradient(output: Any, grad: Any) -> Any:
     return grad
 
 
-def _ones(output: Any) -> Any:
-    from ..generated.functions import ones_like
-
-    return ones_like(output.detach())
+def _one(spec: TensorSpec) -> Any:
+    """The gradient of a scalar with respect to itself."""
+    plan = _one_plans.get(spec)
+    if plan is None:
+        if len(_one_plans) > 64:
+            _one_plans.clear()
+        plan = _one_plans[spec] = ones_of(spec.detached)
+    return plan()
 
 
 def backward(

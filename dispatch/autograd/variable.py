@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .node import AccumulateGrad, AutogradMeta, Node, NodeHooks, RemovableHandle, edge_of
+from . import functional
+from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
@@ -50,7 +52,7 @@ class AutogradMethods(_Base):
         if requires_grad != spec.requires_grad:
             self._spec = spec.twin
         if requires_grad and self._autograd is None:
-            self._autograd = AutogradMeta()
+            self._autograd = leaf_meta()
         return self
 
     @property
@@ -97,7 +99,7 @@ class AutogradMethods(_Base):
         if self._autograd is None:
             if value is None:
                 return
-            self._autograd = AutogradMeta()
+            self._autograd = leaf_meta()
         self._autograd.grad = value
 
     @grad.deleter
@@ -123,9 +125,7 @@ class AutogradMethods(_Base):
             >>> w.grad
             tensor([2., 4.])
         """
-        from .functional import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs)
+        functional.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach_(self) -> Any:
         """Take this tensor out of the graph that made it."""
@@ -171,10 +171,8 @@ class AutogradMethods(_Base):
         """Have backward keep this non-leaf's gradient in ``grad``."""
         if not self._spec.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-        if self.is_leaf or self._autograd.retains_grad:
+        if self.is_leaf or self.retains_grad:
             return
-        import weakref
-
         self._autograd.retains_grad = True
         target = weakref.ref(self)
 
@@ -189,7 +187,7 @@ class AutogradMethods(_Base):
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called on this non-leaf."""
-        return not self.is_leaf and self._autograd.retains_grad
+        return not self.is_leaf and getattr(self._autograd, "retains_grad", False)
 
     def _is_view(self) -> bool:
         return self._view_base is not None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...runtime.storage import address_of
-from .node import AutogradMeta, Edge, Node, edge_of, next_sequence
+from .node import Edge, Node, edge_of, leaf_meta, next_sequence
 
 
 class ViewGeometry(NamedTuple):
@@ -122,7 +122,7 @@ def refresh(view: Any) -> None:
     base = view._view_base
     meta = view._autograd
     if meta is None:
-        meta = view._autograd = AutogradMeta()
+        meta = view._autograd = leaf_meta()
     cell = view._version
     meta.version = 0 if cell is None else cell[0]
     if not base._spec.requires_grad:
@@ -132,8 +132,6 @@ def refresh(view: Any) -> None:
         return
     node = AsStridedBackward0(base, ViewGeometry.of(view, base))
     node.specs = (view._spec.detached,)
-    hooks, meta.hooks = meta.hooks, None
-    node.hooks = hooks
     meta.edge = (node, 0)
     if not view._spec.requires_grad:
         view._spec = view._spec.twin

@@ -62,37 +62,36 @@ def node_text(d: Derivative) -> str:
     lines.append(f"    def backward(self, {signature}) -> Any:")
     if several and not any(f.uses_grads for f in d.formulas):
         lines.append("        grad = grads[0]")
-    lines.append("        edges = self.next_edges")
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
-    lines.append(f"        out: list[Any] = [None] * {'len(edges)' if one_list else len(inputs)}")
-    for f in d.formulas:
-        wanted = [i for i in f.inputs if f.source != "None"]
-        if not wanted:
-            continue
-        positions = [inputs.index(i) for i in wanted]
-        if one_list:
-            body = _unpack_lines(d, f)
-            lines += [f"        {line}" for line in body]
-            lines.append(f"        out = list({_source(f)})")
-            continue
-        condition = " or ".join(f"edges[{p}] is not None" for p in positions)
-        lines.append(f"        if {condition}:")
-        lines += [f"            {line}" for line in _unpack_lines(d, f)]
-        if len(wanted) == 1:
-            lines.append(f"            out[{positions[0]}] = {_source(f)}")
-        else:
-            if "output_mask" in f.source:
-                mask = ", ".join(f"edges[{p}] is not None" for p in positions)
-                lines.append(f"            output_mask = ({mask})")
-            targets = ", ".join(f"out[{p}]" for p in positions)
-            lines.append(f"            {targets} = {_source(f)}")
-    lines.append("        return out")
+    lines += [f"        {line}" for line in _backward_lines(d, one_list)]
     freed = [_local(n) for n in saves] + list(results)
     if freed:
         lines += ["", "    def release(self) -> None:"]
         lines.append("        " + "".join(f"self.{n} = " for n in freed) + "FREED")
     return "\n".join(lines)
+
+
+def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
+    """The body of `backward` after the gradient is at hand."""
+    inputs = d.inputs
+    formulas = [f for f in d.formulas if f.source != "None"]
+    if one_list:
+        return [line for f in formulas for line in _unpack_lines(d, f)] + [f"return list({_source(formulas[0])})"]
+    if len(inputs) == 1:
+        return [line for f in formulas for line in _unpack_lines(d, f)] + [f"return ({_source(formulas[0])},)"]
+    outs = [f"grad_{_local(i).rstrip('_')}" for i in inputs]
+    lines = ["edges = self.next_edges", " = ".join(outs) + " = None"]
+    for f in formulas:
+        positions = [inputs.index(i) for i in f.inputs]
+        condition = " or ".join(f"edges[{p}] is not None" for p in positions)
+        lines.append(f"if {condition}:")
+        lines += [f"    {line}" for line in _unpack_lines(d, f)]
+        if "output_mask" in f.source:
+            mask = ", ".join(f"edges[{p}] is not None" for p in positions)
+            lines.append(f"    output_mask = ({mask})")
+        lines.append(f"    {', '.join(outs[p] for p in positions)} = {_source(f)}")
+    return [*lines, f"return {', '.join(outs)}"]
 
 
 def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
@@ -181,14 +180,14 @@ def _plan_lines(d: Derivative, function: NativeFunction, names: list[str], runti
         specs_source = "self_"
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     if inplace:
-        body.append(f"node = {d.node}.__new__({d.node})")
+        body.append(f"node = {d.node}()")
         for n in specs:
             body.append(f"node.{n}_spec = spec_of({_local(n)})")
         body.append(f"inner({call})")
         result = "self_"
     else:
         body.append(f"out = inner({call})")
-        body.append(f"node = {d.node}.__new__({d.node})")
+        body.append(f"node = {d.node}()")
         for n in specs:
             body.append(f"node.{n}_spec = spec_of({_local(n)})")
         result = "out"

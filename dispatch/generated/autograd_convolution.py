@@ -35,14 +35,14 @@ class ConvolutionBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 3
+        grad_input = grad_weight = grad_bias = None
         if edges[0] is not None:
             weight = unpack(self, self.weight, self.weight_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_backward_input(
+            grad_input = convolution_backward_input(
                 grad, weight, self.input_spec.shape, stride, padding, dilation, groups
             )
         if edges[1] is not None:
@@ -51,12 +51,12 @@ class ConvolutionBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[1] = convolution_backward_weight(
+            grad_weight = convolution_backward_weight(
                 grad, input, self.weight_spec.shape, stride, padding, dilation, groups
             )
         if edges[2] is not None:
-            out[2] = grad.sum((0, 2, 3))
-        return out
+            grad_bias = grad.sum((0, 2, 3))
+        return grad_input, grad_weight, grad_bias
 
     def release(self) -> None:
         self.weight = self.input = FREED
@@ -83,7 +83,7 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             edge_of(bias) if needs_bias else None,
         )
         out = inner(input, weight, bias)
-        node = ConvolutionBackward0.__new__(ConvolutionBackward0)
+        node = ConvolutionBackward0()
         node.input_spec = spec_of(input)
         node.weight_spec = spec_of(weight)
         node.next_edges = edges
@@ -123,24 +123,24 @@ class ConvolutionBackwardInputBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_grad_output = grad_weight = None
         if edges[0] is not None:
             weight = unpack(self, self.weight, self.weight_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_of(grad, weight, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(grad, weight, stride, padding, dilation, groups)
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[1] = convolution_backward_weight(
+            grad_weight = convolution_backward_weight(
                 grad_output, grad, self.weight_spec.shape, stride, padding, dilation, groups
             )
-        return out
+        return grad_grad_output, grad_weight
 
     def release(self) -> None:
         self.weight = self.grad_output = FREED
@@ -165,7 +165,7 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
             edge_of(weight) if needs_weight else None,
         )
         out = inner(grad_output, weight)
-        node = ConvolutionBackwardInputBackward0.__new__(ConvolutionBackwardInputBackward0)
+        node = ConvolutionBackwardInputBackward0()
         node.weight_spec = spec_of(weight)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -204,24 +204,24 @@ class ConvolutionBackwardWeightBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_grad_output = grad_input = None
         if edges[0] is not None:
             input = unpack(self, self.input, self.input_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_of(input, grad, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(input, grad, stride, padding, dilation, groups)
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[1] = convolution_backward_input(
+            grad_input = convolution_backward_input(
                 grad_output, grad, self.input_spec.shape, stride, padding, dilation, groups
             )
-        return out
+        return grad_grad_output, grad_input
 
     def release(self) -> None:
         self.input = self.grad_output = FREED
@@ -243,7 +243,7 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
             return inner(grad_output, input)
         edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(input) if needs_input else None)
         out = inner(grad_output, input)
-        node = ConvolutionBackwardWeightBackward0.__new__(ConvolutionBackwardWeightBackward0)
+        node = ConvolutionBackwardWeightBackward0()
         node.input_spec = spec_of(input)
         node.next_edges = edges
         node.sequence = next_sequence()

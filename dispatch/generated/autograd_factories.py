@@ -22,11 +22,7 @@ class FillBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
-        return out
+        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
 
 
 def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -40,7 +36,7 @@ def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, value)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = FillBackward0.__new__(FillBackward0)
+        node = FillBackward0()
         inner(self_, value)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -58,11 +54,7 @@ class ZeroBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
-        return out
+        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
 
 
 def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -76,7 +68,7 @@ def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = ZeroBackward0.__new__(ZeroBackward0)
+        node = ZeroBackward0()
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()

@@ -22,14 +22,14 @@ class MmBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self = grad_mat2 = None
         if edges[0] is not None:
             mat2 = unpack(self, self.mat2, self.mat2_version)
-            out[0] = grad.mm(mat2.t())
+            grad_self = grad.mm(mat2.t())
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            out[1] = self_.t().mm(grad)
-        return out
+            grad_mat2 = self_.t().mm(grad)
+        return grad_self, grad_mat2
 
     def release(self) -> None:
         self.mat2 = self.self_ = FREED
@@ -47,7 +47,7 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, mat2)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
         out = inner(self_, mat2)
-        node = MmBackward0.__new__(MmBackward0)
+        node = MmBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

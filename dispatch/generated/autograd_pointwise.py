@@ -34,13 +34,13 @@ class AddBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self = grad_other = None
         if edges[0] is not None:
-            out[0] = grad
+            grad_self = grad
         if edges[1] is not None:
             alpha = self.alpha
-            out[1] = scaled(grad, alpha)
-        return out
+            grad_other = scaled(grad, alpha)
+        return grad_self, grad_other
 
 
 def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -56,7 +56,7 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
                 return inner(self_, other, alpha)
             edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
             out = inner(self_, other, alpha)
-            node = AddBackward0.__new__(AddBackward0)
+            node = AddBackward0()
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
@@ -73,7 +73,7 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_, other)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
         out = inner(self_, other)
-        node = AddBackward0.__new__(AddBackward0)
+        node = AddBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -98,7 +98,7 @@ def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
                 return inner(self_, other, alpha)
             check_inplace(self_)
             edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-            node = AddBackward0.__new__(AddBackward0)
+            node = AddBackward0()
             inner(self_, other, alpha)
             node.next_edges = edges
             node.sequence = next_sequence()
@@ -116,7 +116,7 @@ def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, other)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-        node = AddBackward0.__new__(AddBackward0)
+        node = AddBackward0()
         inner(self_, other)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -135,12 +135,8 @@ class ReluBackward0(Node):
     __slots__ = ("result", "result_version")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            result = unpack_result(self, self.result, self.result_version, 0)
-            out[0] = threshold_backward(grad, result)
-        return out
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (threshold_backward(grad, result),)
 
     def release(self) -> None:
         self.result = FREED
@@ -157,7 +153,7 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ReluBackward0.__new__(ReluBackward0)
+        node = ReluBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -181,7 +177,7 @@ def plan_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = ReluBackward0.__new__(ReluBackward0)
+        node = ReluBackward0()
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -201,13 +197,9 @@ class ThresholdBackwardBackward0(Node):
     __slots__ = ("self_", "self__version", "threshold")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            threshold = self.threshold
-            out[0] = threshold_backward(grad, self_, threshold)
-        return out
+        self_ = unpack(self, self.self_, self.self__version)
+        threshold = self.threshold
+        return (threshold_backward(grad, self_, threshold),)
 
     def release(self) -> None:
         self.self_ = FREED
@@ -224,7 +216,7 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
             return inner(grad_output, self_, threshold)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output, self_, threshold)
-        node = ThresholdBackwardBackward0.__new__(ThresholdBackwardBackward0)
+        node = ThresholdBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

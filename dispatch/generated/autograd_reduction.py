@@ -22,11 +22,7 @@ class SumBackward0(Node):
     __slots__ = ("self_spec",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.expand(self.self_spec.shape)
-        return out
+        return (grad.expand(self.self_spec.shape),)
 
 
 def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -40,7 +36,7 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SumBackward0.__new__(SumBackward0)
+        node = SumBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -58,13 +54,9 @@ class SumBackward1(Node):
     __slots__ = ("dim", "keepdim", "self_spec")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            keepdim = self.keepdim
-            out[0] = unreduced(grad, self.self_spec.shape, dim, keepdim)
-        return out
+        dim = self.dim
+        keepdim = self.keepdim
+        return (unreduced(grad, self.self_spec.shape, dim, keepdim),)
 
 
 def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -80,7 +72,7 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SumBackward1.__new__(SumBackward1)
+        node = SumBackward1()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()

@@ -28,11 +28,7 @@ class ViewBackward0(Node):
     __slots__ = ("self_spec",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -46,7 +42,7 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ViewBackward0.__new__(ViewBackward0)
+        node = ViewBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -64,16 +60,14 @@ class AsStridedBackward0(Node):
     __slots__ = ("self_spec", "size", "storage_offset", "stride")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            size = self.size
-            stride = self.stride
-            storage_offset = self.storage_offset
-            out[0] = as_strided_backward(
+        size = self.size
+        stride = self.stride
+        storage_offset = self.storage_offset
+        return (
+            as_strided_backward(
                 grad, self.self_spec.sizes, self.self_spec.strides, size, stride, storage_offset
-            )
-        return out
+            ),
+        )
 
 
 def plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -90,7 +84,7 @@ def plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = AsStridedBackward0.__new__(AsStridedBackward0)
+        node = AsStridedBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -111,11 +105,7 @@ class ExpandBackward0(Node):
     __slots__ = ("self_spec",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = sum_to(grad, self.self_spec.shape)
-        return out
+        return (sum_to(grad, self.self_spec.shape),)
 
 
 def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -129,7 +119,7 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ExpandBackward0.__new__(ExpandBackward0)
+        node = ExpandBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -147,12 +137,8 @@ class PermuteBackward0(Node):
     __slots__ = ("dims",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dims = self.dims
-            out[0] = permute_backward(grad, dims)
-        return out
+        dims = self.dims
+        return (permute_backward(grad, dims),)
 
 
 def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -167,7 +153,7 @@ def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = PermuteBackward0.__new__(PermuteBackward0)
+        node = PermuteBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -185,13 +171,9 @@ class TransposeBackward0(Node):
     __slots__ = ("dim0", "dim1")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim0 = self.dim0
-            dim1 = self.dim1
-            out[0] = grad.transpose(dim0, dim1)
-        return out
+        dim0 = self.dim0
+        dim1 = self.dim1
+        return (grad.transpose(dim0, dim1),)
 
 
 def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -207,7 +189,7 @@ def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TransposeBackward0.__new__(TransposeBackward0)
+        node = TransposeBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -226,11 +208,7 @@ class TBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.t()
-        return out
+        return (grad.t(),)
 
 
 def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -244,7 +222,7 @@ def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TBackward0.__new__(TBackward0)
+        node = TBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -261,13 +239,9 @@ class SelectBackward0(Node):
     __slots__ = ("dim", "index", "self_spec")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            index = self.index
-            out[0] = select_backward(grad, self.self_spec.shape, dim, index)
-        return out
+        dim = self.dim
+        index = self.index
+        return (select_backward(grad, self.self_spec.shape, dim, index),)
 
 
 def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -283,7 +257,7 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SelectBackward0.__new__(SelectBackward0)
+        node = SelectBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -303,15 +277,11 @@ class SliceBackward0(Node):
     __slots__ = ("dim", "end", "self_spec", "start", "step")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = slice_backward(grad, self.self_spec.shape, dim, start, end, step)
-        return out
+        dim = self.dim
+        start = self.start
+        end = self.end
+        step = self.step
+        return (slice_backward(grad, self.self_spec.shape, dim, start, end, step),)
 
 
 def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -329,7 +299,7 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SliceBackward0.__new__(SliceBackward0)
+        node = SliceBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -351,14 +321,10 @@ class SliceFirstBackward0(Node):
     __slots__ = ("end", "self_spec", "start", "step")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = slice_backward(grad, self.self_spec.shape, 0, start, end, step)
-        return out
+        start = self.start
+        end = self.end
+        step = self.step
+        return (slice_backward(grad, self.self_spec.shape, 0, start, end, step),)
 
 
 def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -375,7 +341,7 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SliceFirstBackward0.__new__(SliceFirstBackward0)
+        node = SliceFirstBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -396,11 +362,7 @@ class SqueezeBackward0(Node):
     __slots__ = ("self_spec",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -414,7 +376,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward0.__new__(SqueezeBackward0)
+        node = SqueezeBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -432,11 +394,7 @@ class SqueezeBackward1(Node):
     __slots__ = ("self_spec",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -450,7 +408,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward1.__new__(SqueezeBackward1)
+        node = SqueezeBackward1()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -468,11 +426,7 @@ class SqueezeBackward2(Node):
     __slots__ = ("self_spec",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -486,7 +440,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward2.__new__(SqueezeBackward2)
+        node = SqueezeBackward2()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -504,11 +458,7 @@ class UnsqueezeBackward0(Node):
     __slots__ = ("self_spec",)
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -522,7 +472,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = UnsqueezeBackward0.__new__(UnsqueezeBackward0)
+        node = UnsqueezeBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -540,11 +490,7 @@ class AliasBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad
-        return out
+        return (grad,)
 
 
 def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -558,7 +504,7 @@ def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = AliasBackward0.__new__(AliasBackward0)
+        node = AliasBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -575,13 +521,9 @@ class SelectBackwardBackward0(Node):
     __slots__ = ("dim", "index")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            index = self.index
-            out[0] = grad.select(dim, index)
-        return out
+        dim = self.dim
+        index = self.index
+        return (grad.select(dim, index),)
 
 
 def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -597,7 +539,7 @@ def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = SelectBackwardBackward0.__new__(SelectBackwardBackward0)
+        node = SelectBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -616,15 +558,11 @@ class SliceBackwardBackward0(Node):
     __slots__ = ("dim", "end", "start", "step")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = grad.slice(dim, start, end, step)
-        return out
+        dim = self.dim
+        start = self.start
+        end = self.end
+        step = self.step
+        return (grad.slice(dim, start, end, step),)
 
 
 def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -642,7 +580,7 @@ def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = SliceBackwardBackward0.__new__(SliceBackwardBackward0)
+        node = SliceBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -663,14 +601,10 @@ class AsStridedBackwardBackward0(Node):
     __slots__ = ("offset", "size", "stride")
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            size = self.size
-            stride = self.stride
-            offset = self.offset
-            out[0] = grad.contiguous().as_strided(size, stride, offset)
-        return out
+        size = self.size
+        stride = self.stride
+        offset = self.offset
+        return (grad.contiguous().as_strided(size, stride, offset),)
 
 
 def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -687,7 +621,7 @@ def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[An
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = AsStridedBackwardBackward0.__new__(AsStridedBackwardBackward0)
+        node = AsStridedBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

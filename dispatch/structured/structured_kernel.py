@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.device import device as Device
+from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -113,10 +114,40 @@ def functional_plan(
     result_type: Callable[[Sequence[Any]], Any] | None,
 ) -> Plan:
     """The plan of a functional form, its frequent shapes spelt out to keep the call short."""
-    into, fresh = kernel
+    into, fresh, quiet = kernel
     if len(outputs) != 1 or result_type is not None:
-        return _several_outputs(into, outputs, result_type)
+        return _several_outputs(quietly(into) if quiet else into, outputs, result_type)
     spec = outputs[0]
+    if quiet and fresh is not None and numpy_may_allocate(spec) and all(kinds):
+        if len(kinds) == 1:
+
+            def quiet_unary(self: Any) -> Any:
+                out = Tensor()
+                try:
+                    out._data = run_quiet(fresh, self._data)
+                except RuntimeError:
+                    out._data = run_quiet_copy(fresh, self._data)
+                out._spec = spec
+                out._version = out._autograd = out._view_base = None
+                return out
+
+            return quiet_unary
+        if len(kinds) == 2:
+
+            def quiet_binary(self: Any, other: Any) -> Any:
+                out = Tensor()
+                try:
+                    out._data = run_quiet(fresh, self._data, other._data)
+                except RuntimeError:
+                    out._data = run_quiet_copy(fresh, self._data, other._data)
+                out._spec = spec
+                out._version = out._autograd = out._view_base = None
+                return out
+
+            return quiet_binary
+    if quiet:
+        into = quietly(into)
+        fresh = None if fresh is None else quietly(fresh)
     if fresh is None or not numpy_may_allocate(spec):
         allocate = allocator_of(spec)
 
@@ -188,6 +219,18 @@ def functional_plan(
     return general
 
 
+def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, called with floating-point errors ignored."""
+
+    def called(*data: Any) -> Any:
+        try:
+            return run_quiet(function, *data)
+        except RuntimeError:
+            return run_quiet_copy(function, *data)
+
+    return called
+
+
 def _several_outputs(
     into: Callable[..., Any],
     outputs: tuple[TensorSpec, ...],
@@ -212,7 +255,7 @@ def writing_plan(
     result_type: Callable[[Sequence[Any]], Any] | None,
 ) -> Plan:
     """The plan of an in-place form (the output is the first argument) or an ``out=`` form."""
-    into = kernel.into
+    into = quietly(kernel.into) if kernel.quiet else kernel.into
     inplace = builder.form == "inplace"
     if inplace and not builder.proxy and len(kinds) <= 2 and all(kinds):
         if len(kinds) == 1:

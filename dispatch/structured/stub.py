@@ -42,11 +42,13 @@ class PlannedKernel(NamedTuple):
     """A kernel ready to run on bytes.
 
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
-    contiguous array, for host results that NumPy may allocate itself.
+    contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
+    floating-point errors ignored; such kernels raise no RuntimeError of their own.
     """
 
     into: Callable[..., Any]
     fresh: Callable[..., Any] | None = None
+    quiet: bool = False
 
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
