@@ -39,20 +39,23 @@ def run_backward(
 def _run(
     roots: Sequence[Edge], grads: Sequence[Any], retain_graph: bool, inputs: Sequence[Edge] | None, accumulate: bool
 ) -> list[Any]:
-    captured: list[Any] = [None] * len(inputs or ())
+    captured: list[Any] = []
     wanted: dict[tuple[Node, int], list[int]] = {}
     needed: set[Node] | None = None
     if inputs is not None:
+        captured = [None] * len(inputs)
         for position, edge in enumerate(inputs):
             wanted.setdefault(edge, []).append(position)
         needed = _nodes_towards([node for node, _ in roots], {node for node, _ in inputs})
     buffers: dict[Node, Any] = {}
     heap: list[tuple[int, int, Node]] = []
-    for (root, number), grad in zip(roots, grads, strict=True):
-        mark_shared(grad)
-        _send(buffers, heap, root, number, grad)
-    node = heapq.heappop(heap)[2]
-    buffer = buffers.pop(node)
+    if len(roots) == 1 and len(roots[0][0].specs) == 1:
+        node, buffer = roots[0][0], grads[0]
+    else:
+        for (root, number), grad in zip(roots, grads, strict=True):
+            _send(buffers, heap, root, number, grad)
+        node = heapq.heappop(heap)[2]
+        buffer = buffers.pop(node)
     while True:
         following: Node | None = None
         hooks = node.hooks

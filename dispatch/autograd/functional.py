@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from .engine import run_backward
+from .engine import mark_shared, run_backward
 from .node import edge_of
 
 _one_plans: dict[TensorSpec, Callable[[], Any]] = {}
@@ -41,6 +41,7 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             f"Mismatch in shape: grad_output[0] has a shape of {list(grad.shape)} and output[0] has a shape of "
             f"{list(spec.sizes)}."
         )
+    mark_shared(grad)
     return grad
 
 
@@ -73,6 +74,11 @@ def backward(
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
+    if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
+        seed = _root_gradient(tensors, None)
+        keep = create_graph if retain_graph is None else retain_graph
+        run_backward((edge_of(tensors),), (seed,), retain_graph=keep, create_graph=create_graph)
+        return
     outputs = _as_tuple(tensors)
     given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
     if len(given) != len(outputs):
