@@ -1,1 +1,1 @@
-"""."""
+"""Neural network functions and layers."""

@@ -105,3 +105,15 @@ def manual_seed(seed: int) -> Generator:
         for generator in _defaults.values():
             generator.manual_seed(seed)
     return cpu
+
+
+def seed() -> int:
+    """Seed every default generator from the operating system; returns the seed."""
+    value = secrets.randbits(64)
+    manual_seed(value)
+    return value
+
+
+def initial_seed() -> int:
+    """The seed of the CPU's default generator."""
+    return default_generator(CPU).initial_seed()

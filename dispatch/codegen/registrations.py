@@ -22,7 +22,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             twins[str(twin.name)] = d
     for f in functions:
         tags = f", ({', '.join(repr(t) for t in sorted(f.tags))},)" if f.tags else ""
-        lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags})')
+        wrapped = ", wrapped_numbers=True" if f.wrapped_numbers else ""
+        lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags}{wrapped})')
         used.add("define")
         if f.is_view:
             lines.append(f'view("{f.name}", native.{f.meta or f.base})')

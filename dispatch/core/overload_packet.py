@@ -57,6 +57,22 @@ class WrappedNumber(TensorImpl):
 
 
 _NUMBERS = (int, float, complex, bool)
+
+
+def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
+    args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
+    other = kwargs.get("other")
+    if isinstance(other, _NUMBERS):
+        kwargs = {**kwargs, "other": WrappedNumber(other)}
+    return args, kwargs
+
+
+def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
+    """Bound arguments with the numbers themselves again."""
+    return [v.value if v.__class__ is WrappedNumber else v for v in bound]
+
+
 _lock = threading.Lock()
 packets: dict[str, OverloadPacket] = {}
 
@@ -116,13 +132,10 @@ class OverloadPacket:
         """
         entries = self._schemas()
         if self.numbers_as_tensors:
-            args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
-            other = kwargs.get("other")
-            if isinstance(other, _NUMBERS):
-                kwargs = {**kwargs, "other": WrappedNumber(other)}
+            args, kwargs = wrap_numbers(args, kwargs)
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
         schema, bound = resolve(schemas, args, kwargs, self.name)
-        return entries[id(schema)], [v.value if v.__class__ is WrappedNumber else v for v in bound]
+        return entries[id(schema)], unwrap_numbers(bound)
 
     def miss(self, *args: Any) -> Plan:
         """The plan for arguments in the parameters' order, stored under the key that the wrapper computes.

@@ -22,6 +22,7 @@ def register() -> None:
             "core",
             "pointwise",
         ),
+        wrapped_numbers=True,
     )
     structured("add.Tensor", native.add, "add_stub", "functional")
     autograd("add.Tensor", autograd_pointwise.plan_add_Tensor)
@@ -33,6 +34,7 @@ def register() -> None:
             "core",
             "pointwise",
         ),
+        wrapped_numbers=True,
     )
     structured("add_.Tensor", native.add, "add_stub", "inplace")
     autograd("add_.Tensor", autograd_pointwise.plan_add__Tensor)
@@ -44,6 +46,7 @@ def register() -> None:
             "core",
             "pointwise",
         ),
+        wrapped_numbers=True,
     )
     structured("add.out", native.add, "add_stub", "out")
     autograd("add.out", out_refuses_grad)

@@ -67,3 +67,13 @@ def result_type_of(operands: Any) -> ScalarType:
     out = combine(dim, combine(zero, wrapped))
     assert out is not None
     return out
+
+
+def result_type(a: Any, b: Any) -> ScalarType:
+    """interim"""
+    return result_type_of([x._spec if hasattr(x, "_spec") else x.__class__ for x in (a, b)])
+
+
+def can_cast(a: ScalarType, b: ScalarType) -> bool:
+    """interim"""
+    return category(a) <= category(b)
