@@ -12,7 +12,11 @@ from .widen import compute_np
 
 
 def windows(
-    padded: Any, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], out: tuple[int, int]
+    padded: Any,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    out: tuple[int, int],
 ) -> Any:
     """A view (N, C, R, S, OH, OW) of a padded input: every window without a copy."""
     n, c = padded.shape[:2]
@@ -124,7 +128,9 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
             columns = view.reshape(n, groups, per_group, r, s, oh, ow) if groups == 1 else None
             if columns is None:
                 columns = np.ascontiguousarray(view).reshape(n, groups, per_group, r, s, oh, ow)
-            stacked = np.ascontiguousarray(columns.transpose(1, 0, 5, 6, 2, 3, 4)).reshape(groups, n * oh * ow, k)
+            stacked = np.ascontiguousarray(columns.transpose(1, 0, 5, 6, 2, 3, 4)).reshape(
+                groups, n * oh * ow, k
+            )
             flat = grad.astype(np_dtype, copy=False).reshape(n, groups, o // groups, oh * ow)
             rows = np.ascontiguousarray(flat.transpose(1, 2, 0, 3)).reshape(groups, o // groups, n * oh * ow)
             np.copyto(out, np.matmul(rows, stacked).reshape(o, per_group, r, s), casting="unsafe")

@@ -62,7 +62,9 @@ def planned(call: StructuredCall, function: Callable[..., Any]) -> PlannedKernel
         isinstance(o, TensorSpec) and o.np_dtype == np_common for o in operands
     )
     flags = raises_flags(np_common)
-    same_result = isinstance(function, np.ufunc) and _keeps(function, np_common, len(operands), out_spec.np_dtype)
+    same_result = isinstance(function, np.ufunc) and _keeps(
+        function, np_common, len(operands), out_spec.np_dtype
+    )
     if plain and same_result:
         return PlannedKernel(_into(function, len(operands)), function, flags)
     prepare = [_preparer(o, np_common) for o in operands]

@@ -28,7 +28,9 @@ def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
 
 def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
     size = array.shape[axis]
-    inner = all(array.shape[a] == 1 or a == axis or array.strides[a] >= array.strides[axis] for a in range(array.ndim))
+    inner = all(
+        array.shape[a] == 1 or a == axis or array.strides[a] >= array.strides[axis] for a in range(array.ndim)
+    )
     if inner or size <= BLOCK or np_dtype.kind not in "fc":
         return np.add.reduce(array, axis=axis, dtype=np_dtype, keepdims=True)
     whole = size // BLOCK * BLOCK
@@ -58,7 +60,12 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     reduce = np.add.reduce
-    if spec.is_contiguous and len(dims) == spec.ndim and spec.np_dtype == np_dtype and out_spec.np_dtype == np_dtype:
+    if (
+        spec.is_contiguous
+        and len(dims) == spec.ndim
+        and spec.np_dtype == np_dtype
+        and out_spec.np_dtype == np_dtype
+    ):
 
         def whole(out: Any, array: Any) -> None:
             token = set_state(IGNORE)

@@ -69,7 +69,7 @@ class ConversionMethods(_Base):
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         array = self.host_array()
-        if array.dtype.kind == "V" or array.dtype.itemsize < 4 and array.dtype.kind not in "biuf":
+        if array.dtype.kind == "V" or (array.dtype.itemsize < 4 and array.dtype.kind not in "biuf"):
             array = array.astype(np.float32)
         return array.tolist()
 
@@ -143,7 +143,9 @@ class ConversionMethods(_Base):
     def T(self) -> Any:
         """The tensor with its dimensions reversed."""
         tensor: Any = self
-        return tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
+        return (
+            tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
+        )
 
     @property
     def mT(self) -> Any:
@@ -156,7 +158,9 @@ class ConversionMethods(_Base):
         """The conjugate transpose of a matrix."""
         tensor: Any = self
         if self._spec.ndim not in (0, 2):
-            raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor.")
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor."
+            )
         turned = tensor.T
         return turned.conj() if self._spec.dtype.is_complex else turned
 

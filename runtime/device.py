@@ -57,7 +57,8 @@ class device:
                 f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}"
             )
         if isinstance(type, int):
-            type, index = "cuda", type
+            index = type
+            type = "cuda"
         found = _interned.get((type, index))
         return found if found is not None else _parse(type, index)
 
@@ -73,7 +74,7 @@ class device:
         index = "" if self.index is None else f", index={self.index}"
         return f"device(type='{self.type}'{index})"
 
-    def __reduce__(self) -> tuple[type[device], tuple[str, int | None]]:
+    def __reduce__(self) -> tuple[object, tuple[str, int | None]]:
         return device, (self.type, self.index)
 
     def __copy__(self) -> device:
@@ -87,7 +88,9 @@ def _parse(text: str, index: int | None) -> device:
     name, colon, ordinal = text.partition(":")
     if colon:
         if index is not None:
-            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
+            raise RuntimeError(
+                f"type (string) must not include an index because index was passed explicitly: {text}"
+            )
         if not ordinal.isdecimal() or (len(ordinal) > 1 and ordinal[0] == "0"):
             raise RuntimeError(f"Invalid device string: '{text}'")
         index = int(ordinal)

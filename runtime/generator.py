@@ -41,7 +41,9 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Restart the stream at this seed (a 64-bit number; negative ones wrap). Returns the generator."""
         if not -(1 << 63) <= seed < 1 << 64:
-            raise RuntimeError(f"Overflow when unpacking long: manual_seed expected a 64-bit seed, got {seed}")
+            raise RuntimeError(
+                f"Overflow when unpacking long: manual_seed expected a 64-bit seed, got {seed}"
+            )
         self._seed, self._offset = seed % (1 << 64), 0
         return self
 

@@ -175,7 +175,7 @@ class finfo:
         d = type if type is not None else get_default_dtype()
         if not isinstance(d, dtype) or not (d.is_floating_point or d.is_complex):
             raise TypeError(f"finfo() requires a floating point input type. Use iinfo to handle '{d}'")
-        limits = ml_dtypes.finfo(d.to_real().np)
+        limits: Any = ml_dtypes.finfo(d.to_real().np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
         self.bits = int(limits.bits)
         self.eps = float(limits.eps)
         self.max = float(limits.max)
@@ -204,9 +204,7 @@ class iinfo:
 
     def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or not type.is_integral:
-            raise TypeError(
-                f"iinfo() requires an integer input type. Use finfo to handle '{type}'"
-            )
+            raise TypeError(f"iinfo() requires an integer input type. Use finfo to handle '{type}'")
         limits = np.iinfo(type.np)
         self.bits, self.max, self.min, self.dtype = limits.bits, int(limits.max), int(limits.min), type.name
 

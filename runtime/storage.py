@@ -100,7 +100,11 @@ class Storage:
         self.root = new
         _storages[id(new)] = self
         for tensor, offset in followers:
-            if allocators.storage_size(tensor._spec.sizes, tensor._spec.strides) * tensor._spec.itemsize + offset <= nbytes:
+            if (
+                allocators.storage_size(tensor._spec.sizes, tensor._spec.strides) * tensor._spec.itemsize
+                + offset
+                <= nbytes
+            ):
                 tensor._data = view_at(self, offset, tensor._spec)
         return self
 

@@ -37,7 +37,11 @@ def run_backward(
 
 
 def _run(
-    roots: Sequence[Edge], grads: Sequence[Any], retain_graph: bool, inputs: Sequence[Edge] | None, accumulate: bool
+    roots: Sequence[Edge],
+    grads: Sequence[Any],
+    retain_graph: bool,
+    inputs: Sequence[Edge] | None,
+    accumulate: bool,
 ) -> list[Any]:
     captured: list[Any] = []
     wanted: dict[tuple[Node, int], list[int]] = {}
@@ -65,7 +69,7 @@ def _run(
             _capture(node, buffer, wanted, captured)
         if node.__class__ is AccumulateGrad:
             if accumulate:
-                _accumulate(node, buffer)  # type: ignore[arg-type]  # the class says so
+                _accumulate(node, buffer)
         elif needed is None or node in needed:
             results = node.backward(buffer) if buffer.__class__ is not list else node.backward(*buffer)
             if hooks is not None and hooks.post:
@@ -73,16 +77,16 @@ def _run(
             edges = node.next_edges
             if len(edges) > 1:
                 _mark_repeated(results)
-            for edge, grad in zip(edges, results):  # noqa: B905 - of one length by construction
-                if edge is None or grad is None:
+            for onward, grad in zip(edges, results):  # noqa: B905 - of one length by construction
+                if onward is None or grad is None:
                     continue
-                target, number = edge
+                target, number = onward
                 specs = target.specs
                 spec = specs[number]
                 if grad._spec is not spec and grad._spec.twin is not spec:
                     grad = reduce_to_spec(grad, spec, node)
                 if target.__class__ is AccumulateGrad and target.hooks is None and not wanted and accumulate:
-                    _accumulate(target, grad)  # type: ignore[arg-type]  # the class says so
+                    _accumulate(target, grad)
                 elif following is None and not heap and len(specs) == 1:
                     following, next_buffer = target, grad
                 elif target is following:
@@ -112,7 +116,9 @@ def _mark_repeated(results: Sequence[Any]) -> None:
                     mark_shared(grad)
 
 
-def _send(buffers: dict[Node, Any], heap: list[tuple[int, int, Node]], node: Node, number: int, grad: Any) -> None:
+def _send(
+    buffers: dict[Node, Any], heap: list[tuple[int, int, Node]], node: Node, number: int, grad: Any
+) -> None:
     """Add a gradient to a node's buffer; the first one puts the node on the heap."""
     outputs = len(node.specs)
     present = buffers.get(node)

@@ -80,7 +80,9 @@ class FunctionCtx(Node):
         results = self._function.backward(self, *given)
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)
-        if len(results) != inputs and not (len(results) > inputs and all(r is None for r in results[inputs:])):
+        if len(results) != inputs and not (
+            len(results) > inputs and all(r is None for r in results[inputs:])
+        ):
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected {inputs}, got {len(results)})"
             )
@@ -160,7 +162,9 @@ class Function:
         return type(result)(outputs) if isinstance(result, tuple | list) else outputs[0]
 
     @classmethod
-    def _record(cls, ctx: FunctionCtx, args: Any, tensors: list[int], edges: Any, outputs: list[Any]) -> list[Any]:
+    def _record(
+        cls, ctx: FunctionCtx, args: Any, tensors: list[int], edges: Any, outputs: list[Any]
+    ) -> list[Any]:
         ctx._tensor_positions = tensors
         ctx.next_edges = tuple(edges)
         ctx.sequence = next_sequence()

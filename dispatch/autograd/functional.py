@@ -32,7 +32,9 @@ def _root_gradient(output: Any, grad: Any) -> Any:
         if spec.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
-            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}")
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}"
+            )
         return _one(spec)
     if not isinstance(grad, TensorImpl):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
@@ -90,7 +92,9 @@ def backward(
         edges = [edge_of(t) for t in _as_tuple(inputs)]
         if not edges:
             raise RuntimeError("'inputs' argument to backward() cannot be empty.")
-    run_backward([edge_of(o) for o in outputs], grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
+    run_backward(
+        [edge_of(o) for o in outputs], grads, retain_graph=keep, create_graph=create_graph, inputs=edges
+    )
 
 
 def grad(

@@ -64,7 +64,11 @@ def gradcheck(
         found = grad(output, sources, cotangent, retain_graph=True, allow_unused=True)
         for which, (source, analytic) in enumerate(zip(sources, found, strict=True)):
             numeric = _numeric(func, args, source, number, seed, eps)
-            exact = np.zeros(source._spec.sizes) if analytic is None else np.asarray(analytic.detach().host_array())
+            exact = (
+                np.zeros(source._spec.sizes)
+                if analytic is None
+                else np.asarray(analytic.detach().host_array())
+            )
             if not np.allclose(exact, numeric, rtol=rtol, atol=atol, equal_nan=True):
                 if not raise_exception:
                     return False
@@ -99,7 +103,9 @@ def gradgradcheck(func: Callable[..., Any], inputs: Any, **tolerances: Any) -> b
     def first(*given: Any) -> Any:
         outputs = [o for o in _tensors(func(*given)) if o._spec.requires_grad]
         total = sum((o * o).sum() for o in outputs)
-        found = grad(total, [t for t in _tensors(given) if t._spec.requires_grad], create_graph=True, allow_unused=True)
+        found = grad(
+            total, [t for t in _tensors(given) if t._spec.requires_grad], create_graph=True, allow_unused=True
+        )
         return tuple(g for g in found if g is not None)
 
     return gradcheck(first, args, **tolerances)

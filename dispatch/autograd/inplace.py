@@ -68,5 +68,3 @@ def _tell_views(base: Any, cell: list[int]) -> None:
             if holder._autograd is None:
                 holder._autograd = leaf_meta()
             holder._autograd.version = -1
-
-

@@ -41,7 +41,9 @@ class AutogradMethods(_Base):
         if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if requires_grad and spec.is_inference:
-            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+            )
         if not self.is_leaf:
             if requires_grad:
                 return self
@@ -91,7 +93,9 @@ class AutogradMethods(_Base):
                     f"assigned grad has data of a different size: expected {list(own.sizes)}, got {list(spec.sizes)}"
                 )
             if spec.dtype is not own.dtype:
-                raise RuntimeError(f"assigned grad has data of a different type: expected {own.dtype}, got {spec.dtype}")
+                raise RuntimeError(
+                    f"assigned grad has data of a different type: expected {own.dtype}, got {spec.dtype}"
+                )
             if spec.device is not own.device:
                 raise RuntimeError(
                     f"assigned grad has data located on a different device: expected {own.device}, got {spec.device}"
@@ -196,4 +200,3 @@ class AutogradMethods(_Base):
     def _base(self) -> Any:
         """The tensor that this one is a view of, or None."""
         return self._view_base
-

@@ -72,7 +72,9 @@ class AsStridedBackward0(Node):
         spec = self.base.spec
         strides = spec.strides if spec.is_dense() else None
         if strides is None:
-            raise RuntimeError("as_strided backward: the base's elements overlap or have gaps; clone() it first")
+            raise RuntimeError(
+                "as_strided backward: the base's elements overlap or have gaps; clone() it first"
+            )
         full = grads[0].new_empty_strided(spec.sizes, strides).zero_()
         part = self.geometry.take(full)
         if part._spec.overlaps:
@@ -101,7 +103,9 @@ class CopySlices(Node):
     def backward(self, *grads: Any) -> Sequence[Any]:
         copied = like_base(grads[0], self.base)
         if copied is None:
-            raise RuntimeError("a write to a view of a base with overlapping or gapped elements has no gradient")
+            raise RuntimeError(
+                "a write to a view of a base with overlapping or gapped elements has no gradient"
+            )
         part = self.geometry.take(copied)
         inner = self.node.backward(part.clone())
         if self.next_edges[0] is None:

@@ -60,7 +60,14 @@ def formatted(files: dict[str, str]) -> dict[str, str]:
             ["check", "--select", "I", "--fix", "--quiet", "--exit-zero"],
             ["format", "--quiet"],
         ):
-            command = [sys.executable, "-m", "ruff", *arguments, "--config", str(DISPATCH.parent / "pyproject.toml")]
+            command = [
+                sys.executable,
+                "-m",
+                "ruff",
+                *arguments,
+                "--config",
+                str(DISPATCH.parent / "pyproject.toml"),
+            ]
             command += ["--stdin-filename", str(DISPATCH / "generated" / name), "-"]
             done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
             text = done.stdout

@@ -93,7 +93,9 @@ class _Body:
                 out.append(self.name_of(p))
             else:
                 out.append(p.default if p.default is not None else "NOT_GIVEN")
-        return ", ".join(_constant(a) if a.lstrip("-").isdigit() and self._is_scale(i) else a for i, a in enumerate(out))
+        return ", ".join(
+            _constant(a) if a.lstrip("-").isdigit() and self._is_scale(i) else a for i, a in enumerate(out)
+        )
 
     def _is_scale(self, index: int) -> bool:
         return self.signature.parameters[index].role == "scale"
@@ -121,8 +123,16 @@ class _Body:
             parts.append(expression)
         first, rest = parts[0], parts[1:]
         key = f"[{first}]" if len(rest) == 0 else f"[{first}][{', '.join(rest)}]"
-        miss = "operator_miss" if self.operator and len(self.parameters) == 2 else "miss_scaled" if scaled else "miss"
-        runtime = [p for p in self.signature.parameters if p.role != "static" and (scaled or p.role != "scale")]
+        miss = (
+            "operator_miss"
+            if self.operator and len(self.parameters) == 2
+            else "miss_scaled"
+            if scaled
+            else "miss"
+        )
+        runtime = [
+            p for p in self.signature.parameters if p.role != "static" and (scaled or p.role != "scale")
+        ]
         call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
         lines += [
             "try:",
@@ -192,13 +202,17 @@ def _docstring(signature: PythonSignature) -> str:
 def function_text(signature: PythonSignature, method: bool = False) -> str:
     """One function, or one method (indented by the caller)."""
     packet = f"{signature.name}_packet"
-    doc = "; ".join(str(f.schema) for f in signature.overloads if f.form != "out") or str(signature.first.schema)
+    doc = "; ".join(str(f.schema) for f in signature.overloads if f.form != "out") or str(
+        signature.first.schema
+    )
     if signature.general:
         leading = "self: Any, *args: Any" if method else "*args: Any"
         given = "(self, *args)" if method else "args"
         spread = "self, *args" if method else "*args"
         body = [
-            f"if modes or \"out\" in kwargs:\n    return {packet}.call({spread}, **kwargs)".replace("\n", "\n    "),
+            f'if modes or "out" in kwargs:\n    return {packet}.call({spread}, **kwargs)'.replace(
+                "\n", "\n    "
+            ),
             f"return {packet}.general({given}, kwargs)",
         ]
         definition = f"{leading}, **kwargs: Any"
@@ -284,8 +298,10 @@ def methods_module(family: str, functions: list[NativeFunction]) -> str:
         for special in OPERATORS.get(signature.name, ()):
             methods.append(operator_text(signature, special))
             used.add(signature.name)
-    indented = "\n\n".join("\n".join(f"    {line}" if line else "" for line in m.split("\n")) for m in methods)
-    body = f'class {family.title().replace("_", "")}Methods:\n    """Mixin of `Tensor`."""\n\n    __slots__ = ()\n'
+    indented = "\n\n".join(
+        "\n".join(f"    {line}" if line else "" for line in m.split("\n")) for m in methods
+    )
+    body = f'class {family.title().replace("_", "")}Methods:\n    """Mixin of `Tensor`."""\n\n    __slots__ = ()\n\n    _spec: Any\n'
     body += ("\n" + indented + "\n") if methods else ""
     tables: list[str] = []
     for name in sorted(used):

@@ -10,7 +10,9 @@ from .model import NativeFunction
 
 def registrations_module(family: str, functions: list[NativeFunction], derivatives: list[Derivative]) -> str:
     """The module whose `register` defines a family."""
-    text = HEADER.format(title=f"Registrations of the {family} family.", source=f"native_functions/{family}.yaml")
+    text = HEADER.format(
+        title=f"Registrations of the {family} family.", source=f"native_functions/{family}.yaml"
+    )
     lines: list[str] = []
     used: set[str] = set()
     modules: set[str] = set()
@@ -54,7 +56,9 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             used.add("autograd")
             modules.add("never")
     imports: list[str] = []
-    recording = [n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules]
+    recording = [
+        n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules
+    ]
     if recording:
         imports.append(f"from ..autograd.recording import {', '.join(recording)}")
     if "composition" in modules:
@@ -86,7 +90,11 @@ def tensor_methods_module(families: list[str]) -> str:
     text = HEADER.format(title="All generated methods of Tensor, as one mixin.", source="*.yaml")
     imports = "\n".join(f"from .methods_{f} import {f.title().replace('_', '')}Methods" for f in families)
     bases = "".join(f"    {f.title().replace('_', '')}Methods,\n" for f in families)
-    return text + imports + f'\n\n\nclass TensorMethods(\n{bases}):\n    """Every family\'s methods."""\n\n    __slots__ = ()\n'
+    return (
+        text
+        + imports
+        + f'\n\n\nclass TensorMethods(\n{bases}):\n    """Every family\'s methods."""\n\n    __slots__ = ()\n'
+    )
 
 
 def register_all_module(families: list[str]) -> str:
@@ -104,7 +112,9 @@ def functions_index_module(names: dict[str, list[str]]) -> str:
     exported: list[str] = []
     for family, functions in names.items():
         if functions:
-            imports += f"from .functions_{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
+            imports += (
+                f"from .functions_{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
+            )
             exported += functions
     listed = "".join(f'    "{n}",\n' for n in sorted(exported))
     return text + imports + f"\n__all__ = [\n{listed}]\n"

@@ -44,7 +44,9 @@ class PythonSignature:
 def role_of(type: Type, argument: Argument, wrapped: bool) -> str:
     """What an argument is to a plan's key; see `core.overload_packet.Parameter`."""
     name = base_type(type).name
-    is_list = isinstance(type, ListType) or (isinstance(type, OptionalType) and isinstance(type.elem, ListType))
+    is_list = isinstance(type, ListType) or (
+        isinstance(type, OptionalType) and isinstance(type.elem, ListType)
+    )
     if name == "Tensor":
         if is_list:
             return "list"

@@ -18,7 +18,12 @@ from ..tensor import Tensor
 
 
 def full(
-    size: Sequence[int], fill_value: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
+    size: Sequence[int],
+    fill_value: Any,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
 ) -> Any:
     """`torch.full`: the dtype follows the value unless given."""
     chosen = dtype_of_number(fill_value.__class__) if dtype is None else dtype
@@ -107,7 +112,12 @@ def _check_shape(data: Any, depth: int = 0) -> tuple[int, ...]:
 
 
 def tensor(
-    data: Any, *, dtype: ScalarType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+    data: Any,
+    *,
+    dtype: ScalarType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor (`torch.tensor`).
 
@@ -183,5 +193,3 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) ->
     if dtype is not None or device is not None:
         made = made.to(device=None if device is None else Device(device), dtype=dtype)
     return made  # type: ignore[no-any-return]
-
-

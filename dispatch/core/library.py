@@ -112,7 +112,11 @@ class Library:
         self._handles.append(Dispatcher.singleton().register_impl(full, key, kernel))
 
     def fallback(
-        self, fn: Callable[..., Any] | KernelFunction, dispatch_key: str | DispatchKey = "", *, with_keyset: bool = True
+        self,
+        fn: Callable[..., Any] | KernelFunction,
+        dispatch_key: str | DispatchKey = "",
+        *,
+        with_keyset: bool = True,
     ) -> None:
         """Register a boxed kernel for every operator without one at the key: ``fn(op, key_set, stack)``."""
         if self.ns != "_":

@@ -95,7 +95,9 @@ class OpOverloadGroup:
         name = self._qualified if overload == "default" else f"{self._qualified}.{overload}"
         entry = Dispatcher.singleton().find_schema(name)
         if entry is None:
-            raise AttributeError(f"'{self._qualified}' has no overload '{overload}'; it has {self.overloads()}")
+            raise AttributeError(
+                f"'{self._qualified}' has no overload '{overload}'; it has {self.overloads()}"
+            )
         return OpOverload(entry)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

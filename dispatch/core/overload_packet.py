@@ -95,7 +95,17 @@ class OverloadPacket:
     same for calls whose ``alpha``-like arguments are not at their defaults.
     """
 
-    __slots__ = ("_entries", "_general", "count", "name", "numbers_as_tensors", "overloads", "parameters", "plans", "scaled")
+    __slots__ = (
+        "_entries",
+        "_general",
+        "count",
+        "name",
+        "numbers_as_tensors",
+        "overloads",
+        "parameters",
+        "plans",
+        "scaled",
+    )
 
     def __init__(
         self, name: str, overloads: Sequence[str], parameters: Sequence[Parameter], numbers_as_tensors: bool
@@ -134,7 +144,7 @@ class OverloadPacket:
         if self.numbers_as_tensors:
             args, kwargs = wrap_numbers(args, kwargs)
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
-        schema, bound = resolve(schemas, args, kwargs, self.name)
+        schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
         return entries[id(schema)], unwrap_numbers(bound)
 
     def miss(self, *args: Any) -> Plan:
@@ -200,7 +210,9 @@ class OverloadPacket:
                 positional.append(value)
         return positional, named
 
-    def _adapt(self, entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]) -> tuple[Plan, bool]:
+    def _adapt(
+        self, entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]
+    ) -> tuple[Plan, bool]:
         """A plan called with `runtime`'s values, and whether it holds for other values of the same key."""
         arguments = entry.schema.arguments
         wanted = entry.runtime_positions(bound)
@@ -235,7 +247,9 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        entry, bound = self.resolve([a for a in args], {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
+        entry, bound = self.resolve(
+            [a for a in args], {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
+        )
         return entry.call(*bound)
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:

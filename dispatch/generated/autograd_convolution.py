@@ -33,9 +33,22 @@ class ConvolutionBackward0(Node):
         "weight_version",
     )
 
+    dilation: Any
+    groups: Any
+    input: Any
+    input_spec: Any
+    input_version: Any
+    padding: Any
+    stride: Any
+    weight: Any
+    weight_spec: Any
+    weight_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        grad_input = grad_weight = grad_bias = None
+        grad_input: Any = None
+        grad_weight: Any = None
+        grad_bias: Any = None
         if edges[0] is not None:
             weight = unpack(self, self.weight, self.weight_version)
             stride = self.stride
@@ -121,9 +134,20 @@ class ConvolutionBackwardInputBackward0(Node):
         "weight_version",
     )
 
+    dilation: Any
+    grad_output: Any
+    grad_output_version: Any
+    groups: Any
+    padding: Any
+    stride: Any
+    weight: Any
+    weight_spec: Any
+    weight_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        grad_grad_output = grad_weight = None
+        grad_grad_output: Any = None
+        grad_weight: Any = None
         if edges[0] is not None:
             weight = unpack(self, self.weight, self.weight_version)
             stride = self.stride
@@ -202,9 +226,20 @@ class ConvolutionBackwardWeightBackward0(Node):
         "stride",
     )
 
+    dilation: Any
+    grad_output: Any
+    grad_output_version: Any
+    groups: Any
+    input: Any
+    input_spec: Any
+    input_version: Any
+    padding: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        grad_grad_output = grad_input = None
+        grad_grad_output: Any = None
+        grad_input: Any = None
         if edges[0] is not None:
             input = unpack(self, self.input, self.input_version)
             stride = self.stride

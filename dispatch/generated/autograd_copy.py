@@ -22,9 +22,12 @@ class CopyBackward0(Node):
 
     __slots__ = ("src_spec",)
 
+    src_spec: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        grad_self = grad_src = None
+        grad_self: Any = None
+        grad_src: Any = None
         if edges[0] is not None:
             grad_self = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
         if edges[1] is not None:
@@ -92,6 +95,8 @@ class ToCopyBackward0(Node):
     """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
 
     __slots__ = ("self_spec",)
+
+    self_spec: Any
 
     def backward(self, grad: Any) -> Any:
         return (grad_to(grad, self.self_spec.dtype, self.self_spec.device),)

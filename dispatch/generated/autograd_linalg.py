@@ -20,9 +20,15 @@ class MmBackward0(Node):
 
     __slots__ = ("mat2", "mat2_version", "self_", "self__version")
 
+    mat2: Any
+    mat2_version: Any
+    self_: Any
+    self__version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        grad_self = grad_mat2 = None
+        grad_self: Any = None
+        grad_mat2: Any = None
         if edges[0] is not None:
             mat2 = unpack(self, self.mat2, self.mat2_version)
             grad_self = grad.mm(mat2.t())

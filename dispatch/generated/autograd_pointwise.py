@@ -32,9 +32,12 @@ class AddBackward0(Node):
 
     __slots__ = ("alpha",)
 
+    alpha: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        grad_self = grad_other = None
+        grad_self: Any = None
+        grad_other: Any = None
         if edges[0] is not None:
             grad_self = grad
         if edges[1] is not None:
@@ -51,7 +54,7 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     needs_other = requires_grad(args[1])
     if len(runtime) == 3:
 
-        def record(self_: Any, other: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, other, alpha)
             edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
@@ -65,7 +68,7 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             set_history(out, node)
             return out
 
-        return record
+        return record_scaled
     alpha = args[2]
 
     def record(self_: Any, other: Any) -> Any:
@@ -93,7 +96,7 @@ def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     needs_other = requires_grad(args[1])
     if len(runtime) == 3:
 
-        def record(self_: Any, other: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, other, alpha)
             check_inplace(self_)
@@ -108,7 +111,7 @@ def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             rebase_history(self_, node)
             return self_
 
-        return record
+        return record_scaled
     alpha = args[2]
 
     def record(self_: Any, other: Any) -> Any:
@@ -133,6 +136,9 @@ class ReluBackward0(Node):
     """relu(Tensor self) -> Tensor"""
 
     __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
 
     def backward(self, grad: Any) -> Any:
         result = unpack_result(self, self.result, self.result_version, 0)
@@ -195,6 +201,10 @@ class ThresholdBackwardBackward0(Node):
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
 
     __slots__ = ("self_", "self__version", "threshold")
+
+    self_: Any
+    self__version: Any
+    threshold: Any
 
     def backward(self, grad: Any) -> Any:
         self_ = unpack(self, self.self_, self.self__version)

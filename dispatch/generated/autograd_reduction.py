@@ -21,6 +21,8 @@ class SumBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
         return (grad.expand(self.self_spec.shape),)
 
@@ -52,6 +54,10 @@ class SumBackward1(Node):
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
 
     __slots__ = ("dim", "keepdim", "self_spec")
+
+    dim: Any
+    keepdim: Any
+    self_spec: Any
 
     def backward(self, grad: Any) -> Any:
         dim = self.dim

@@ -27,6 +27,8 @@ class ViewBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
         return (grad.reshape(self.self_spec.shape),)
 
@@ -58,6 +60,11 @@ class AsStridedBackward0(Node):
     """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
 
     __slots__ = ("self_spec", "size", "storage_offset", "stride")
+
+    self_spec: Any
+    size: Any
+    storage_offset: Any
+    stride: Any
 
     def backward(self, grad: Any) -> Any:
         size = self.size
@@ -104,6 +111,8 @@ class ExpandBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
         return (sum_to(grad, self.self_spec.shape),)
 
@@ -135,6 +144,8 @@ class PermuteBackward0(Node):
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
 
     __slots__ = ("dims",)
+
+    dims: Any
 
     def backward(self, grad: Any) -> Any:
         dims = self.dims
@@ -169,6 +180,9 @@ class TransposeBackward0(Node):
     """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
 
     __slots__ = ("dim0", "dim1")
+
+    dim0: Any
+    dim1: Any
 
     def backward(self, grad: Any) -> Any:
         dim0 = self.dim0
@@ -238,6 +252,10 @@ class SelectBackward0(Node):
 
     __slots__ = ("dim", "index", "self_spec")
 
+    dim: Any
+    index: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
         dim = self.dim
         index = self.index
@@ -275,6 +293,12 @@ class SliceBackward0(Node):
     """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
 
     __slots__ = ("dim", "end", "self_spec", "start", "step")
+
+    dim: Any
+    end: Any
+    self_spec: Any
+    start: Any
+    step: Any
 
     def backward(self, grad: Any) -> Any:
         dim = self.dim
@@ -320,6 +344,11 @@ class SliceFirstBackward0(Node):
 
     __slots__ = ("end", "self_spec", "start", "step")
 
+    end: Any
+    self_spec: Any
+    start: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
         start = self.start
         end = self.end
@@ -361,6 +390,8 @@ class SqueezeBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
         return (grad.reshape(self.self_spec.shape),)
 
@@ -392,6 +423,8 @@ class SqueezeBackward1(Node):
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
 
     __slots__ = ("self_spec",)
+
+    self_spec: Any
 
     def backward(self, grad: Any) -> Any:
         return (grad.reshape(self.self_spec.shape),)
@@ -425,6 +458,8 @@ class SqueezeBackward2(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
         return (grad.reshape(self.self_spec.shape),)
 
@@ -456,6 +491,8 @@ class UnsqueezeBackward0(Node):
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
 
     __slots__ = ("self_spec",)
+
+    self_spec: Any
 
     def backward(self, grad: Any) -> Any:
         return (grad.reshape(self.self_spec.shape),)
@@ -520,6 +557,9 @@ class SelectBackwardBackward0(Node):
 
     __slots__ = ("dim", "index")
 
+    dim: Any
+    index: Any
+
     def backward(self, grad: Any) -> Any:
         dim = self.dim
         index = self.index
@@ -556,6 +596,11 @@ class SliceBackwardBackward0(Node):
     """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
 
     __slots__ = ("dim", "end", "start", "step")
+
+    dim: Any
+    end: Any
+    start: Any
+    step: Any
 
     def backward(self, grad: Any) -> Any:
         dim = self.dim
@@ -599,6 +644,10 @@ class AsStridedBackwardBackward0(Node):
     """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
 
     __slots__ = ("offset", "size", "stride")
+
+    offset: Any
+    size: Any
+    stride: Any
 
     def backward(self, grad: Any) -> Any:
         size = self.size

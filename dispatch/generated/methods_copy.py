@@ -25,6 +25,8 @@ class CopyMethods:
 
     __slots__ = ()
 
+    _spec: Any
+
     def copy_(self, src: Any, non_blocking: Any = False) -> Any:
         """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
         if modes:

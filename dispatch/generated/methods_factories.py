@@ -23,6 +23,8 @@ class FactoriesMethods:
 
     __slots__ = ()
 
+    _spec: Any
+
     def new_empty_strided(
         self,
         size: Any,

@@ -28,6 +28,8 @@ class PointwiseMethods:
 
     __slots__ = ()
 
+    _spec: Any
+
     def add(self, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
         """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:

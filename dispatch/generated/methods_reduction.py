@@ -20,6 +20,8 @@ class ReductionMethods:
 
     __slots__ = ()
 
+    _spec: Any
+
     def sum(
         self, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, dtype: Any = None, out: Any = None
     ) -> Any:

@@ -10,7 +10,19 @@ from ...runtime.scalar_type import dtype_of_number
 from ...runtime.tensor_spec import TensorSpec
 
 _cache: dict[Any, ScalarType] = {}
-_ORDER = [st.uint8, st.int8, st.int16, st.int32, st.int64, st.float16, st.bfloat16, st.float32, st.float64, st.complex64, st.complex128]
+_ORDER = [
+    st.uint8,
+    st.int8,
+    st.int16,
+    st.int32,
+    st.int64,
+    st.float16,
+    st.bfloat16,
+    st.float32,
+    st.float64,
+    st.complex64,
+    st.complex128,
+]
 
 
 def promote_types(a: ScalarType, b: ScalarType) -> ScalarType:

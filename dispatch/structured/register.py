@@ -32,14 +32,18 @@ def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
 
 def structured(name: str, meta: MetaFunction, stub: str, form: str) -> None:
     """Register a form of a structured operator for every backend that has stubs."""
-    kernel = KernelFunction(None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True)
+    kernel = KernelFunction(
+        None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True
+    )
     for key in _BACKENDS:
         _impl(name, key, kernel)
 
 
 def view(name: str, geometry: GeometryFunction) -> None:
     """Register a view operator for every backend."""
-    _impl(name, _EXPLICIT, KernelFunction(None, planner=ViewKernel(geometry), source="view geometry", leaf=True))
+    _impl(
+        name, _EXPLICIT, KernelFunction(None, planner=ViewKernel(geometry), source="view geometry", leaf=True)
+    )
 
 
 def planner(name: str, key: str, plan: Planner) -> None:

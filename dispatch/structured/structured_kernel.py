@@ -119,14 +119,15 @@ def functional_plan(
         return _several_outputs(quietly(into) if quiet else into, outputs, result_type)
     spec = outputs[0]
     if quiet and fresh is not None and numpy_may_allocate(spec) and all(kinds):
+        compute = fresh
         if len(kinds) == 1:
 
             def quiet_unary(self: Any) -> Any:
                 out = Tensor()
                 try:
-                    out._data = run_quiet(fresh, self._data)
+                    out._data = run_quiet(compute, self._data)
                 except RuntimeError:
-                    out._data = run_quiet_copy(fresh, self._data)
+                    out._data = run_quiet_copy(compute, self._data)
                 out._spec = spec
                 out._version = out._autograd = out._view_base = None
                 return out
@@ -137,9 +138,9 @@ def functional_plan(
             def quiet_binary(self: Any, other: Any) -> Any:
                 out = Tensor()
                 try:
-                    out._data = run_quiet(fresh, self._data, other._data)
+                    out._data = run_quiet(compute, self._data, other._data)
                 except RuntimeError:
-                    out._data = run_quiet_copy(fresh, self._data, other._data)
+                    out._data = run_quiet_copy(compute, self._data, other._data)
                 out._spec = spec
                 out._version = out._autograd = out._view_base = None
                 return out
