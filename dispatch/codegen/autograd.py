@@ -122,10 +122,11 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     lines = [f"def plan_{function.identifier}(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:"]
     lines.append(f'    """{function.schema}"""')
     lines.append("    inner = op.plan(key_set & BELOW_AUTOGRAD, args)")
-    lines.append("    runtime = op.runtime_positions(args)")
     inputs = d.inputs
     plain = [n for n in inputs if not is_list(d.function, n)]
     for n in plain:
+        if n == "self" and function.form == "inplace":
+            continue
         lines.append(f"    needs_{_local(n)} = requires_grad(args[{names.index(n)}])")
     from .signature import role_of
 
@@ -141,11 +142,11 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
         if n in statics and i not in runtime:
             lines.append(f"    {n} = args[{i}]")
     if baked:
-        lines.append(f"    if len(runtime) == {len(runtime)}:")
+        lines.append(f"    if len(op.runtime_positions(args)) == {len(runtime)}:")
         lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, "record_scaled")]
         present = [i for i in runtime if i not in baked]
         if len(baked) > 1:
-            lines.append(f"    if len(runtime) != {len(present)}:")
+            lines.append(f"    if len(op.runtime_positions(args)) != {len(present)}:")
             lines.append("        return partly_scaled(op, key_set, args)")
         for i in baked:
             lines.append(f"    {names[i]} = args[{i}]")
@@ -297,7 +298,8 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     if inplace_names:
         imports.append(f"from ..autograd.inplace import {', '.join(inplace_names)}")
     imports.append(f"from ..autograd.node import {', '.join(node_names)}")
-    imports.append(f"from ..autograd.recording import {', '.join(shared)}")
+    if shared:
+        imports.append(f"from ..autograd.recording import {', '.join(shared)}")
     imports.append("from ..core.kernel_function import Plan")
     imports.append("from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
     if generated:

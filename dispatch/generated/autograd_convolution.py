@@ -78,7 +78,6 @@ class ConvolutionBackward0(Node):
 def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_input = requires_grad(args[0])
     needs_weight = requires_grad(args[1])
     needs_bias = requires_grad(args[2])
@@ -173,7 +172,6 @@ class ConvolutionBackwardInputBackward0(Node):
 def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     needs_weight = requires_grad(args[1])
     stride = args[3]
@@ -265,7 +263,6 @@ class ConvolutionBackwardWeightBackward0(Node):
 def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     needs_input = requires_grad(args[1])
     stride = args[3]

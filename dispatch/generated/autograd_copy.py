@@ -38,8 +38,6 @@ class CopyBackward0(Node):
 def plan_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[1])
 
     def record(self_: Any, src: Any) -> Any:
@@ -72,7 +70,6 @@ class CloneBackward0(Node):
 def plan_clone(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -105,7 +102,6 @@ class ToCopyBackward0(Node):
 def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:

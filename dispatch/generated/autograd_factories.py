@@ -11,7 +11,6 @@ from typing import Any
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import Node, next_sequence
-from ..autograd.recording import requires_grad
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -28,8 +27,6 @@ class FillBackward0(Node):
 def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -60,8 +57,6 @@ class ZeroBackward0(Node):
 def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """zero_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():

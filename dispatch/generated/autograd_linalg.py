@@ -44,7 +44,6 @@ class MmBackward0(Node):
 def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mm(Tensor self, Tensor mat2) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_mat2 = requires_grad(args[1])
 

@@ -49,10 +49,9 @@ class AddBackward0(Node):
 def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
-    if len(runtime) == 3:
+    if len(op.runtime_positions(args)) == 3:
 
         def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
@@ -91,10 +90,8 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
-    if len(runtime) == 3:
+    if len(op.runtime_positions(args)) == 3:
 
         def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
@@ -151,7 +148,6 @@ class ReluBackward0(Node):
 def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """relu(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -175,8 +171,6 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def plan_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """relu_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -218,7 +212,6 @@ class ThresholdBackwardBackward0(Node):
 def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
 
     def record(grad_output: Any, self_: Any, threshold: Any) -> Any:

@@ -30,7 +30,6 @@ class SumBackward0(Node):
 def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -68,7 +67,6 @@ class SumBackward1(Node):
 def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]

@@ -36,7 +36,6 @@ class ViewBackward0(Node):
 def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -80,7 +79,6 @@ class AsStridedBackward0(Node):
 def plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     size = args[1]
     stride = args[2]
@@ -120,7 +118,6 @@ class ExpandBackward0(Node):
 def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -155,7 +152,6 @@ class PermuteBackward0(Node):
 def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dims = args[1]
 
@@ -193,7 +189,6 @@ class TransposeBackward0(Node):
 def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim0 = args[1]
     dim1 = args[2]
@@ -228,7 +223,6 @@ class TBackward0(Node):
 def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """t(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -265,7 +259,6 @@ class SelectBackward0(Node):
 def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     index = args[2]
@@ -311,7 +304,6 @@ class SliceBackward0(Node):
 def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     start = args[2]
@@ -359,7 +351,6 @@ class SliceFirstBackward0(Node):
 def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     start = args[1]
     end = args[2]
@@ -399,7 +390,6 @@ class SqueezeBackward0(Node):
 def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -433,7 +423,6 @@ class SqueezeBackward1(Node):
 def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -467,7 +456,6 @@ class SqueezeBackward2(Node):
 def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -501,7 +489,6 @@ class UnsqueezeBackward0(Node):
 def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -533,7 +520,6 @@ class AliasBackward0(Node):
 def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """alias(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -569,7 +555,6 @@ class SelectBackwardBackward0(Node):
 def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     dim = args[2]
     index = args[3]
@@ -613,7 +598,6 @@ class SliceBackwardBackward0(Node):
 def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     dim = args[2]
     start = args[3]
@@ -659,7 +643,6 @@ class AsStridedBackwardBackward0(Node):
 def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     size = args[3]
     stride = args[4]

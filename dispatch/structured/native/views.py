@@ -124,8 +124,8 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
         if have != wanted:
             if have != 1:
                 raise RuntimeError(
-                    f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at non-singleton "
-                    f"dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
+                    f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
+                    f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
                 )
             stride = 0
         sizes.append(wanted)
