@@ -6,7 +6,7 @@ from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, s
 from .dispatch.composite.factories import as_tensor, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.generated import functions as _functions
-from .dispatch.generated.functions import *  # noqa: F403 - every generated function is public
+from .dispatch.generated.functions import *
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
 from .dispatch.tensor import Tensor
 from .runtime.device import device

@@ -66,7 +66,7 @@ def planned(call: StructuredCall, function: Callable[..., Any]) -> PlannedKernel
         function, np_common, len(operands), out_spec.np_dtype
     )
     if plain and same_result:
-        return PlannedKernel(_into(function, len(operands)), function, flags)
+        return PlannedKernel(_into(function, len(operands)), function, flags, any_shape=True)
     prepare = [_preparer(o, np_common) for o in operands]
     out_np = out_spec.np_dtype
 

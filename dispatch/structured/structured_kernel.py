@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
@@ -36,15 +38,22 @@ class StructuredKernel:
         form: ``functional``, ``inplace`` or ``out``.
     """
 
-    __slots__ = ("form", "meta", "stub")
+    __slots__ = ("_alike", "form", "meta", "stub")
 
     def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
         self.meta = meta
         self.stub = stub
         self.form = form
+        self._alike: dict[Any, tuple[PlannedKernel, ScalarType]] = {}
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
+        alike = self._key_of_alike(args)
+        if alike is not None and alike in self._alike:
+            kernel, dtype = self._alike[alike]
+            spec = args[0]._spec.detached
+            result = spec if dtype is spec.dtype else spec.replace(dtype=dtype)
+            return functional_plan(kernel, (result,), [True] * len(alike[1]), None)
         schema = op.schema
         name = op.name.partition("::")[2].partition(".")[0].rstrip("_")
         runtime = op.runtime_positions(args)
@@ -75,9 +84,40 @@ class StructuredKernel:
             kernel = find_kernel(self.stub, call.device.type, name)(call)
         kinds = [isinstance(args[i], TensorImpl) for i in runtime]
         if self.form == "functional":
+            if (
+                alike is not None
+                and kernel.any_shape
+                and builder.iterator is not None
+                and len(kinds) == len(alike[1])
+            ):
+                self._alike[alike] = (kernel, outputs[0].dtype)
             return functional_plan(kernel, outputs, kinds, result_type_of(schema))
         written = len(runtime) - len(outs) if self.form == "out" else 0
         return writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
+
+    def _key_of_alike(self, args: Sequence[Any]) -> Any:
+        """What plans of all small contiguous shapes have in common, or None for a call that is not of that kind.
+
+        A call whose tensors all have one spec can neither fail to broadcast nor mix dtypes, so a stream of new
+        shapes reuses the kernel that the first of them was given.
+        """
+        if self.form != "functional" or not isinstance(args[0], TensorImpl):
+            return None
+        spec = args[0]._spec
+        if spec.device is not CPU or not spec.is_contiguous or not spec.ndim:
+            return None
+        own, twin = spec, spec.twin
+        tensors, rest = [], []
+        for position, value in enumerate(args):
+            if isinstance(value, TensorImpl):
+                if value._spec is not own and value._spec is not twin:
+                    return None
+                tensors.append(position)
+            elif value.__class__ is int and value == 1:
+                rest.append(1)
+            else:
+                return None
+        return spec.dtype, tuple(tensors), tuple(rest)
 
 
 def device_of(specs: Sequence[Any]) -> Device:
@@ -114,7 +154,7 @@ def functional_plan(
     result_type: Callable[[Sequence[Any]], Any] | None,
 ) -> Plan:
     """The plan of a functional form, its frequent shapes spelt out to keep the call short."""
-    into, fresh, quiet = kernel
+    into, fresh, quiet = kernel.into, kernel.fresh, kernel.quiet
     if len(outputs) != 1 or result_type is not None:
         return _several_outputs(quietly(into) if quiet else into, outputs, result_type)
     spec = outputs[0]

@@ -43,12 +43,14 @@ class PlannedKernel(NamedTuple):
 
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
     contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
-    floating-point errors ignored; such kernels raise no RuntimeError of their own.
+    floating-point errors ignored; such kernels raise no RuntimeError of their own. `any_shape` says that
+    `fresh` depends on dtypes alone, so that a contiguous call of another shape may have it too.
     """
 
     into: Callable[..., Any]
     fresh: Callable[..., Any] | None = None
     quiet: bool = False
+    any_shape: bool = False
 
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
