@@ -104,7 +104,7 @@ class StructuredKernel:
         if self.form != "functional" or not isinstance(args[0], TensorImpl):
             return None
         spec = args[0]._spec
-        if spec.device is not CPU or not spec.is_contiguous or not spec.ndim:
+        if spec.device is not CPU or not spec.is_contiguous or not spec.ndim or spec.is_inference:
             return None
         own, twin = spec, spec.twin
         tensors, rest = [], []
