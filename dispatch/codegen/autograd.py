@@ -107,11 +107,9 @@ def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
         local = _local(n)
         function = "unpack_list" if is_list(d.function, n) else "unpack"
         lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
-    for n in f.statics:
-        lines.append(f"{n} = self.{n}")
+    lines += [f"{n} = self.{n}" for n in f.statics]
     names = result_names(d.function)
-    for n in f.results:
-        lines.append(f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})")
+    lines += [f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})" for n in f.results]
     return lines
 
 
@@ -192,15 +190,13 @@ def _plan_lines(
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     if inplace:
         body.append(f"node = {d.node}()")
-        for n in specs:
-            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        body += [f"node.{n}_spec = spec_of({_local(n)})" for n in specs]
         body.append(f"inner({call})")
         result = "self_"
     else:
         body.append(f"out = inner({call})")
         body.append(f"node = {d.node}()")
-        for n in specs:
-            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        body += [f"node.{n}_spec = spec_of({_local(n)})" for n in specs]
         result = "out"
     body.append("node.next_edges = edges")
     body.append("node.sequence = next_sequence()")
@@ -224,8 +220,7 @@ def _plan_lines(
             body.append(f"if {condition}:")
             body.append(f"    node.{local} = {source}")
             body.append(f"    node.{local}_version = version_of({source})")
-    for n in _all(d, "statics"):
-        body.append(f"node.{n} = {n}")
+    body += [f"node.{n} = {n}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:
         body.append(

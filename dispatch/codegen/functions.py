@@ -266,7 +266,8 @@ def functions_module(family: str, functions: list[NativeFunction]) -> str:
         overloads = ", ".join(f'"{f.name}"' for f in signature.overloads)
         parameters = "" if signature.general else ", ".join(parameter_source(p) for p in signature.parameters)
         body.append(
-            f'{signature.name}_packet = packet("{signature.name}", ({overloads},), ({parameters}{"," if parameters else ""}),'
+            f'{signature.name}_packet = packet("{signature.name}", ({overloads},), '
+            f"({parameters}{',' if parameters else ''}),"
             f" {signature.wrapped_numbers})"
         )
         if not signature.general:
@@ -301,7 +302,8 @@ def methods_module(family: str, functions: list[NativeFunction]) -> str:
     indented = "\n\n".join(
         "\n".join(f"    {line}" if line else "" for line in m.split("\n")) for m in methods
     )
-    body = f'class {family.title().replace("_", "")}Methods:\n    """Mixin of `Tensor`."""\n\n    __slots__ = ()\n\n    _spec: Any\n'
+    class_name = f"{family.title().replace('_', '')}Methods"
+    body = f'class {class_name}:\n    """Mixin of `Tensor`."""\n\n    __slots__ = ()\n\n    _spec: Any\n'
     body += ("\n" + indented + "\n") if methods else ""
     tables: list[str] = []
     for name in sorted(used):

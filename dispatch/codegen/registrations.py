@@ -73,7 +73,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     return (
         text
         + "\n".join(imports)
-        + f'\n\n\ndef register() -> None:\n    """Define the {family} operators and register their kernels."""\n{body}\n'
+        + "\n\n\ndef register() -> None:\n"
+        + f'    """Define the {family} operators and register their kernels."""\n{body}\n'
     )
 
 

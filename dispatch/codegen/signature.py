@@ -148,8 +148,6 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             gap = True
         elif gap:
             general = True
-    if len({p.name for p in parameters if p.role == "scale"}) and general:
-        parameters = [p for p in parameters]
     return PythonSignature(
         name, tuple(overloads), tuple(parameters), general, has_out, _variadic(shapes, parameters), wrapped
     )

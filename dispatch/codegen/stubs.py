@@ -24,9 +24,7 @@ Number = bool | int | float | complex
 
 
 def _returns(f: NativeFunction) -> str:
-    kinds = []
-    for r in f.schema.returns:
-        kinds.append(annotation_of(r.type, ""))
+    kinds = [annotation_of(r.type, "") for r in f.schema.returns]
     if not kinds:
         return "None"
     return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"

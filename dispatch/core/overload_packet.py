@@ -247,9 +247,7 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        entry, bound = self.resolve(
-            [a for a in args], {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
-        )
+        entry, bound = self.resolve(list(args), {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
         return entry.call(*bound)
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:

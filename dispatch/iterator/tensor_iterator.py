@@ -306,11 +306,12 @@ class TensorIterator:
         common = config.static_device_
         for operand in self.operands:
             spec = operand.spec
-            if isinstance(spec, TensorSpec) and (spec.ndim or common is None or common.type == "cpu"):
-                if common is None or (
-                    common.type == "cpu" and config.allow_cpu_scalars_ and spec.device is not common
-                ):
-                    common = spec.device
+            if not isinstance(spec, TensorSpec):
+                continue
+            if common is None or (
+                common.type == "cpu" and config.allow_cpu_scalars_ and spec.device is not common
+            ):
+                common = spec.device
         if common is None:
             raise RuntimeError("TensorIterator: no operand names a device")
         if config.check_all_same_device_:
@@ -393,9 +394,9 @@ class TensorIterator:
             def should_swap(dim0: int, dim1: int) -> int:
                 for strides in operands:
                     stride0, stride1 = strides[dim0], strides[dim1]
-                    if self.is_reduction and id(strides) in outputs:
-                        if (stride0 == 0) != (stride1 == 0):
-                            return 1 if stride1 == 0 else -1
+                    reduced = self.is_reduction and id(strides) in outputs
+                    if reduced and (stride0 == 0) != (stride1 == 0):
+                        return 1 if stride1 == 0 else -1
                     if stride0 == 0 or stride1 == 0:
                         continue
                     if stride0 < stride1:
