@@ -501,8 +501,9 @@ class TensorIterator:
 
     @staticmethod
     def _itemsize(operand: OperandInfo) -> int:
-        if isinstance(operand.spec, TensorSpec):
-            return operand.spec.itemsize
+        spec: TensorSpec | None = operand.spec if isinstance(operand.spec, TensorSpec) else None
+        if spec is not None:
+            return spec.itemsize
         assert operand.target_dtype is not None
         return operand.target_dtype.itemsize
 

@@ -22,6 +22,7 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
     key = (base, names)
     made = _types.get(key)
     if made is None:
-        made = _types[key] = namedtuple(base, names)
+        made = namedtuple(base, names)  # type: ignore[misc]  # the fields come from the schema
+        _types[key] = made
     make: Callable[[Sequence[Any]], Any] = made._make
     return make
