@@ -117,9 +117,9 @@ class OverloadPacket:
         entries = self._schemas()
         if self.numbers_as_tensors:
             args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
-            other = kwargs.get("other")
-            if isinstance(other, _NUMBERS):
-                kwargs = {**kwargs, "other": WrappedNumber(other)}
+            for name in ("other", "input", "self"):
+                if isinstance(kwargs.get(name), _NUMBERS):
+                    kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
         schema, bound = resolve(schemas, args, kwargs, self.name)
         return entries[id(schema)], [v.value if v.__class__ is WrappedNumber else v for v in bound]
