@@ -69,6 +69,7 @@ def register() -> None:
         ),
     )
     structured("sub.Tensor", native.sub, "sub_stub", "functional")
+    autograd("sub.Tensor", autograd_pointwise.plan_sub_Tensor)
     define(
         "sub_.Tensor",
         "sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
@@ -79,6 +80,7 @@ def register() -> None:
         ),
     )
     structured("sub_.Tensor", native.sub, "sub_stub", "inplace")
+    autograd("sub_.Tensor", autograd_pointwise.plan_sub__Tensor)
     define(
         "sub.out",
         "sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
@@ -109,6 +111,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("rsub.Tensor", native.sub, "rsub_stub", "functional")
+    autograd("rsub.Tensor", autograd_pointwise.plan_rsub_Tensor)
     define(
         "rsub.Scalar",
         "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
@@ -125,6 +128,7 @@ def register() -> None:
         ),
     )
     structured("mul.Tensor", native.binary, "mul_stub", "functional")
+    autograd("mul.Tensor", autograd_pointwise.plan_mul_Tensor)
     define(
         "mul_.Tensor",
         "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -135,6 +139,7 @@ def register() -> None:
         ),
     )
     structured("mul_.Tensor", native.binary, "mul_stub", "inplace")
+    autograd("mul_.Tensor", autograd_pointwise.plan_mul__Tensor)
     define(
         "mul.out",
         "mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -166,6 +171,7 @@ def register() -> None:
         ),
     )
     structured("div.Tensor", native.div, "div_stub", "functional")
+    autograd("div.Tensor", autograd_pointwise.plan_div_Tensor)
     define(
         "div_.Tensor",
         "div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -176,6 +182,7 @@ def register() -> None:
         ),
     )
     structured("div_.Tensor", native.div, "div_stub", "inplace")
+    autograd("div_.Tensor", autograd_pointwise.plan_div__Tensor)
     define(
         "div.out",
         "div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -197,6 +204,7 @@ def register() -> None:
         ),
     )
     structured("div.Tensor_mode", native.div_mode, "div_mode_stub", "functional")
+    autograd("div.Tensor_mode", autograd_pointwise.plan_div_Tensor_mode)
     define(
         "div_.Tensor_mode",
         "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
@@ -207,6 +215,7 @@ def register() -> None:
         ),
     )
     structured("div_.Tensor_mode", native.div_mode, "div_mode_stub", "inplace")
+    autograd("div_.Tensor_mode", autograd_pointwise.plan_div__Tensor_mode)
     define(
         "div.out_mode",
         "div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
@@ -272,6 +281,7 @@ def register() -> None:
         ),
     )
     structured("remainder.Tensor", native.binary, "remainder_stub", "functional")
+    autograd("remainder.Tensor", autograd_pointwise.plan_remainder_Tensor)
     define(
         "remainder_.Tensor",
         "remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -282,6 +292,7 @@ def register() -> None:
         ),
     )
     structured("remainder_.Tensor", native.binary, "remainder_stub", "inplace")
+    autograd("remainder_.Tensor", autograd_pointwise.plan_remainder__Tensor)
     define(
         "remainder.Tensor_out",
         "remainder.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -315,6 +326,7 @@ def register() -> None:
         ),
     )
     structured("fmod.Tensor", native.binary, "fmod_stub", "functional")
+    autograd("fmod.Tensor", autograd_pointwise.plan_fmod_Tensor)
     define(
         "fmod_.Tensor",
         "fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -325,6 +337,7 @@ def register() -> None:
         ),
     )
     structured("fmod_.Tensor", native.binary, "fmod_stub", "inplace")
+    autograd("fmod_.Tensor", autograd_pointwise.plan_fmod__Tensor)
     define(
         "fmod.Tensor_out",
         "fmod.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -352,6 +365,7 @@ def register() -> None:
         ),
     )
     structured("pow.Tensor_Tensor", native.pow, "pow_stub", "functional")
+    autograd("pow.Tensor_Tensor", autograd_pointwise.plan_pow_Tensor_Tensor)
     define(
         "pow_.Tensor",
         "pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
@@ -362,6 +376,7 @@ def register() -> None:
         ),
     )
     structured("pow_.Tensor", native.pow, "pow_stub", "inplace")
+    autograd("pow_.Tensor", autograd_pointwise.plan_pow__Tensor)
     define(
         "pow.Tensor_Tensor_out",
         "pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
@@ -383,6 +398,7 @@ def register() -> None:
         ),
     )
     structured("pow.Tensor_Scalar", native.pow, "pow_stub", "functional")
+    autograd("pow.Tensor_Scalar", autograd_pointwise.plan_pow_Tensor_Scalar)
     define(
         "pow_.Scalar",
         "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
@@ -393,6 +409,7 @@ def register() -> None:
         ),
     )
     structured("pow_.Scalar", native.pow, "pow_stub", "inplace")
+    autograd("pow_.Scalar", autograd_pointwise.plan_pow__Scalar)
     define(
         "pow.Tensor_Scalar_out",
         "pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
@@ -414,6 +431,7 @@ def register() -> None:
         ),
     )
     structured("pow.Scalar", native.pow, "pow_stub", "functional")
+    autograd("pow.Scalar", autograd_pointwise.plan_pow_Scalar)
     define(
         "pow.Scalar_out",
         "pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
@@ -435,6 +453,7 @@ def register() -> None:
         ),
     )
     structured("maximum", native.ordered_binary, "maximum_stub", "functional")
+    autograd("maximum", autograd_pointwise.plan_maximum)
     define(
         "maximum.out",
         "maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -456,6 +475,7 @@ def register() -> None:
         ),
     )
     structured("minimum", native.ordered_binary, "minimum_stub", "functional")
+    autograd("minimum", autograd_pointwise.plan_minimum)
     define(
         "minimum.out",
         "minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -474,6 +494,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("fmax", native.ordered_binary, "fmax_stub", "functional")
+    autograd("fmax", autograd_pointwise.plan_fmax)
     define(
         "fmax.out",
         "fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -489,6 +510,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("fmin", native.ordered_binary, "fmin_stub", "functional")
+    autograd("fmin", autograd_pointwise.plan_fmin)
     define(
         "fmin.out",
         "fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -507,6 +529,7 @@ def register() -> None:
         ),
     )
     structured("atan2", native.binary_float, "atan2_stub", "functional")
+    autograd("atan2", autograd_pointwise.plan_atan2)
     define(
         "atan2_",
         "atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -517,6 +540,7 @@ def register() -> None:
         ),
     )
     structured("atan2_", native.binary_float, "atan2_stub", "inplace")
+    autograd("atan2_", autograd_pointwise.plan_atan2_)
     define(
         "atan2.out",
         "atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -540,6 +564,7 @@ def register() -> None:
         ),
     )
     structured("neg", native.neg, "neg_stub", "functional")
+    autograd("neg", autograd_pointwise.plan_neg)
     define(
         "neg_",
         "neg_(Tensor(a!) self) -> Tensor(a!)",
@@ -550,6 +575,7 @@ def register() -> None:
         ),
     )
     structured("neg_", native.neg, "neg_stub", "inplace")
+    autograd("neg_", autograd_pointwise.plan_neg_)
     define(
         "neg.out",
         "neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -571,6 +597,7 @@ def register() -> None:
         ),
     )
     structured("abs", native.abs, "abs_stub", "functional")
+    autograd("abs", autograd_pointwise.plan_abs)
     define(
         "abs_",
         "abs_(Tensor(a!) self) -> Tensor(a!)",
@@ -581,6 +608,7 @@ def register() -> None:
         ),
     )
     structured("abs_", native.abs, "abs_stub", "inplace")
+    autograd("abs_", autograd_pointwise.plan_abs_)
     define(
         "abs.out",
         "abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -608,6 +636,7 @@ def register() -> None:
         ),
     )
     structured("sign", native.sign, "sign_stub", "functional")
+    autograd("sign", autograd_pointwise.plan_sign)
     define(
         "sign_",
         "sign_(Tensor(a!) self) -> Tensor(a!)",
@@ -618,6 +647,7 @@ def register() -> None:
         ),
     )
     structured("sign_", native.sign, "sign_stub", "inplace")
+    autograd("sign_", autograd_pointwise.plan_sign_)
     define(
         "sign.out",
         "sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -649,6 +679,7 @@ def register() -> None:
         ),
     )
     structured("reciprocal", native.unary_float, "reciprocal_stub", "functional")
+    autograd("reciprocal", autograd_pointwise.plan_reciprocal)
     define(
         "reciprocal_",
         "reciprocal_(Tensor(a!) self) -> Tensor(a!)",
@@ -659,6 +690,7 @@ def register() -> None:
         ),
     )
     structured("reciprocal_", native.unary_float, "reciprocal_stub", "inplace")
+    autograd("reciprocal_", autograd_pointwise.plan_reciprocal_)
     define(
         "reciprocal.out",
         "reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -680,6 +712,7 @@ def register() -> None:
         ),
     )
     structured("exp", native.unary_float, "exp_stub", "functional")
+    autograd("exp", autograd_pointwise.plan_exp)
     define(
         "exp_",
         "exp_(Tensor(a!) self) -> Tensor(a!)",
@@ -690,6 +723,7 @@ def register() -> None:
         ),
     )
     structured("exp_", native.unary_float, "exp_stub", "inplace")
+    autograd("exp_", autograd_pointwise.plan_exp_)
     define(
         "exp.out",
         "exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -711,6 +745,7 @@ def register() -> None:
         ),
     )
     structured("expm1", native.unary_float, "expm1_stub", "functional")
+    autograd("expm1", autograd_pointwise.plan_expm1)
     define(
         "expm1_",
         "expm1_(Tensor(a!) self) -> Tensor(a!)",
@@ -721,6 +756,7 @@ def register() -> None:
         ),
     )
     structured("expm1_", native.unary_float, "expm1_stub", "inplace")
+    autograd("expm1_", autograd_pointwise.plan_expm1_)
     define(
         "expm1.out",
         "expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -742,6 +778,7 @@ def register() -> None:
         ),
     )
     structured("log", native.unary_float, "log_stub", "functional")
+    autograd("log", autograd_pointwise.plan_log)
     define(
         "log_",
         "log_(Tensor(a!) self) -> Tensor(a!)",
@@ -752,6 +789,7 @@ def register() -> None:
         ),
     )
     structured("log_", native.unary_float, "log_stub", "inplace")
+    autograd("log_", autograd_pointwise.plan_log_)
     define(
         "log.out",
         "log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -773,6 +811,7 @@ def register() -> None:
         ),
     )
     structured("log1p", native.unary_float, "log1p_stub", "functional")
+    autograd("log1p", autograd_pointwise.plan_log1p)
     define(
         "log1p_",
         "log1p_(Tensor(a!) self) -> Tensor(a!)",
@@ -783,6 +822,7 @@ def register() -> None:
         ),
     )
     structured("log1p_", native.unary_float, "log1p_stub", "inplace")
+    autograd("log1p_", autograd_pointwise.plan_log1p_)
     define(
         "log1p.out",
         "log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -804,6 +844,7 @@ def register() -> None:
         ),
     )
     structured("log2", native.unary_float, "log2_stub", "functional")
+    autograd("log2", autograd_pointwise.plan_log2)
     define(
         "log2_",
         "log2_(Tensor(a!) self) -> Tensor(a!)",
@@ -814,6 +855,7 @@ def register() -> None:
         ),
     )
     structured("log2_", native.unary_float, "log2_stub", "inplace")
+    autograd("log2_", autograd_pointwise.plan_log2_)
     define(
         "log2.out",
         "log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -835,6 +877,7 @@ def register() -> None:
         ),
     )
     structured("log10", native.unary_float, "log10_stub", "functional")
+    autograd("log10", autograd_pointwise.plan_log10)
     define(
         "log10_",
         "log10_(Tensor(a!) self) -> Tensor(a!)",
@@ -845,6 +888,7 @@ def register() -> None:
         ),
     )
     structured("log10_", native.unary_float, "log10_stub", "inplace")
+    autograd("log10_", autograd_pointwise.plan_log10_)
     define(
         "log10.out",
         "log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -866,6 +910,7 @@ def register() -> None:
         ),
     )
     structured("sqrt", native.unary_float, "sqrt_stub", "functional")
+    autograd("sqrt", autograd_pointwise.plan_sqrt)
     define(
         "sqrt_",
         "sqrt_(Tensor(a!) self) -> Tensor(a!)",
@@ -876,6 +921,7 @@ def register() -> None:
         ),
     )
     structured("sqrt_", native.unary_float, "sqrt_stub", "inplace")
+    autograd("sqrt_", autograd_pointwise.plan_sqrt_)
     define(
         "sqrt.out",
         "sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -897,6 +943,7 @@ def register() -> None:
         ),
     )
     structured("rsqrt", native.unary_float, "rsqrt_stub", "functional")
+    autograd("rsqrt", autograd_pointwise.plan_rsqrt)
     define(
         "rsqrt_",
         "rsqrt_(Tensor(a!) self) -> Tensor(a!)",
@@ -907,6 +954,7 @@ def register() -> None:
         ),
     )
     structured("rsqrt_", native.unary_float, "rsqrt_stub", "inplace")
+    autograd("rsqrt_", autograd_pointwise.plan_rsqrt_)
     define(
         "rsqrt.out",
         "rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -928,6 +976,7 @@ def register() -> None:
         ),
     )
     structured("sin", native.unary_float, "sin_stub", "functional")
+    autograd("sin", autograd_pointwise.plan_sin)
     define(
         "sin_",
         "sin_(Tensor(a!) self) -> Tensor(a!)",
@@ -938,6 +987,7 @@ def register() -> None:
         ),
     )
     structured("sin_", native.unary_float, "sin_stub", "inplace")
+    autograd("sin_", autograd_pointwise.plan_sin_)
     define(
         "sin.out",
         "sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -959,6 +1009,7 @@ def register() -> None:
         ),
     )
     structured("cos", native.unary_float, "cos_stub", "functional")
+    autograd("cos", autograd_pointwise.plan_cos)
     define(
         "cos_",
         "cos_(Tensor(a!) self) -> Tensor(a!)",
@@ -969,6 +1020,7 @@ def register() -> None:
         ),
     )
     structured("cos_", native.unary_float, "cos_stub", "inplace")
+    autograd("cos_", autograd_pointwise.plan_cos_)
     define(
         "cos.out",
         "cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -990,6 +1042,7 @@ def register() -> None:
         ),
     )
     structured("tan", native.unary_float, "tan_stub", "functional")
+    autograd("tan", autograd_pointwise.plan_tan)
     define(
         "tan_",
         "tan_(Tensor(a!) self) -> Tensor(a!)",
@@ -1000,6 +1053,7 @@ def register() -> None:
         ),
     )
     structured("tan_", native.unary_float, "tan_stub", "inplace")
+    autograd("tan_", autograd_pointwise.plan_tan_)
     define(
         "tan.out",
         "tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1021,6 +1075,7 @@ def register() -> None:
         ),
     )
     structured("tanh", native.unary_float, "tanh_stub", "functional")
+    autograd("tanh", autograd_pointwise.plan_tanh)
     define(
         "tanh_",
         "tanh_(Tensor(a!) self) -> Tensor(a!)",
@@ -1031,6 +1086,7 @@ def register() -> None:
         ),
     )
     structured("tanh_", native.unary_float, "tanh_stub", "inplace")
+    autograd("tanh_", autograd_pointwise.plan_tanh_)
     define(
         "tanh.out",
         "tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1052,6 +1108,7 @@ def register() -> None:
         ),
     )
     structured("sinh", native.unary_float, "sinh_stub", "functional")
+    autograd("sinh", autograd_pointwise.plan_sinh)
     define(
         "sinh_",
         "sinh_(Tensor(a!) self) -> Tensor(a!)",
@@ -1062,6 +1119,7 @@ def register() -> None:
         ),
     )
     structured("sinh_", native.unary_float, "sinh_stub", "inplace")
+    autograd("sinh_", autograd_pointwise.plan_sinh_)
     define(
         "sinh.out",
         "sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1083,6 +1141,7 @@ def register() -> None:
         ),
     )
     structured("cosh", native.unary_float, "cosh_stub", "functional")
+    autograd("cosh", autograd_pointwise.plan_cosh)
     define(
         "cosh_",
         "cosh_(Tensor(a!) self) -> Tensor(a!)",
@@ -1093,6 +1152,7 @@ def register() -> None:
         ),
     )
     structured("cosh_", native.unary_float, "cosh_stub", "inplace")
+    autograd("cosh_", autograd_pointwise.plan_cosh_)
     define(
         "cosh.out",
         "cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1114,6 +1174,7 @@ def register() -> None:
         ),
     )
     structured("asin", native.unary_float, "asin_stub", "functional")
+    autograd("asin", autograd_pointwise.plan_asin)
     define(
         "asin_",
         "asin_(Tensor(a!) self) -> Tensor(a!)",
@@ -1124,6 +1185,7 @@ def register() -> None:
         ),
     )
     structured("asin_", native.unary_float, "asin_stub", "inplace")
+    autograd("asin_", autograd_pointwise.plan_asin_)
     define(
         "asin.out",
         "asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1145,6 +1207,7 @@ def register() -> None:
         ),
     )
     structured("acos", native.unary_float, "acos_stub", "functional")
+    autograd("acos", autograd_pointwise.plan_acos)
     define(
         "acos_",
         "acos_(Tensor(a!) self) -> Tensor(a!)",
@@ -1155,6 +1218,7 @@ def register() -> None:
         ),
     )
     structured("acos_", native.unary_float, "acos_stub", "inplace")
+    autograd("acos_", autograd_pointwise.plan_acos_)
     define(
         "acos.out",
         "acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1176,6 +1240,7 @@ def register() -> None:
         ),
     )
     structured("atan", native.unary_float, "atan_stub", "functional")
+    autograd("atan", autograd_pointwise.plan_atan)
     define(
         "atan_",
         "atan_(Tensor(a!) self) -> Tensor(a!)",
@@ -1186,6 +1251,7 @@ def register() -> None:
         ),
     )
     structured("atan_", native.unary_float, "atan_stub", "inplace")
+    autograd("atan_", autograd_pointwise.plan_atan_)
     define(
         "atan.out",
         "atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1207,6 +1273,7 @@ def register() -> None:
         ),
     )
     structured("asinh", native.unary_float, "asinh_stub", "functional")
+    autograd("asinh", autograd_pointwise.plan_asinh)
     define(
         "asinh_",
         "asinh_(Tensor(a!) self) -> Tensor(a!)",
@@ -1217,6 +1284,7 @@ def register() -> None:
         ),
     )
     structured("asinh_", native.unary_float, "asinh_stub", "inplace")
+    autograd("asinh_", autograd_pointwise.plan_asinh_)
     define(
         "asinh.out",
         "asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1238,6 +1306,7 @@ def register() -> None:
         ),
     )
     structured("acosh", native.unary_float, "acosh_stub", "functional")
+    autograd("acosh", autograd_pointwise.plan_acosh)
     define(
         "acosh_",
         "acosh_(Tensor(a!) self) -> Tensor(a!)",
@@ -1248,6 +1317,7 @@ def register() -> None:
         ),
     )
     structured("acosh_", native.unary_float, "acosh_stub", "inplace")
+    autograd("acosh_", autograd_pointwise.plan_acosh_)
     define(
         "acosh.out",
         "acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1269,6 +1339,7 @@ def register() -> None:
         ),
     )
     structured("atanh", native.unary_float, "atanh_stub", "functional")
+    autograd("atanh", autograd_pointwise.plan_atanh)
     define(
         "atanh_",
         "atanh_(Tensor(a!) self) -> Tensor(a!)",
@@ -1279,6 +1350,7 @@ def register() -> None:
         ),
     )
     structured("atanh_", native.unary_float, "atanh_stub", "inplace")
+    autograd("atanh_", autograd_pointwise.plan_atanh_)
     define(
         "atanh.out",
         "atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1300,6 +1372,7 @@ def register() -> None:
         ),
     )
     structured("sigmoid", native.unary_float, "sigmoid_stub", "functional")
+    autograd("sigmoid", autograd_pointwise.plan_sigmoid)
     define(
         "sigmoid_",
         "sigmoid_(Tensor(a!) self) -> Tensor(a!)",
@@ -1310,6 +1383,7 @@ def register() -> None:
         ),
     )
     structured("sigmoid_", native.unary_float, "sigmoid_stub", "inplace")
+    autograd("sigmoid_", autograd_pointwise.plan_sigmoid_)
     define(
         "sigmoid.out",
         "sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1331,6 +1405,7 @@ def register() -> None:
         ),
     )
     structured("erf", native.unary_float, "erf_stub", "functional")
+    autograd("erf", autograd_pointwise.plan_erf)
     define(
         "erf_",
         "erf_(Tensor(a!) self) -> Tensor(a!)",
@@ -1341,6 +1416,7 @@ def register() -> None:
         ),
     )
     structured("erf_", native.unary_float, "erf_stub", "inplace")
+    autograd("erf_", autograd_pointwise.plan_erf_)
     define(
         "erf.out",
         "erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1354,10 +1430,12 @@ def register() -> None:
     autograd("erf.out", out_refuses_grad)
     define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:458", ("pointwise",))
     structured("erfc", native.unary_float, "erfc_stub", "functional")
+    autograd("erfc", autograd_pointwise.plan_erfc)
     define(
         "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:458", ("pointwise",)
     )
     structured("erfc_", native.unary_float, "erfc_stub", "inplace")
+    autograd("erfc_", autograd_pointwise.plan_erfc_)
     define(
         "erfc.out",
         "erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1388,6 +1466,7 @@ def register() -> None:
         ),
     )
     structured("floor", native.rounding, "floor_stub", "functional")
+    autograd("floor", autograd_pointwise.plan_floor)
     define(
         "floor_",
         "floor_(Tensor(a!) self) -> Tensor(a!)",
@@ -1398,6 +1477,7 @@ def register() -> None:
         ),
     )
     structured("floor_", native.rounding, "floor_stub", "inplace")
+    autograd("floor_", autograd_pointwise.plan_floor_)
     define(
         "floor.out",
         "floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1419,6 +1499,7 @@ def register() -> None:
         ),
     )
     structured("ceil", native.rounding, "ceil_stub", "functional")
+    autograd("ceil", autograd_pointwise.plan_ceil)
     define(
         "ceil_",
         "ceil_(Tensor(a!) self) -> Tensor(a!)",
@@ -1429,6 +1510,7 @@ def register() -> None:
         ),
     )
     structured("ceil_", native.rounding, "ceil_stub", "inplace")
+    autograd("ceil_", autograd_pointwise.plan_ceil_)
     define(
         "ceil.out",
         "ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1450,6 +1532,7 @@ def register() -> None:
         ),
     )
     structured("round", native.rounding, "round_stub", "functional")
+    autograd("round", autograd_pointwise.plan_round)
     define(
         "round_",
         "round_(Tensor(a!) self) -> Tensor(a!)",
@@ -1460,6 +1543,7 @@ def register() -> None:
         ),
     )
     structured("round_", native.rounding, "round_stub", "inplace")
+    autograd("round_", autograd_pointwise.plan_round_)
     define(
         "round.out",
         "round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1481,6 +1565,7 @@ def register() -> None:
         ),
     )
     structured("trunc", native.rounding, "trunc_stub", "functional")
+    autograd("trunc", autograd_pointwise.plan_trunc)
     define(
         "trunc_",
         "trunc_(Tensor(a!) self) -> Tensor(a!)",
@@ -1491,6 +1576,7 @@ def register() -> None:
         ),
     )
     structured("trunc_", native.rounding, "trunc_stub", "inplace")
+    autograd("trunc_", autograd_pointwise.plan_trunc_)
     define(
         "trunc.out",
         "trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1512,6 +1598,7 @@ def register() -> None:
         ),
     )
     structured("round.decimals", native.round_decimals, "round_decimals_stub", "functional")
+    autograd("round.decimals", autograd_pointwise.plan_round_decimals)
     define(
         "round_.decimals",
         "round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
@@ -1522,6 +1609,7 @@ def register() -> None:
         ),
     )
     structured("round_.decimals", native.round_decimals, "round_decimals_stub", "inplace")
+    autograd("round_.decimals", autograd_pointwise.plan_round__decimals)
     define(
         "round.decimals_out",
         "round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
@@ -1542,6 +1630,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("conj_physical", native.unary, "conj_physical_stub", "functional")
+    autograd("conj_physical", autograd_pointwise.plan_conj_physical)
     define(
         "conj_physical_",
         "conj_physical_(Tensor(a!) self) -> Tensor(a!)",
@@ -1549,6 +1638,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("conj_physical_", native.unary, "conj_physical_stub", "inplace")
+    autograd("conj_physical_", autograd_pointwise.plan_conj_physical_)
     define(
         "conj_physical.out",
         "conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1606,6 +1696,7 @@ def register() -> None:
         ),
     )
     structured("gelu", native.gelu, "gelu_stub", "functional")
+    autograd("gelu", autograd_pointwise.plan_gelu)
     define(
         "gelu_",
         "gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
@@ -1616,6 +1707,7 @@ def register() -> None:
         ),
     )
     structured("gelu_", native.gelu, "gelu_stub", "inplace")
+    autograd("gelu_", autograd_pointwise.plan_gelu_)
     define(
         "gelu.out",
         "gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
@@ -1629,10 +1721,12 @@ def register() -> None:
     autograd("gelu.out", out_refuses_grad)
     define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:583", ("pointwise",))
     structured("silu", native.unary_floating, "silu_stub", "functional")
+    autograd("silu", autograd_pointwise.plan_silu)
     define(
         "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:583", ("pointwise",)
     )
     structured("silu_", native.unary_floating, "silu_stub", "inplace")
+    autograd("silu_", autograd_pointwise.plan_silu_)
     define(
         "silu.out",
         "silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1648,6 +1742,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("softplus", native.softplus, "softplus_stub", "functional")
+    autograd("softplus", autograd_pointwise.plan_softplus)
     define(
         "softplus.out",
         "softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1666,6 +1761,7 @@ def register() -> None:
         ),
     )
     structured("leaky_relu", native.leaky_relu, "leaky_relu_stub", "functional")
+    autograd("leaky_relu", autograd_pointwise.plan_leaky_relu)
     define(
         "leaky_relu_",
         "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
@@ -1676,6 +1772,7 @@ def register() -> None:
         ),
     )
     structured("leaky_relu_", native.leaky_relu, "leaky_relu_stub", "inplace")
+    autograd("leaky_relu_", autograd_pointwise.plan_leaky_relu_)
     define(
         "leaky_relu.out",
         "leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1702,6 +1799,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("sigmoid_backward", native.binary, "sigmoid_backward_stub", "functional")
+    autograd("sigmoid_backward", autograd_pointwise.plan_sigmoid_backward)
     define(
         "tanh_backward",
         "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
@@ -1709,6 +1807,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("tanh_backward", native.binary, "tanh_backward_stub", "functional")
+    autograd("tanh_backward", autograd_pointwise.plan_tanh_backward)
     define(
         "gelu_backward",
         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
@@ -1716,6 +1815,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("gelu_backward", native.gelu_backward, "gelu_backward_stub", "functional")
+    autograd("gelu_backward", autograd_pointwise.plan_gelu_backward)
     define(
         "silu_backward",
         "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
@@ -1723,6 +1823,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("silu_backward", native.binary, "silu_backward_stub", "functional")
+    autograd("silu_backward", autograd_pointwise.plan_silu_backward)
     define(
         "softplus_backward",
         "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
@@ -1730,6 +1831,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("softplus_backward", native.softplus_backward, "softplus_backward_stub", "functional")
+    autograd("softplus_backward", autograd_pointwise.plan_softplus_backward)
     define(
         "leaky_relu_backward",
         "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
@@ -1737,6 +1839,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("leaky_relu_backward", native.leaky_relu_backward, "leaky_relu_backward_stub", "functional")
+    autograd("leaky_relu_backward", autograd_pointwise.plan_leaky_relu_backward)
     define(
         "eq.Tensor",
         "eq.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2395,6 +2498,7 @@ def register() -> None:
         ),
     )
     structured("clamp", native.clamp, "clamp_stub", "functional")
+    autograd("clamp", autograd_pointwise.plan_clamp)
     define(
         "clamp_",
         "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
@@ -2405,6 +2509,7 @@ def register() -> None:
         ),
     )
     structured("clamp_", native.clamp, "clamp_stub", "inplace")
+    autograd("clamp_", autograd_pointwise.plan_clamp_)
     define(
         "clamp.out",
         "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2426,6 +2531,7 @@ def register() -> None:
         ),
     )
     structured("clamp.Tensor", native.clamp, "clamp_stub", "functional")
+    autograd("clamp.Tensor", autograd_pointwise.plan_clamp_Tensor)
     define(
         "clamp_.Tensor",
         "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
@@ -2436,6 +2542,7 @@ def register() -> None:
         ),
     )
     structured("clamp_.Tensor", native.clamp, "clamp_stub", "inplace")
+    autograd("clamp_.Tensor", autograd_pointwise.plan_clamp__Tensor)
     define(
         "clamp.Tensor_out",
         "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2454,6 +2561,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional")
+    autograd("clamp_min", autograd_pointwise.plan_clamp_min)
     define(
         "clamp_min_",
         "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
@@ -2461,6 +2569,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace")
+    autograd("clamp_min_", autograd_pointwise.plan_clamp_min_)
     define(
         "clamp_min.out",
         "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2476,6 +2585,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional")
+    autograd("clamp_min.Tensor", autograd_pointwise.plan_clamp_min_Tensor)
     define(
         "clamp_min_.Tensor",
         "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
@@ -2483,6 +2593,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace")
+    autograd("clamp_min_.Tensor", autograd_pointwise.plan_clamp_min__Tensor)
     define(
         "clamp_min.Tensor_out",
         "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2498,6 +2609,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional")
+    autograd("clamp_max", autograd_pointwise.plan_clamp_max)
     define(
         "clamp_max_",
         "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
@@ -2505,6 +2617,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace")
+    autograd("clamp_max_", autograd_pointwise.plan_clamp_max_)
     define(
         "clamp_max.out",
         "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2520,6 +2633,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional")
+    autograd("clamp_max.Tensor", autograd_pointwise.plan_clamp_max_Tensor)
     define(
         "clamp_max_.Tensor",
         "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
@@ -2527,6 +2641,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace")
+    autograd("clamp_max_.Tensor", autograd_pointwise.plan_clamp_max__Tensor)
     define(
         "clamp_max.Tensor_out",
         "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2569,6 +2684,7 @@ def register() -> None:
         ),
     )
     structured("where.self", native.where, "where_stub", "functional")
+    autograd("where.self", autograd_pointwise.plan_where_self)
     define(
         "where.self_out",
         "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2605,6 +2721,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("lerp.Scalar", native.lerp, "lerp_stub", "functional")
+    autograd("lerp.Scalar", autograd_pointwise.plan_lerp_Scalar)
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
@@ -2612,6 +2729,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace")
+    autograd("lerp_.Scalar", autograd_pointwise.plan_lerp__Scalar)
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2627,6 +2745,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("lerp.Tensor", native.lerp, "lerp_stub", "functional")
+    autograd("lerp.Tensor", autograd_pointwise.plan_lerp_Tensor)
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
@@ -2634,6 +2753,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace")
+    autograd("lerp_.Tensor", autograd_pointwise.plan_lerp__Tensor)
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2649,6 +2769,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("addcmul", native.addcmul, "addcmul_stub", "functional")
+    autograd("addcmul", autograd_pointwise.plan_addcmul)
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
@@ -2656,6 +2777,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("addcmul_", native.addcmul, "addcmul_stub", "inplace")
+    autograd("addcmul_", autograd_pointwise.plan_addcmul_)
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
@@ -2671,6 +2793,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional")
+    autograd("addcdiv", autograd_pointwise.plan_addcdiv)
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
@@ -2678,6 +2801,7 @@ def register() -> None:
         ("pointwise",),
     )
     structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace")
+    autograd("addcdiv_", autograd_pointwise.plan_addcdiv_)
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
