@@ -41,6 +41,9 @@ class Constants(dict[Any, Any]):
 
     def __missing__(self, value: Any) -> Any:
         np_dtype = self.np_dtype
+        if value.__class__ is complex and np_dtype.kind != "c":
+            name = {"float32": "float", "float64": "double"}.get(np_dtype.name, np_dtype.name)
+            raise RuntimeError(f"value cannot be converted to type {name} without overflow")
         if np_dtype.kind in "iu":
             bits = 8 * np_dtype.itemsize
             wrapped = int(value) & ((1 << bits) - 1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from . import pointwise_math as m
+from ..runtime.tensor_spec import TensorSpec
 from .elementwise import compute_dtype_of, constant_cache, planned
 from .widen import NARROW, compute_np
 
@@ -25,12 +26,12 @@ ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
 Row = tuple[Callable[..., Any] | str, str]
 
 OPERATORS: dict[str, Row] = {
-    "abs": (np.absolute, ANY),
+    "abs": (np.absolute, "iufc"),
     "acos": (np.arccos, INEXACT),
     "acosh": (np.arccosh, INEXACT),
     "add": (m.add_scaled, ANY),
-    "addcdiv": (m.addcdiv, ANY),
-    "addcmul": (m.addcmul, ANY),
+    "addcdiv": (m.addcdiv, INEXACT),
+    "addcmul": (m.addcmul, "iufc"),
     "asin": (np.arcsin, INEXACT),
     "asinh": (np.arcsinh, INEXACT),
     "atan": (np.arctan, INEXACT),
@@ -113,13 +114,16 @@ DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 }
 """Division and its remainders: of floats, of signed integers, and of unsigned ones with the zeros checked."""
 
+KERNEL_NAMES = {"floor_divide": "div_floor", "trunc_divide": "div_trunc", "erf": "erf_vml", "erfc": "erfc_vml"}
+"""What PyTorch's refusals call a kernel, where that is not the operator's name."""
+
 
 def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of a table's row."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         function, kinds = OPERATORS[stub]
-        check_kind(call, kinds)
+        check_kind(call, kinds, KERNEL_NAMES.get(stub))
         if stub in UNSCALED and "alpha" not in call.runtime and "value" not in call.runtime:
             function = UNSCALED[stub]
         return planned(call, loaded(function))
@@ -132,11 +136,12 @@ def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], Planne
     return lambda call: planned(call, function)
 
 
-def check_kind(call: StructuredCall, kinds: str) -> None:
-    """Refuse a common dtype that a kernel does not have."""
+def check_kind(call: StructuredCall, kinds: str, name: str | None = None) -> None:
+    """Refuse a common dtype that a kernel does not have; `name` is the kernel's, if it is not the operator's."""
     common = compute_dtype_of(call)
     if compute_np(common).kind not in kinds:
-        raise NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{common.scalar_name}'")
+        kernel = call.kernel_name() if name is None else f"{name}_{call.device.type}"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{common.scalar_name}'")
 
 
 def loaded(function: Callable[..., Any] | str) -> Callable[..., Any]:
@@ -162,7 +167,7 @@ def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of a row of `DIVIDING`; integers look for zeros first."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        check_kind(call, REAL)
+        check_kind(call, "iuf", KERNEL_NAMES.get(name))
         kind = compute_np(compute_dtype_of(call)).kind
         floats, integers, unsigned = DIVIDING[name]
         if kind == "f":
@@ -177,6 +182,9 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
     mode = call.args["rounding_mode"]
     if mode is None:
         return planned(call, np.divide)
+    common = compute_dtype_of(call)
+    if mode == "trunc" and common in NARROW:
+        return planned(call, m.divide_trunc_in(common.np))
     return dividing("floor_divide" if mode == "floor" else "trunc_divide")(call)
 
 
@@ -187,9 +195,9 @@ def relu(call: StructuredCall) -> PlannedKernel:
     maximum = np.maximum
     spec = call.args["self"]
     if common in NARROW or call.outputs[0].dtype is not spec.dtype:
-        return planned(call, lambda a: maximum(a, zero))
+        return planned(call, lambda a: maximum(zero, a))
     return PlannedKernel(
-        lambda out, a: maximum(a, zero, out), (lambda a: maximum(a, zero)) if spec.is_contiguous else None
+        lambda out, a: maximum(zero, a, out), (lambda a: maximum(zero, a)) if spec.is_contiguous else None
     )
 
 
@@ -200,12 +208,19 @@ def pow_(call: StructuredCall) -> PlannedKernel:
     exponent = call.args["exponent"]
     constant = isinstance(exponent, type)
     if kind not in "iu":
-        return planned(call, m.pow_constant if constant and kind == "f" else np.power)
-    return planned(call, m.pow_integer_constant if constant else m.pow_integers)
+        quick = constant and kind == "f" and common not in NARROW
+        return planned(call, m.pow_constant if quick else np.power)
+    if not constant:
+        return planned(call, m.pow_integers)
+    into, fresh = planned(call, np.power)
+    check = m.exponent_check(compute_np(common), common.name)
+    return PlannedKernel(check(into), None if fresh is None else check(fresh))
 
 
 def clamp(call: StructuredCall) -> PlannedKernel:
     """Both bounds, or the one that there is."""
+    if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
+        check_kind(call, "iuf", "clamp_min_scalar" if call.args.get("min") is not None else "clamp_max_scalar")
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
     if low and high:

@@ -210,6 +210,11 @@ def divide_trunc(a: Any, b: Any) -> Any:
     return np.trunc(a / b)
 
 
+def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
+    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as PyTorch computes."""
+    return lambda a, b: np.trunc((a / b).astype(narrow).astype(a.dtype))
+
+
 def divide_trunc_integers(a: Any, b: Any) -> Any:
     """a / b towards zero."""
     quotient = np.floor_divide(a, b)
@@ -250,11 +255,22 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
 }
 
 
-def pow_integer_constant(a: Any, exponent: Any) -> Any:
-    """a ** exponent. Raises RuntimeError for a negative exponent."""
-    if exponent < 0:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
-    return np.power(a, exponent)
+def exponent_check(np_dtype: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What has a kernel refuse constant exponents that are negative or too large for an integer dtype."""
+    most = np.iinfo(np_dtype).max
+
+    def wrap(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def checked_kernel(*data: Any) -> Any:
+            exponent = data[-1]
+            if exponent < 0:
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
+            if exponent > most:
+                raise RuntimeError(f"value cannot be converted to type {name}_t without overflow")
+            return kernel(*data)
+
+        return checked_kernel
+
+    return wrap
 
 
 def pow_integers(a: Any, b: Any) -> Any:

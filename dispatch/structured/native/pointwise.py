@@ -15,11 +15,6 @@ from ...iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from ..meta_base import MetaBase
 
 
-def is_number(operand: Any) -> bool:
-    """Whether an operand is a Python number, by class or at its default."""
-    return not isinstance(operand, TensorSpec)
-
-
 def dtype_of(operand: Any) -> ScalarType:
     """The dtype of a tensor, or that of a number's class."""
     if isinstance(operand, TensorSpec):
@@ -48,12 +43,6 @@ def with_output_dtype(meta: MetaBase, inputs: Sequence[TensorSpec], dtype: Scala
     return config.build()
 
 
-def refuse_complex(meta: MetaBase, what: str, *operands: Any) -> None:
-    """PyTorch's error of an operator that orders its operands."""
-    if any(dtype_of(o).is_complex for o in operands):
-        raise NotImplementedError(f'"{meta.name}" not implemented for \'{what}\'')
-
-
 def unary(meta: MetaBase, self: TensorSpec) -> None:
     """One input, an output of its dtype."""
     meta.build(TensorIterator.unary_op(meta.maybe_get_output(), self))
@@ -79,7 +68,9 @@ def refuse_integral(meta: MetaBase, self: TensorSpec) -> None:
 def rounding(meta: MetaBase, self: TensorSpec) -> None:
     """floor, ceil, round and trunc: integers stay as they are, complex numbers are refused."""
     if self.dtype.is_complex:
-        raise RuntimeError(f"{meta.name} is not supported for complex inputs")
+        if meta.name == "round":
+            raise NotImplementedError(f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'")
+        raise NotImplementedError(f"{meta.name} is not supported for complex inputs")
     if self.dtype is bool_:
         raise NotImplementedError(f"\"{meta.name}_vml_{self.device.type}\" not implemented for 'Bool'")
     unary(meta, self)
@@ -115,7 +106,9 @@ def abs(meta: MetaBase, self: TensorSpec) -> None:
 def sign(meta: MetaBase, self: TensorSpec) -> None:
     """One real input."""
     if self.dtype.is_complex:
-        raise RuntimeError("Unlike NumPy, torch.sign doesn't support complex numbers; use torch.sgn(self) instead.")
+        raise NotImplementedError(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+        )
     unary(meta, self)
 
 
@@ -158,7 +151,8 @@ def check_alpha(dtype: ScalarType, alpha: Any) -> None:
     if kind is bool and dtype is not bool_:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     alpha_dtype = dtype_of_number(kind)
-    if alpha_dtype.is_floating_point and not (dtype.is_floating_point or dtype.is_complex):
+    inexact = alpha_dtype.is_floating_point or alpha_dtype.is_complex
+    if inexact and not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if alpha_dtype.is_complex and not dtype.is_complex:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
@@ -203,7 +197,7 @@ def ordering(meta: MetaBase, self: Any, other: Any) -> None:
     iterator = TensorIterator.comparison_op(meta.maybe_get_output(), self, other)
     if iterator.common_dtype.is_complex:
         name = iterator.common_dtype.scalar_name
-        raise NotImplementedError(f"\"compare_{meta.name}_{meta.device.type}\" not implemented for '{name}'")
+        raise NotImplementedError(f"\"{meta.name}_{meta.device.type}\" not implemented for '{name}'")
     meta.build(iterator)
 
 
@@ -244,7 +238,7 @@ def relu(meta: MetaBase, self: TensorSpec) -> None:
     if self.dtype is bool_:
         raise RuntimeError("Boolean inputs not supported for relu")
     if self.dtype.is_complex:
-        raise NotImplementedError(f"\"clamp_min_scalar_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'")
+        raise NotImplementedError("clamp is not supported for complex types")
     unary(meta, self)
 
 
@@ -315,7 +309,7 @@ def clamp_one(meta: MetaBase, self: TensorSpec, bound: Any) -> None:
 def clamp_to(meta: MetaBase, self: TensorSpec, bounds: Sequence[Any]) -> None:
     """An input and its bounds, promoted together; complex numbers have no order."""
     if any(dtype_of(o).is_complex for o in (self, *bounds)):
-        raise RuntimeError("clamp is not supported for complex types")
+        raise NotImplementedError("clamp is not supported for complex types")
     meta.build(promoting(meta, [self, *bounds]))
 
 
