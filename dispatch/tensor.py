@@ -7,10 +7,13 @@ from .autograd.variable import AutogradMethods
 from .conversions import ConversionMethods
 from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
+from .operators import ReflectedOperators
 from .schema import register_exact_type
 
 
-class Tensor(ConversionMethods, IndexingMethods, AutogradMethods, TensorMethods, TensorImpl):
+class Tensor(
+    ConversionMethods, IndexingMethods, AutogradMethods, ReflectedOperators, TensorMethods, TensorImpl
+):
     """A multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
 
     Made by factories such as `tt.tensor`, `tt.zeros`, `tt.from_numpy`; methods carry PyTorch's names.

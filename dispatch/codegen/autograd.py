@@ -316,4 +316,5 @@ def formula_functions() -> dict[str, str]:
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
     """The in-place form that shares a functional operator's derivative."""
     wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
-    return next((f for f in functions if str(f.name) == wanted and f.form == "inplace"), None)
+    names = (wanted, *function.autogen)
+    return next((f for f in functions if str(f.name) in names and f.form == "inplace"), None)

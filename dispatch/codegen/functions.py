@@ -26,7 +26,9 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "pow": ("__pow__",),
     "matmul": ("__matmul__",),
     "floor_divide": ("__floordiv__",),
+    "floor_divide_": ("__ifloordiv__",),
     "remainder": ("__mod__",),
+    "remainder_": ("__imod__",),
     "eq": ("__eq__",),
     "ne": ("__ne__",),
     "lt": ("__lt__",),
@@ -41,12 +43,23 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "mul_": ("__imul__",),
     "div_": ("__itruediv__",),
     "pow_": ("__ipow__",),
+    "bitwise_left_shift": ("__lshift__",),
+    "bitwise_right_shift": ("__rshift__",),
+    "bitwise_and_": ("__iand__",),
+    "bitwise_or_": ("__ior__",),
+    "bitwise_xor_": ("__ixor__",),
+    "bitwise_left_shift_": ("__ilshift__",),
+    "bitwise_right_shift_": ("__irshift__",),
     "rsub": ("__rsub__",),
     "neg": ("__neg__",),
+    "positive": ("__pos__",),
     "abs": ("__abs__",),
     "bitwise_not": ("__invert__",),
 }
-"""Python's special methods, by the operator that serves them."""
+"""Python's special methods, by the operator that serves them; the reflected ones without an operator of their
+own stand in `dispatch/operators.py`."""
+
+UNARY_OPERATORS = frozenset({"neg", "positive", "abs", "bitwise_not"})
 
 
 def key_expression(parameter: PythonParameter, name: str) -> str:
@@ -80,11 +93,15 @@ class _Body:
         self.operator = operator
         self.parameters = list(signature.parameters)
         if operator:
-            arity = 1 if signature.name in ("neg", "abs", "bitwise_not") else 2
+            arity = 1 if signature.name in UNARY_OPERATORS else 2
             self.parameters = self.parameters[:arity]
 
     def name_of(self, parameter: PythonParameter) -> str:
         return "input" if parameter.name == "self" and not self.method else parameter.name
+
+    def is_operand(self, parameter: PythonParameter) -> bool:
+        """Whether a number may stand there: a method's self is a tensor, whatever the functions allow."""
+        return parameter.role == "operand" and not (self.method and parameter.name == "self")
 
     def all_arguments(self) -> str:
         out = []
@@ -106,10 +123,13 @@ class _Body:
         keyed = [p for p in self.signature.parameters if scaled or p.role != "scale"]
         lines: list[str] = []
         parts: list[str] = []
-        operands = [p for p in keyed if p.role == "operand" and p in self.parameters]
+        operands = [p for p in keyed if self.is_operand(p) and p in self.parameters]
         for p in keyed:
             if p not in self.parameters:
                 parts.append(p.default or "NOT_GIVEN")
+                continue
+            if p.role == "operand" and not self.is_operand(p):
+                parts.append("self._spec")
                 continue
             expression = key_expression(p, self.name_of(p))
             if p.role == "operand":
@@ -172,7 +192,7 @@ class _Body:
         parts = []
         star = False
         variadic = self.signature.variadic
-        for p in self.parameters:
+        for p in sorted(self.parameters, key=lambda p: not (self.method and p.name == "self")):
             if p.name == variadic and not self.operator:
                 parts += ["*sizes: Any", f"{p.name}: Any = None"]
                 star = True

@@ -62,9 +62,9 @@ _NUMBERS = (int, float, complex, bool)
 def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
     """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
     args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
-    other = kwargs.get("other")
-    if isinstance(other, _NUMBERS):
-        kwargs = {**kwargs, "other": WrappedNumber(other)}
+    for name in ("other", "input", "self"):
+        if isinstance(kwargs.get(name), _NUMBERS):
+            kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
     return args, kwargs
 
 
