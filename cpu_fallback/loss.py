@@ -59,7 +59,34 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
         np.copyto(out, total / weights if reduction == MEAN else total, casting="unsafe")
         np.copyto(total_weight, weights, casting="unsafe")
 
-    return PlannedKernel(quiet(into))
+    if reduction == NONE or not _is_plain(call):
+        return PlannedKernel(quiet(into))
+    rows = np.arange(spec.sizes[0])
+    scale = np_dtype.type(spec.sizes[0] if reduction == MEAN else 1)
+
+    def into_unweighted(out: Any, total_weight: Any, array: Any, target: Any, weight: Any) -> None:
+        if not all_classes(target, classes):
+            into(out, total_weight, array, target, weight)
+            return
+        out.fill(-np.add.reduce(array[rows, target]) / scale)
+        total_weight.fill(spec.sizes[0])
+
+    return PlannedKernel(quiet(into_unweighted))
+
+
+def _is_plain(call: StructuredCall) -> bool:
+    """Whether a (N, C) loss is unweighted, of a wide dtype, and ignores no value that is a class."""
+    spec = call.args["self"]
+    ignores = 0 <= call.args["ignore_index"] < spec.sizes[-1]
+    return bool(spec.ndim == 2 and call.args["weight"] is None and spec.np_dtype == compute_np(spec.dtype) and not ignores)
+
+
+def all_classes(target: Any, classes: int) -> bool:
+    """Whether every target is a class: none ignored, none out of range, and there are some."""
+    if target.size == 0:
+        return False
+    unsigned = target.view(np.uint64) if target.dtype == np.int64 else target
+    return bool(np.maximum.reduce(unsigned) < classes)
 
 
 def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
@@ -83,7 +110,19 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         where = np.expand_dims(index, axis)
         np.put_along_axis(out, where, np.reshape(values, where.shape).astype(out.dtype), axis)
 
-    return PlannedKernel(quiet(into))
+    if not _is_plain(call):
+        return PlannedKernel(quiet(into))
+    rows = np.arange(spec.sizes[0])
+    scale = np_dtype.type(-1 / max(spec.sizes[0], 1) if reduction == MEAN else -1)
+
+    def into_unweighted(out: Any, grad: Any, array: Any, target: Any, weight: Any, total_weight: Any) -> None:
+        if not all_classes(target, classes):
+            into(out, grad, array, target, weight, total_weight)
+            return
+        out.fill(0)
+        out[rows, target] = grad * scale
+
+    return PlannedKernel(quiet(into_unweighted))
 
 
 def _difference(call: StructuredCall) -> tuple[Any, Any]:
@@ -104,7 +143,7 @@ def mse_loss(call: StructuredCall) -> PlannedKernel:
         if not plain:
             a, b = a.astype(np_dtype), b.astype(np_dtype)
         gap = np.subtract(a, b)
-        return np.multiply(gap, gap, gap if gap.ndim else None)
+        return np.square(gap, gap) if gap.ndim else np.square(gap)
 
     if reduction == NONE:
         return PlannedKernel(quiet(lambda out, a, b: np.copyto(out, squares(a, b), casting="unsafe")))

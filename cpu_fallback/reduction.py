@@ -58,6 +58,22 @@ def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
     return total
 
 
+def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
+    """`pairwise_sum` for arrays of this geometry, decided beforehand: one NumPy call where that is pairwise."""
+    if adds_directly(spec, dims, np_dtype):
+        axes = dims[0] if len(dims) == 1 else dims
+        reduce = np.add.reduce
+        return lambda array: reduce(array, axes, np_dtype, None, True)
+    return lambda array: pairwise_sum(array, dims, np_dtype)
+
+
+def adds_directly(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
+    """Whether NumPy's own reduction over `dims` has a small enough error: short, innermost, or exact."""
+    if np_dtype.kind in "iu":
+        return bool(spec.np_dtype.kind in "iub")
+    return count_of(spec, dims) <= BLOCK or (spec.is_contiguous and dims == (spec.ndim - 1,))
+
+
 def count_of(spec: TensorSpec, dims: tuple[int, ...]) -> int:
     """How many elements of the input make one of the output."""
     return math.prod(spec.sizes[d] for d in dims)
@@ -97,15 +113,33 @@ def sum_(call: StructuredCall) -> PlannedKernel:
                 reset_state(token)
 
         return PlannedKernel(whole)
+    if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
+        return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
+    total = kept_sum(spec, dims, np_dtype)
+    return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def _reducing(
+    reduce: Any, dims: tuple[int, ...], np_dtype: Any, keepdims: bool
+) -> tuple[Callable[..., None], Callable[..., Any]]:
+    """A ufunc's ``reduce`` into a given array, and into a new one."""
+    axes = dims[0] if len(dims) == 1 else dims
 
     def into(out: Any, array: Any) -> None:
         token = set_state(IGNORE)
         try:
-            np.copyto(out, pairwise_sum(array, dims, np_dtype).reshape(sizes), casting="unsafe")
+            reduce(array, axes, np_dtype, out, keepdims)
         finally:
             reset_state(token)
 
-    return PlannedKernel(into)
+    def fresh(array: Any) -> Any:
+        token = set_state(IGNORE)
+        try:
+            return reduce(array, axes, np_dtype, None, keepdims)
+        finally:
+            reset_state(token)
+
+    return into, fresh
 
 
 def mean(call: StructuredCall) -> PlannedKernel:
@@ -122,10 +156,13 @@ def mean(call: StructuredCall) -> PlannedKernel:
             return PlannedKernel(lambda out, array: out.fill(array.reshape(-1).dot(ones) / count))
         return PlannedKernel(quiet(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
-    def into(out: Any, array: Any) -> None:
-        np.copyto(out, (pairwise_sum(array, dims, np_dtype) / count).reshape(sizes), casting="unsafe")
+    total = kept_sum(spec, dims, np_dtype)
 
-    return PlannedKernel(quiet(into))
+    def compute(array: Any) -> Any:
+        return (total(array) / count).reshape(sizes)
+
+    into = quiet(lambda out, array: np.copyto(out, compute(array), casting="unsafe"))
+    return PlannedKernel(into, quiet(compute) if out_spec.np_dtype == np_dtype else None)
 
 
 def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], PlannedKernel]:
@@ -140,10 +177,9 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         keepdims = _keepdims(call)
         reduce = ufunc.reduce
         if spec.np_dtype == np_dtype == out_spec.np_dtype:
-            return PlannedKernel(
-                quiet(lambda out, array: reduce(array, dims, None, out, keepdims)),
-                quiet(lambda array: reduce(array, dims, None, None, keepdims)),
-            )
+            if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
+                return PlannedKernel(quiet(lambda out, array: reduce(array.reshape(-1), 0, None, out)))
+            return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
 
         def into(out: Any, array: Any) -> None:
             np.copyto(out, reduce(array.astype(np_dtype), dims, None, None, keepdims), casting="unsafe")
@@ -179,10 +215,7 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         reduce = ufunc.reduce
         narrow = spec.dtype in NARROW
         if call.outputs[0].dtype.name == "bool" and not narrow and dims:
-            return PlannedKernel(
-                quiet(lambda out, array: reduce(array, dims, None, out, keepdims)),
-                quiet(lambda array: reduce(array, dims, None, None, keepdims)),
-            )
+            return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
 
         def into(out: Any, array: Any) -> None:
             flags = (array.astype(np.float32) if narrow else array).astype(np.bool_)
@@ -236,36 +269,48 @@ def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel
         axis = call.extra["dims"][0] if spec.ndim else 0
         sizes = call.outputs[0].sizes
         function = getattr(np.ndarray, method)
+        rest = spec.sizes[:axis] + spec.sizes[axis + 1 :]
+        grid = np.indices(rest, sparse=True)
+        before, after = grid[:axis], grid[axis:]
+        widens = spec.np_dtype != np_dtype
 
         def into(values: Any, indices: Any, array: Any) -> None:
-            array = _at_least_1d(array)
-            found = np.expand_dims(function(array.astype(np_dtype, copy=False), axis), axis)
-            np.copyto(values, np.take_along_axis(array, found, axis).reshape(sizes))
-            np.copyto(indices, found.reshape(sizes))
+            if array.ndim == 0:
+                array = array.reshape(1)
+            found = function(array.astype(np_dtype) if widens else array, axis)
+            values[...] = np.reshape(array[*before, found, *after], sizes)
+            indices[...] = np.reshape(found, sizes)
 
-        return PlannedKernel(quiet(into))
+        return PlannedKernel(into)
 
     return factory
 
 
-def moments(array: Any, dims: tuple[int, ...], np_dtype: Any, count: int) -> tuple[Any, Any]:
-    """The sum of squared deviations and the mean, reduced dimensions kept.
+def moments_function(
+    spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any
+) -> Callable[[Any], tuple[Any, Any]]:
+    """A function from an array to the sum of squared deviations and the mean, reduced dimensions kept.
 
     Two passes, and the second subtracts what the rounded mean left over (Chan, Golub, LeVeque, 1983).
     """
-    array = array.astype(np_dtype, copy=False)
-    size = np_dtype.type(count)
-    mean = pairwise_sum(array, dims, np_dtype) / size
-    deviation = array - mean
-    residue = pairwise_sum(deviation, dims, np_dtype)
-    if np_dtype.kind == "c":
-        squares = np.square(deviation.real) + np.square(deviation.imag)
-        left_over = np.square(residue.real) + np.square(residue.imag)
-    else:
-        squares = np.square(deviation, out=deviation) if isinstance(deviation, np.ndarray) else np.square(deviation)
-        left_over = np.square(residue)
-    total = pairwise_sum(np.asarray(squares), dims, np.asarray(squares).dtype)
-    return np.maximum(total - left_over / size.real, 0), mean
+    size = np_dtype.type(count_of(spec, dims))
+    contiguous = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
+    total = kept_sum(contiguous, dims, np_dtype)
+    widens, complex_ = spec.np_dtype != np_dtype, np_dtype.kind == "c"
+
+    def moments(array: Any) -> tuple[Any, Any]:
+        if widens:
+            array = array.astype(np_dtype)
+        mean = total(array) / size
+        deviation = np.subtract(array, mean, order="C")
+        residue = total(deviation)
+        if complex_:
+            squares = total(deviation * deviation.conj()).real
+            return squares - (residue * residue.conj()).real / size.real, mean
+        squares = total(np.square(deviation, deviation if array.ndim else None))
+        return squares - residue * residue / size, mean
+
+    return moments
 
 
 def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedKernel]:
@@ -278,11 +323,12 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
         sizes = call.outputs[0].sizes
         count = count_of(spec, dims)
         fixed = call.extra.get("correction", 1)
+        moments = moments_function(spec, dims, np_dtype)
 
         def compute(array: Any, correction: Any) -> tuple[Any, Any]:
-            total, mean = moments(array, dims, np_dtype, count)
+            total, mean = moments(array)
             freedom = count - (fixed if correction is None else correction)
-            spread = total / total.dtype.type(max(freedom, 0))
+            spread = np.maximum(total, 0) / total.dtype.type(max(freedom, 0))
             return np.sqrt(spread) if root else spread, mean
 
         def into(out: Any, array: Any, correction: Any = None) -> None:

@@ -15,7 +15,7 @@ NONE, MEAN, SUM = 0, 1, 2
 
 def _check_target(name: str, target: TensorSpec) -> None:
     if target.dtype not in (int64, uint8):
-        raise RuntimeError(f"{name}: expected scalar type Long but found {target.dtype.scalar_name}")
+        raise RuntimeError(f"{name}: expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
 
 
 def _check_weight(self: TensorSpec, weight: TensorSpec | None, classes: int) -> None:
