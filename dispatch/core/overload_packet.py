@@ -56,6 +56,9 @@ class WrappedNumber(TensorImpl):
         self.value = value
 
 
+FIRST: list[int | str] = [0]
+"""Where the runtime arguments of a general call stand if the first argument is the only one."""
+
 _NUMBERS = (int, float, complex, bool)
 
 
@@ -260,10 +263,14 @@ class OverloadPacket:
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given."""
-        key: Any = (
-            tuple([general_part(a) for a in args]),
-            tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]),
-        )
+        key: Any
+        if len(args) == 1 and not kwargs:
+            key = general_part(args[0])
+        else:
+            key = (
+                tuple([general_part(a) for a in args]),
+                tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]) if kwargs else None,
+            )
         try:
             found = self._general.get(key)
         except TypeError:
@@ -288,6 +295,8 @@ class OverloadPacket:
                 self._general.clear()
             self._general[key] = found = (plan, where)
         plan, where = found
+        if where == FIRST:
+            return plan(args[0])
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
@@ -304,9 +313,11 @@ def part_of(value: Any) -> Any:
 
 def general_part(value: Any) -> Any:
     """The key part of an argument whose role is not known yet: numbers stand by class and value."""
+    kind = value.__class__
+    if kind is int or kind is bool:
+        return (kind, value)
     if isinstance(value, TensorImpl):
         return value._spec
-    kind = value.__class__
     if kind is list or kind is tuple:
         return tuple([general_part(v) for v in value])
     return (kind, value) if kind is float or kind is int or kind is bool or kind is complex else value

@@ -10,7 +10,9 @@ FAMILIES = (
     "copy",
     "factories",
     "linalg",
+    "loss",
     "pointwise",
     "reduction",
+    "softmax",
     "views",
 )

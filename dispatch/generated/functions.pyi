@@ -144,6 +144,108 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor: ...
 @overload
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
+def nll_loss_forward(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nll_loss_forward(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nll_loss_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor: ...
+@overload
+def nll_loss_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def nll_loss2d_forward(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nll_loss2d_forward(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nll_loss2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor: ...
+@overload
+def nll_loss2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ..., ignore_index: int = ...
+) -> Tensor: ...
+def nll_loss2d(
+    input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ..., ignore_index: int = ...
+) -> Tensor: ...
+def nll_loss_nd(
+    input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ..., ignore_index: int = ...
+) -> Tensor: ...
+def cross_entropy_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = ...,
+    reduction: int = ...,
+    ignore_index: int = ...,
+    label_smoothing: float = ...,
+) -> Tensor: ...
+@overload
+def mse_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
+@overload
+def mse_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def mse_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor: ...
+@overload
+def mse_loss_backward(
+    grad_output: Tensor, input: Tensor, target: Tensor, reduction: int, *, out: Tensor
+) -> Tensor: ...
+def l1_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = ..., beta: float = ...) -> Tensor: ...
+def huber_loss(input: Tensor, target: Tensor, reduction: int = ..., delta: float = ...) -> Tensor: ...
+@overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
@@ -607,6 +709,8 @@ def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number =
 @overload
 def sum(input: Tensor, *, dtype: dtype | None = ...) -> Tensor: ...
 @overload
+def sum(input: Tensor, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
+@overload
 def sum(
     input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = ..., *, dtype: dtype | None = ...
 ) -> Tensor: ...
@@ -618,6 +722,235 @@ def sum(
     *,
     dtype: dtype | None = ...,
     out: Tensor,
+) -> Tensor: ...
+@overload
+def mean(input: Tensor, *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def mean(input: Tensor, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def mean(
+    input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor: ...
+@overload
+def mean(
+    input: Tensor,
+    dim: int | Sequence[int] | None,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def prod(input: Tensor, *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def prod(input: Tensor, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def prod(input: Tensor, dim: int, keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def prod(
+    input: Tensor, dim: int, keepdim: bool = ..., *, dtype: dtype | None = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def amax(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor: ...
+@overload
+def amax(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def amin(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor: ...
+@overload
+def amin(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def aminmax(input: Tensor, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def aminmax(
+    input: Tensor, *, dim: int | None = ..., keepdim: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def max(
+    input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def max(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def max(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def max(input: Tensor) -> Tensor: ...
+@overload
+def max(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def min(
+    input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def min(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def min(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def min(input: Tensor) -> Tensor: ...
+@overload
+def min(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def argmax(input: Tensor, dim: int | None = ..., keepdim: bool = ...) -> Tensor: ...
+@overload
+def argmax(input: Tensor, dim: int | None = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def argmin(input: Tensor, dim: int | None = ..., keepdim: bool = ...) -> Tensor: ...
+@overload
+def argmin(input: Tensor, dim: int | None = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def any(input: Tensor) -> Tensor: ...
+@overload
+def any(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def any(input: Tensor, dim: int, keepdim: bool = ...) -> Tensor: ...
+@overload
+def any(input: Tensor, dim: int, keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def any(input: Tensor, dim: Sequence[int] | None = ..., keepdim: bool = ...) -> Tensor: ...
+@overload
+def any(input: Tensor, dim: Sequence[int] | None = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def all(input: Tensor) -> Tensor: ...
+@overload
+def all(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def all(input: Tensor, dim: int, keepdim: bool = ...) -> Tensor: ...
+@overload
+def all(input: Tensor, dim: int, keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def all(input: Tensor, dim: Sequence[int] | None = ..., keepdim: bool = ...) -> Tensor: ...
+@overload
+def all(input: Tensor, dim: Sequence[int] | None = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def count_nonzero(input: Tensor, dim: Sequence[int]) -> Tensor: ...
+@overload
+def count_nonzero(input: Tensor, dim: int | None = ...) -> Tensor: ...
+@overload
+def var(input: Tensor, unbiased: bool = ...) -> Tensor: ...
+@overload
+def var(
+    input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...
+) -> Tensor: ...
+@overload
+def var(
+    input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def var(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    *,
+    correction: Number | None = ...,
+    keepdim: bool = ...,
+) -> Tensor: ...
+@overload
+def var(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    *,
+    correction: Number | None = ...,
+    keepdim: bool = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def std(input: Tensor, unbiased: bool = ...) -> Tensor: ...
+@overload
+def std(
+    input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...
+) -> Tensor: ...
+@overload
+def std(
+    input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def std(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    *,
+    correction: Number | None = ...,
+    keepdim: bool = ...,
+) -> Tensor: ...
+@overload
+def std(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    *,
+    correction: Number | None = ...,
+    keepdim: bool = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def var_mean(input: Tensor, unbiased: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def var_mean(
+    input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def var_mean(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    *,
+    correction: Number | None = ...,
+    keepdim: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def std_mean(input: Tensor, unbiased: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def std_mean(
+    input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def std_mean(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    *,
+    correction: Number | None = ...,
+    keepdim: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor: ...
+@overload
+def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
+def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor: ...
+def value_selecting_reduction_backward(
+    grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
+) -> Tensor: ...
+@overload
+def softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def softmax(input: Tensor, dim: int, dtype: dtype | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def _softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
+@overload
+def _softmax(input: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
+@overload
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype) -> Tensor: ...
+@overload
+def _softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor
+) -> Tensor: ...
+@overload
+def log_softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def log_softmax(input: Tensor, dim: int, dtype: dtype | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def _log_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
+@overload
+def _log_softmax(input: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
+@overload
+def _log_softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype
+) -> Tensor: ...
+@overload
+def _log_softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor
 ) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -651,6 +984,10 @@ def _as_strided_backward(
 
 __all__ = [
     "_as_strided_backward",
+    "_log_softmax",
+    "_log_softmax_backward_data",
+    "_softmax",
+    "_softmax_backward_data",
     "_to_copy",
     "abs",
     "abs_",
@@ -666,6 +1003,11 @@ __all__ = [
     "addcmul",
     "addcmul_",
     "alias",
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
     "arccos",
     "arccosh",
     "arcsin",
@@ -673,6 +1015,8 @@ __all__ = [
     "arctan",
     "arctan2",
     "arctanh",
+    "argmax",
+    "argmin",
     "as_strided",
     "asin",
     "asin_",
@@ -718,6 +1062,10 @@ __all__ = [
     "cos_",
     "cosh",
     "cosh_",
+    "count_nonzero",
+    "cross_entropy_loss",
+    "cumsum",
+    "cumsum_",
     "detach",
     "div",
     "div_",
@@ -753,9 +1101,11 @@ __all__ = [
     "greater_equal",
     "gt",
     "gt_",
+    "huber_loss",
     "isfinite",
     "isinf",
     "isnan",
+    "l1_loss",
     "le",
     "le_",
     "leaky_relu",
@@ -773,6 +1123,7 @@ __all__ = [
     "log2",
     "log2_",
     "log_",
+    "log_softmax",
     "logical_and",
     "logical_and_",
     "logical_not",
@@ -781,11 +1132,17 @@ __all__ = [
     "logical_or_",
     "logical_xor",
     "logical_xor_",
+    "logsumexp",
     "lt",
     "lt_",
+    "max",
     "maximum",
+    "mean",
+    "min",
     "minimum",
     "mm",
+    "mse_loss",
+    "mse_loss_backward",
     "mul",
     "mul_",
     "ne",
@@ -793,6 +1150,13 @@ __all__ = [
     "neg",
     "neg_",
     "negative",
+    "nll_loss",
+    "nll_loss2d",
+    "nll_loss2d_backward",
+    "nll_loss2d_forward",
+    "nll_loss_backward",
+    "nll_loss_forward",
+    "nll_loss_nd",
     "not_equal",
     "ones",
     "ones_like",
@@ -800,6 +1164,7 @@ __all__ = [
     "positive",
     "pow",
     "pow_",
+    "prod",
     "reciprocal",
     "reciprocal_",
     "relu",
@@ -830,6 +1195,8 @@ __all__ = [
     "sinh",
     "sinh_",
     "slice_backward",
+    "smooth_l1_loss",
+    "softmax",
     "softplus",
     "softplus_backward",
     "sqrt",
@@ -837,6 +1204,8 @@ __all__ = [
     "square",
     "square_",
     "squeeze",
+    "std",
+    "std_mean",
     "sub",
     "sub_",
     "sum",
@@ -851,6 +1220,9 @@ __all__ = [
     "trunc",
     "trunc_",
     "unsqueeze",
+    "value_selecting_reduction_backward",
+    "var",
+    "var_mean",
     "where",
     "zeros",
     "zeros_like",
