@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.convolution import convolution_of
+from ..autograd.formulas.convolution import convolution_bias_backward, convolution_of
+from ..autograd.formulas.linalg import conjugated
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
 from ..autograd.recording import requires_grad, spec_of, version_of
 from ..core.kernel_function import Plan
@@ -43,7 +44,7 @@ class ConvolutionBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             out[0] = convolution_backward_input(
-                grad, weight, self.input_spec.shape, stride, padding, dilation, groups
+                grad, conjugated(weight), self.input_spec.shape, stride, padding, dilation, groups
             )
         if edges[1] is not None:
             input = unpack(self, self.input, self.input_version)
@@ -52,10 +53,10 @@ class ConvolutionBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             out[1] = convolution_backward_weight(
-                grad, input, self.weight_spec.shape, stride, padding, dilation, groups
+                grad, conjugated(input), self.weight_spec.shape, stride, padding, dilation, groups
             )
         if edges[2] is not None:
-            out[2] = grad.sum((0, 2, 3))
+            out[2] = convolution_bias_backward(grad)
         return out
 
     def release(self) -> None:
@@ -112,6 +113,7 @@ class ConvolutionBackwardInputBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "padding",
@@ -130,7 +132,9 @@ class ConvolutionBackwardInputBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_of(grad, weight, stride, padding, dilation, groups)
+            out[0] = convolution_of(
+                grad, conjugated(weight), stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
@@ -138,7 +142,7 @@ class ConvolutionBackwardInputBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             out[1] = convolution_backward_weight(
-                grad_output, grad, self.weight_spec.shape, stride, padding, dilation, groups
+                conjugated(grad_output), grad, self.weight_spec.shape, stride, padding, dilation, groups
             )
         return out
 
@@ -166,6 +170,7 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         )
         out = inner(grad_output, weight)
         node = ConvolutionBackwardInputBackward0.__new__(ConvolutionBackwardInputBackward0)
+        node.grad_output_spec = spec_of(grad_output)
         node.weight_spec = spec_of(weight)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -193,6 +198,7 @@ class ConvolutionBackwardWeightBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "input",
@@ -211,7 +217,9 @@ class ConvolutionBackwardWeightBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_of(input, grad, stride, padding, dilation, groups)
+            out[0] = convolution_of(
+                conjugated(input), grad, stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
@@ -219,7 +227,7 @@ class ConvolutionBackwardWeightBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             out[1] = convolution_backward_input(
-                grad_output, grad, self.input_spec.shape, stride, padding, dilation, groups
+                conjugated(grad_output), grad, self.input_spec.shape, stride, padding, dilation, groups
             )
         return out
 
@@ -244,6 +252,7 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(input) if needs_input else None)
         out = inner(grad_output, input)
         node = ConvolutionBackwardWeightBackward0.__new__(ConvolutionBackwardWeightBackward0)
+        node.grad_output_spec = spec_of(grad_output)
         node.input_spec = spec_of(input)
         node.next_edges = edges
         node.sequence = next_sequence()
