@@ -90,7 +90,9 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
 
         if not _is_blas(a.dtype):
             return PlannedKernel(assign)
-        fresh = quiet(multiply) if spec.ndim else None
+        if not spec.ndim:
+            return PlannedKernel(_scalar_into)
+        fresh = quiet(multiply)
         if multiply is np.dot:
             if spec.ndim == 2 and not spec.is_contiguous:
                 return PlannedKernel(_into_transposed if is_blas_ready(spec) else assign, fresh)
@@ -107,6 +109,14 @@ def _dot_into(out: Any, a: Any, b: Any) -> None:
             out[...] = np.dot(a, b)
         else:
             np.dot(a, b, out)
+    finally:
+        reset_state(token)
+
+
+def _scalar_into(out: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        np.dot(a, b, out)
     finally:
         reset_state(token)
 

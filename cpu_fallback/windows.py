@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..runtime.memory_format import contiguous_strides
+
+MAX_WASTE = 1.5
+"""How many more positions than windows a run may have before gathering the windows alone is cheaper."""
+
 
 class Window(NamedTuple):
-    """Where a window of `kernel` taps stands: `out` positions in each spatial dimension."""
+    """Where a window of `kernel` taps stands: at `out` positions over inputs of `spatial` elements."""
 
+    spatial: tuple[int, ...]
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     out: tuple[int, ...]
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """Elements that windows may meet: the input, its border, and what the last window reaches beyond."""
+        return tuple(
+            max(n + 2 * p, (k - 1) * d + (o - 1) * s + 1)
+            for n, p, k, d, o, s in zip(
+                self.spatial, self.padding, self.kernel, self.dilation, self.out, self.stride, strict=True
+            )
+        )
 
     @property
     def taps(self) -> Iterator[tuple[int, ...]]:
@@ -26,7 +43,25 @@ class Window(NamedTuple):
     @property
     def is_pointwise(self) -> bool:
         """Whether the windows are the elements themselves."""
-        return all(k == 1 and s == 1 and p == 0 for k, s, p in zip(self.kernel, self.stride, self.padding, strict=True))
+        return self.padded == self.spatial == self.out and math.prod(self.kernel) == 1
+
+    @property
+    def inside(self) -> tuple[slice, ...]:
+        """The input within a padded array."""
+        return tuple(slice(p, p + n) for p, n in zip(self.padding, self.spatial, strict=True))
+
+    @property
+    def run(self) -> int | None:
+        """Elements from an image's first window to its last in a padded plane, where strides are 1.
+
+        Then the elements that one tap meets are one run of memory, with those between the rows of windows
+        for company; None where too many are.
+        """
+        if any(s != 1 for s in self.stride):
+            return None
+        pitch = contiguous_strides(self.padded)
+        run = 1 + sum((o - 1) * p for o, p in zip(self.out, pitch, strict=True))
+        return run if run <= MAX_WASTE * math.prod(self.out) else None
 
     def slices(self, tap: Sequence[int]) -> tuple[slice, ...]:
         """The elements of a padded array that a tap meets, one for each position."""
@@ -35,40 +70,41 @@ class Window(NamedTuple):
             for t, d, n, s in zip(tap, self.dilation, self.out, self.stride, strict=True)
         )
 
-    def inside(self, spatial: Sequence[int]) -> tuple[slice, ...]:
-        """The unpadded part of a padded array."""
-        return tuple(slice(p, p + n) for p, n in zip(self.padding, spatial, strict=True))
 
+class Padding:
+    """Brings (N, C, *spatial) arrays to a dtype, a border of `value`, and C order or channels-last order.
 
-def pad(array: Any, window: Window, np_dtype: Any, value: Any = 0, channels_last: bool = False) -> Any:
-    """The array in a dtype with a border of `value`; as it is where it has both already."""
-    spatial = array.shape[2:]
-    reach = [
-        max(p + n, (k - 1) * d + (o - 1) * s + 1)
-        for p, n, k, d, o, s in zip(
-            window.padding, spatial, window.kernel, window.dilation, window.out, window.stride, strict=True
-        )
-    ]
-    if not any(window.padding) and reach == list(spatial):
-        return array if array.dtype == np_dtype else array.astype(np_dtype)
-    sizes = [max(r, n + 2 * p) for r, n, p in zip(reach, spatial, window.padding, strict=True)]
-    n, c = array.shape[:2]
-    if channels_last:
-        out = np.moveaxis(_filled((n, *sizes, c), value, np_dtype), -1, 1)
-    else:
-        out = _filled((n, c, *sizes), value, np_dtype)
-    out[(slice(None), slice(None), *window.inside(spatial))] = array
-    return out
+    What it returns is gapless in that order, (N, C, *padded) or (N, *padded, C), so that strides of views over
+    it are known beforehand.
+    """
 
+    __slots__ = ("dtype", "inside", "last", "needed", "order", "padded", "value")
 
-def _filled(shape: tuple[int, ...], value: Any, np_dtype: Any) -> Any:
-    return np.zeros(shape, np_dtype) if value == 0 else np.full(shape, value, np_dtype)
+    def __init__(self, window: Window, dtype: Any, value: Any = 0, last: bool = False) -> None:
+        rank = len(window.spatial)
+        self.padded = window.padded
+        self.needed = self.padded != window.spatial
+        self.inside = (slice(None), *window.inside) if last else (slice(None), slice(None), *window.inside)
+        self.order = (0, *range(2, rank + 2), 1) if last else None
+        self.dtype = dtype
+        self.value = value
+        self.last = last
+
+    def __call__(self, array: Any) -> Any:
+        n, c = array.shape[:2]
+        source = array if self.order is None else array.transpose(self.order)
+        if not self.needed:
+            return np.ascontiguousarray(source, self.dtype)
+        shape = (n, *self.padded, c) if self.last else (n, c, *self.padded)
+        out = np.zeros(shape, self.dtype) if self.value == 0 else np.full(shape, self.value, self.dtype)
+        out[self.inside] = source
+        return out
 
 
 def windows(padded: Any, window: Window) -> Any:
-    """A view (N, C, *kernel, *out) of a padded array: every window without a copy."""
+    """A view (N, C, *kernel, *out) of a padded array in C order: every window without a copy."""
     n, c, *spatial = padded.strides
     down = [s * d for s, d in zip(spatial, window.dilation, strict=True)]
     along = [s * t for s, t in zip(spatial, window.stride, strict=True)]
     shape = (*padded.shape[:2], *window.kernel, *window.out)
-    return np.lib.stride_tricks.as_strided(padded, shape, (n, c, *down, *along), writeable=False)
+    return np.ndarray(shape, padded.dtype, padded, 0, (n, c, *down, *along))
