@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.convolution import convolution_of
+from ..autograd.formulas.convolution import convolution_bias_backward, convolution_of
+from ..autograd.formulas.pointwise import conjugated
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
 from ..autograd.recording import requires_grad, spec_of, version_of
 from ..core.kernel_function import Plan
@@ -56,7 +57,7 @@ class ConvolutionBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_input = convolution_backward_input(
-                grad, weight, self.input_spec.shape, stride, padding, dilation, groups
+                grad, conjugated(weight), self.input_spec.shape, stride, padding, dilation, groups
             )
         if edges[1] is not None:
             input = unpack(self, self.input, self.input_version)
@@ -65,10 +66,10 @@ class ConvolutionBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_weight = convolution_backward_weight(
-                grad, input, self.weight_spec.shape, stride, padding, dilation, groups
+                grad, conjugated(input), self.weight_spec.shape, stride, padding, dilation, groups
             )
         if edges[2] is not None:
-            grad_bias = grad.sum((0, 2, 3))
+            grad_bias = convolution_bias_backward(grad)
         return grad_input, grad_weight, grad_bias
 
     def release(self) -> None:
@@ -124,6 +125,7 @@ class ConvolutionBackwardInputBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "padding",
@@ -135,6 +137,7 @@ class ConvolutionBackwardInputBackward0(Node):
 
     dilation: Any
     grad_output: Any
+    grad_output_spec: Any
     grad_output_version: Any
     groups: Any
     padding: Any
@@ -153,7 +156,9 @@ class ConvolutionBackwardInputBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            grad_grad_output = convolution_of(grad, weight, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(
+                grad, conjugated(weight), stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
@@ -161,7 +166,7 @@ class ConvolutionBackwardInputBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_weight = convolution_backward_weight(
-                grad_output, grad, self.weight_spec.shape, stride, padding, dilation, groups
+                conjugated(grad_output), grad, self.weight_spec.shape, stride, padding, dilation, groups
             )
         return grad_grad_output, grad_weight
 
@@ -188,6 +193,7 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         )
         out = inner(grad_output, weight)
         node = ConvolutionBackwardInputBackward0()
+        node.grad_output_spec = spec_of(grad_output)
         node.weight_spec = spec_of(weight)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -215,6 +221,7 @@ class ConvolutionBackwardWeightBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "input",
@@ -226,6 +233,7 @@ class ConvolutionBackwardWeightBackward0(Node):
 
     dilation: Any
     grad_output: Any
+    grad_output_spec: Any
     grad_output_version: Any
     groups: Any
     input: Any
@@ -244,7 +252,9 @@ class ConvolutionBackwardWeightBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            grad_grad_output = convolution_of(input, grad, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(
+                conjugated(input), grad, stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
@@ -252,7 +262,7 @@ class ConvolutionBackwardWeightBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_input = convolution_backward_input(
-                grad_output, grad, self.input_spec.shape, stride, padding, dilation, groups
+                conjugated(grad_output), grad, self.input_spec.shape, stride, padding, dilation, groups
             )
         return grad_grad_output, grad_input
 
@@ -276,6 +286,7 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(input) if needs_input else None)
         out = inner(grad_output, input)
         node = ConvolutionBackwardWeightBackward0()
+        node.grad_output_spec = spec_of(grad_output)
         node.input_spec = spec_of(input)
         node.next_edges = edges
         node.sequence = next_sequence()

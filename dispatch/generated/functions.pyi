@@ -12,6 +12,27 @@ from ..tensor import Tensor
 
 Number = bool | int | float | complex
 
+@overload
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    groups: int = ...,
+) -> Tensor: ...
+@overload
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: str = ...,
+    dilation: int | Sequence[int] = ...,
+    groups: int = ...,
+) -> Tensor: ...
+@overload
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -20,6 +41,66 @@ def conv2d(
     padding: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
     groups: int = ...,
+) -> Tensor: ...
+@overload
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: str = ...,
+    dilation: int | Sequence[int] = ...,
+    groups: int = ...,
+) -> Tensor: ...
+@overload
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    groups: int = ...,
+) -> Tensor: ...
+@overload
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: str = ...,
+    dilation: int | Sequence[int] = ...,
+    groups: int = ...,
+) -> Tensor: ...
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    output_padding: int | Sequence[int] = ...,
+    groups: int = ...,
+    dilation: int | Sequence[int] = ...,
+) -> Tensor: ...
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    output_padding: int | Sequence[int] = ...,
+    groups: int = ...,
+    dilation: int | Sequence[int] = ...,
+) -> Tensor: ...
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    output_padding: int | Sequence[int] = ...,
+    groups: int = ...,
+    dilation: int | Sequence[int] = ...,
 ) -> Tensor: ...
 def convolution(
     input: Tensor,
@@ -143,6 +224,75 @@ def scalar_tensor(
 def mm(input: Tensor, mat2: Tensor) -> Tensor: ...
 @overload
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def bmm(input: Tensor, mat2: Tensor) -> Tensor: ...
+@overload
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def mv(input: Tensor, vec: Tensor) -> Tensor: ...
+@overload
+def mv(input: Tensor, vec: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def dot(input: Tensor, tensor: Tensor) -> Tensor: ...
+@overload
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def vdot(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def vdot(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def outer(input: Tensor, vec2: Tensor) -> Tensor: ...
+@overload
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def ger(input: Tensor, vec2: Tensor) -> Tensor: ...
+@overload
+def ger(input: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+def addmm_(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor: ...
+@overload
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor: ...
+@overload
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+def baddbmm_(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+def addbmm_(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def matmul(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def matmul(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor: ...
 @overload
 def nll_loss_forward(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
@@ -998,10 +1148,16 @@ __all__ = [
     "acosh_",
     "add",
     "add_",
+    "addbmm",
+    "addbmm_",
     "addcdiv",
     "addcdiv_",
     "addcmul",
     "addcmul_",
+    "addmm",
+    "addmm_",
+    "addmv",
+    "addmv_",
     "alias",
     "all",
     "amax",
@@ -1028,6 +1184,8 @@ __all__ = [
     "atan_",
     "atanh",
     "atanh_",
+    "baddbmm",
+    "baddbmm_",
     "bitwise_and",
     "bitwise_and_",
     "bitwise_left_shift",
@@ -1040,6 +1198,7 @@ __all__ = [
     "bitwise_right_shift_",
     "bitwise_xor",
     "bitwise_xor_",
+    "bmm",
     "ceil",
     "ceil_",
     "clamp",
@@ -1054,7 +1213,12 @@ __all__ = [
     "conj",
     "conj_physical",
     "conj_physical_",
+    "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "convolution",
     "convolution_backward_input",
     "convolution_backward_weight",
@@ -1069,6 +1233,7 @@ __all__ = [
     "detach",
     "div",
     "div_",
+    "dot",
     "empty",
     "empty_like",
     "empty_strided",
@@ -1097,6 +1262,7 @@ __all__ = [
     "gelu",
     "gelu_",
     "gelu_backward",
+    "ger",
     "greater",
     "greater_equal",
     "gt",
@@ -1115,6 +1281,7 @@ __all__ = [
     "lerp_",
     "less",
     "less_equal",
+    "linear",
     "log",
     "log10",
     "log10_",
@@ -1135,6 +1302,7 @@ __all__ = [
     "logsumexp",
     "lt",
     "lt_",
+    "matmul",
     "max",
     "maximum",
     "mean",
@@ -1145,6 +1313,7 @@ __all__ = [
     "mse_loss_backward",
     "mul",
     "mul_",
+    "mv",
     "ne",
     "ne_",
     "neg",
@@ -1160,6 +1329,7 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "outer",
     "permute",
     "positive",
     "pow",
@@ -1223,6 +1393,7 @@ __all__ = [
     "value_selecting_reduction_backward",
     "var",
     "var_mean",
+    "vdot",
     "where",
     "zeros",
     "zeros_like",
