@@ -182,16 +182,21 @@ def empty(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if size is None:
         size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
     if modes:
-        return empty_packet.call_parameters(size, dtype, layout, device, pin_memory, memory_format)
+        return empty_packet.call_parameters(
+            size, dtype, layout, device, pin_memory, memory_format
+        ).requires_grad_(requires_grad)
     try:
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -203,14 +208,19 @@ def empty_strided(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if modes:
-        return empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
+        return empty_strided_packet.call_parameters(
+            size, stride, dtype, layout, device, pin_memory
+        ).requires_grad_(requires_grad)
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = empty_strided_packet.miss(size, stride, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -222,14 +232,19 @@ def full(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if modes:
-        return full_packet.call_parameters(size, fill_value, dtype, layout, device, pin_memory)
+        return full_packet.call_parameters(
+            size, fill_value, dtype, layout, device, pin_memory
+        ).requires_grad_(requires_grad)
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(fill_value).requires_grad_()
     return plan(fill_value)
 
 
@@ -240,16 +255,21 @@ def zeros(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
     if modes:
-        return zeros_packet.call_parameters(size, dtype, layout, device, pin_memory)
+        return zeros_packet.call_parameters(size, dtype, layout, device, pin_memory).requires_grad_(
+            requires_grad
+        )
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_packet.miss(size, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -260,16 +280,21 @@ def ones(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
     if modes:
-        return ones_packet.call_parameters(size, dtype, layout, device, pin_memory)
+        return ones_packet.call_parameters(size, dtype, layout, device, pin_memory).requires_grad_(
+            requires_grad
+        )
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = ones_packet.miss(size, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -281,14 +306,19 @@ def empty_like(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if modes:
-        return empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        return empty_like_packet.call_parameters(
+            input, dtype, layout, device, pin_memory, memory_format
+        ).requires_grad_(requires_grad)
     try:
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -300,14 +330,19 @@ def zeros_like(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if modes:
-        return zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        return zeros_like_packet.call_parameters(
+            input, dtype, layout, device, pin_memory, memory_format
+        ).requires_grad_(requires_grad)
     try:
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -319,25 +354,40 @@ def ones_like(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if modes:
-        return ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        return ones_like_packet.call_parameters(
+            input, dtype, layout, device, pin_memory, memory_format
+        ).requires_grad_(requires_grad)
     try:
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = ones_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan(input).requires_grad_()
     return plan(input)
 
 
 def scalar_tensor(
-    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if modes:
-        return scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
+        return scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory).requires_grad_(
+            requires_grad
+        )
     try:
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = scalar_tensor_packet.miss(s, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(s).requires_grad_()
     return plan(s)

@@ -32,16 +32,19 @@ class FactoriesMethods:
         layout: Any = None,
         device: Any = None,
         pin_memory: Any = None,
+        requires_grad: bool = False,
     ) -> Any:
         """new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if modes:
             return new_empty_strided_packet.call_parameters(
                 self, size, stride, dtype, layout, device, pin_memory
-            )
+            ).requires_grad_(requires_grad)
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
             plan = new_empty_strided_packet.miss(self, size, stride, dtype, layout, device, pin_memory)
+        if requires_grad:
+            return plan(self).requires_grad_()
         return plan(self)
 
     def fill_(self, value: Any) -> Any:
