@@ -7,7 +7,9 @@ from .dispatch import load as _load
 from .dispatch.generated import functions as _functions
 from .dispatch.tensor import Tensor
 from .dispatch.generated.functions import *
-from .dispatch.composite.factories import tensor, from_numpy, as_tensor
+from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
+from .runtime.device import device, get_default_device, set_default_device
+from .runtime.memory_format import *
 from .runtime.scalar_type import *
 _load()
 __all__=[n for n in dir() if not n.startswith('_')]

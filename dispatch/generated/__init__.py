@@ -12,5 +12,6 @@ FAMILIES = (
     "linalg",
     "pointwise",
     "reduction",
+    "storage",
     "views",
 )

@@ -16,13 +16,22 @@ from .functions_copy import (
     clone,
 )
 from .functions_factories import (
+    _arange_,
+    _linspace_,
+    arange,
     empty,
     empty_like,
     empty_strided,
+    eye,
+    fill,
+    fill_,
     full,
+    full_like,
+    linspace,
     ones,
     ones_like,
     scalar_tensor,
+    zero_,
     zeros,
     zeros_like,
 )
@@ -38,6 +47,9 @@ from .functions_pointwise import (
 )
 from .functions_reduction import (
     sum,
+)
+from .functions_storage import (
+    resize_as_,
 )
 from .functions_views import (
     _as_strided_backward,
@@ -56,11 +68,14 @@ from .functions_views import (
 )
 
 __all__ = [
+    "_arange_",
     "_as_strided_backward",
+    "_linspace_",
     "_to_copy",
     "add",
     "add_",
     "alias",
+    "arange",
     "as_strided",
     "clone",
     "conv2d",
@@ -71,7 +86,12 @@ __all__ = [
     "empty",
     "empty_like",
     "empty_strided",
+    "eye",
+    "fill",
+    "fill_",
     "full",
+    "full_like",
+    "linspace",
     "mm",
     "ones",
     "ones_like",
@@ -79,6 +99,7 @@ __all__ = [
     "relu",
     "relu_",
     "reshape",
+    "resize_as_",
     "scalar_tensor",
     "select",
     "select_backward",
@@ -89,6 +110,7 @@ __all__ = [
     "threshold_backward",
     "transpose",
     "unsqueeze",
+    "zero_",
     "zeros",
     "zeros_like",
 ]

@@ -12,6 +12,7 @@ from . import (
     registrations_linalg,
     registrations_pointwise,
     registrations_reduction,
+    registrations_storage,
     registrations_views,
 )
 
@@ -24,4 +25,5 @@ def register_all() -> None:
     registrations_linalg.register()
     registrations_pointwise.register()
     registrations_reduction.register()
+    registrations_storage.register()
     registrations_views.register()

@@ -11,6 +11,7 @@ from .methods_factories import FactoriesMethods
 from .methods_linalg import LinalgMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_reduction import ReductionMethods
+from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
 
 
@@ -21,6 +22,7 @@ class TensorMethods(
     LinalgMethods,
     PointwiseMethods,
     ReductionMethods,
+    StorageMethods,
     ViewsMethods,
 ):
     """Every family's methods."""
