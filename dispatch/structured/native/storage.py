@@ -47,8 +47,8 @@ def _views_follow(self: Any, storage: Storage) -> None:
 
 def resized(self: Any, spec: TensorSpec) -> Any:
     """Give `self` sizes and strides, with more memory where its storage is too small; elements in memory stay."""
-    if spec.numel == 0 or self._spec.numel == 0 and self._version is None:
-        self._data, self._spec = (self._data if spec is self._spec else allocator_of(spec)()), spec
+    if root_of(self._data).nbytes == 0:
+        self._data, self._spec = allocator_of(spec)(), spec
         self.bump_version()
         return self
     storage = self.untyped_storage()
