@@ -11,6 +11,7 @@ from . import (
     registrations_factories,
     registrations_linalg,
     registrations_pointwise,
+    registrations_random,
     registrations_reduction,
     registrations_storage,
     registrations_views,
@@ -24,6 +25,7 @@ def register_all() -> None:
     registrations_factories.register()
     registrations_linalg.register()
     registrations_pointwise.register()
+    registrations_random.register()
     registrations_reduction.register()
     registrations_storage.register()
     registrations_views.register()

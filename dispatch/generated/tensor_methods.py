@@ -10,6 +10,7 @@ from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
 from .methods_linalg import LinalgMethods
 from .methods_pointwise import PointwiseMethods
+from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
 from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
@@ -21,6 +22,7 @@ class TensorMethods(
     FactoriesMethods,
     LinalgMethods,
     PointwiseMethods,
+    RandomMethods,
     ReductionMethods,
     StorageMethods,
     ViewsMethods,
