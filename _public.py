@@ -3,16 +3,25 @@
 from . import autograd, cpu_fallback, library, nn
 from .dispatch import load as _load
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from .dispatch.composite.factories import as_tensor, from_numpy, tensor
+from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
 from .dispatch.tensor import Tensor
-from .runtime.device import device
+from .dispatch import random
+from .dispatch.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .runtime.device import device, get_default_device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
-from .runtime.generator import Generator, default_generator, initial_seed, manual_seed, seed
 from .runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .runtime.layout import layout, sparse_coo, sparse_csr, strided
 from .runtime.memory_format import (

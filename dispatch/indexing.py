@@ -153,7 +153,7 @@ def _checked(index: Any, tensor: Any) -> Any:
 
 
 def _tensor_like(values: Any, tensor: Any) -> Any:
-    from .composite.factories import tensor as make
+    from .composite.tensor_data import tensor as make
 
     if isinstance(values, list) and not values:
         return make(values, dtype=_int64(), device=tensor.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..runtime.tensor_impl import TensorImpl
 from .autograd.variable import AutogradMethods
+from .casts import CastMethods
 from .conversions import ConversionMethods
 from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
@@ -12,7 +13,13 @@ from .schema import register_exact_type
 
 
 class Tensor(
-    ConversionMethods, IndexingMethods, AutogradMethods, ReflectedOperators, TensorMethods, TensorImpl
+    ConversionMethods,
+    CastMethods,
+    IndexingMethods,
+    AutogradMethods,
+    ReflectedOperators,
+    TensorMethods,
+    TensorImpl,
 ):
     """A multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
 

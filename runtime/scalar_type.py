@@ -6,6 +6,7 @@ dtypes is in `dispatch/iterator/type_promotion.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -135,6 +136,8 @@ def from_numpy_dtype(np_type: Any) -> dtype:
 
 
 _default: list[dtype] = [float32]
+on_default_change: list[Callable[[], None]] = []
+"""Called after the default dtype changed: whoever remembers decisions that depend on it forgets them."""
 
 
 def get_default_dtype() -> dtype:
@@ -149,6 +152,8 @@ def set_default_dtype(d: dtype) -> None:
     if d not in (float16, bfloat16, float32, float64):
         raise TypeError(f"only floating-point types are supported as the default type, but got {d}")
     _default[0] = d
+    for changed in on_default_change:
+        changed()
 
 
 def dtype_of_number(kind: type) -> dtype:

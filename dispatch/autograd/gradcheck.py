@@ -47,7 +47,7 @@ def gradcheck(
         >>> tt.autograd.gradcheck(lambda x: x.relu(), (x,))
         True
     """
-    from ..composite.factories import from_numpy
+    from ..composite.tensor_data import from_numpy
 
     args = (inputs,) if isinstance(inputs, TensorImpl) else tuple(inputs)
     sources = [t for t in _tensors(args) if t._spec.requires_grad]

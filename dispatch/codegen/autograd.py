@@ -7,6 +7,7 @@ wrapper is a planner: it plans the call below autograd, then closes over that an
 from __future__ import annotations
 
 import ast
+import keyword
 from pathlib import Path
 
 from .derivatives import Derivative, Formula, is_list, result_names
@@ -35,7 +36,7 @@ def _source(formula: Formula) -> str:
 
 
 def _local(name: str) -> str:
-    return "self_" if name == "self" else name
+    return f"{name}_" if name == "self" or keyword.iskeyword(name) else name
 
 
 def _all(d: Derivative, attribute: str) -> list[str]:
@@ -158,8 +159,7 @@ def _plan_lines(
     d: Derivative, function: NativeFunction, names: list[str], runtime: list[int], record: str = "record"
 ) -> list[str]:
     inplace = function.form == "inplace"
-    parameters = [_local(names[i]) if names[i] == "self" else names[i] for i in runtime]
-    parameters = ["self_" if p == "self" else p for p in parameters]
+    parameters = [_local(names[i]) for i in runtime]
     call = ", ".join(parameters)
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])

@@ -6,6 +6,8 @@ compared by identity, exceptions as the miss path.
 
 from __future__ import annotations
 
+import keyword
+
 from .model import NativeFunction
 from .signature import PythonParameter, PythonSignature, python_signature
 
@@ -97,7 +99,9 @@ class _Body:
             self.parameters = self.parameters[:arity]
 
     def name_of(self, parameter: PythonParameter) -> str:
-        return "input" if parameter.name == "self" and not self.method else parameter.name
+        if parameter.name == "self" and not self.method:
+            return "input"
+        return f"{parameter.name}_" if keyword.iskeyword(parameter.name) else parameter.name
 
     def is_operand(self, parameter: PythonParameter) -> bool:
         """Whether a number may stand there: a method's self is a tensor, whatever the functions allow."""
@@ -159,9 +163,10 @@ class _Body:
             f"    plan = {table}{key}",
             "except (KeyError, AttributeError, TypeError):",
             f"    plan = {packet}.{miss}({self.all_arguments()})",
-            f"return plan({call})",
         ]
-        return lines
+        if self.signature.is_factory:
+            lines += ["if requires_grad:", f"    return plan({call}).requires_grad_()"]
+        return [*lines, f"return plan({call})"]
 
     def statements(self) -> list[str]:
         packet = f"{self.signature.name}_packet"
@@ -172,7 +177,11 @@ class _Body:
             other = self.name_of(self.parameters[1])
             lines.append(f"    if {packet}.is_foreign({other}):")
             lines.append("        return NotImplemented")
-        lines.append(f"    return {packet}.call_parameters({self.all_arguments()}{out})")
+        call = f"{packet}.call_parameters({self.all_arguments()}{out})"
+        if self.signature.is_factory:
+            lines += [f"    made = {call}", "    return made.requires_grad_() if requires_grad else made"]
+        else:
+            lines.append(f"    return {call}")
         variadic = self.signature.variadic
         if variadic and not self.operator:
             lines = [
@@ -211,7 +220,12 @@ class _Body:
         if self.signature.has_out and not self.operator:
             if not star:
                 parts.append("*")
+                star = True
             parts.append("out: Any = None")
+        if self.signature.is_factory and not self.operator:
+            if not star:
+                parts.append("*")
+            parts.append("requires_grad: bool = False")
         return ", ".join(parts)
 
 
@@ -229,13 +243,15 @@ def function_text(signature: PythonSignature, method: bool = False) -> str:
         leading = "self: Any, *args: Any" if method else "*args: Any"
         given = "(self, *args)" if method else "args"
         spread = "self, *args" if method else "*args"
-        body = [
-            f'if modes or "out" in kwargs:\n    return {packet}.call({spread}, **kwargs)'.replace(
-                "\n", "\n    "
-            ),
-            f"return {packet}.general({given}, kwargs)",
-        ]
+        calls = f"{packet}.call({spread}, **kwargs)", f"{packet}.general({given}, kwargs)"
         definition = f"{leading}, **kwargs: Any"
+        body = ['if modes or "out" in kwargs:', f"    return {calls[0]}", f"return {calls[1]}"]
+        if signature.is_factory:
+            definition = f"{leading}, requires_grad: bool = False, **kwargs: Any"
+            body = [
+                f'made = {calls[0]} if modes or "out" in kwargs else {calls[1]}',
+                "return made.requires_grad_() if requires_grad else made",
+            ]
     else:
         made = _Body(signature, method)
         body = made.statements()

@@ -40,6 +40,18 @@ class PythonSignature:
         """The first overload."""
         return self.overloads[0]
 
+    @property
+    def is_factory(self) -> bool:
+        """Whether it makes new tensors from options, so that Python's form takes ``requires_grad`` too."""
+        functional = [f for f in self.overloads if f.form == "functional"]
+        options = {"dtype", "layout", "device", "pin_memory"}
+        return bool(functional) and all(
+            options <= {a.name for a in f.schema.arguments}
+            and not any(r.alias_info for r in f.schema.returns)
+            and not f.name.base_name.startswith("_")
+            for f in functional
+        )
+
 
 def role_of(type: Type, argument: Argument, wrapped: bool) -> str:
     """What an argument is to a plan's key; see `core.overload_packet.Parameter`."""

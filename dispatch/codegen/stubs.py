@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+
 from ..schema.types import BaseType, ListType
 from .load import Operators
 from .model import NativeFunction
@@ -46,6 +48,8 @@ def overload_text(f: NativeFunction, method: bool, several: bool) -> str:
             parts.append("self")
             continue
         name = "input" if argument.name == "self" else argument.name
+        if keyword.iskeyword(name):
+            name += "_"
         role = role_of(argument.type, argument, f.wrapped_numbers)
         annotation = annotation_of(argument.type, role)
         if isinstance(argument.type, ListType) and argument.type.elem == BaseType("Tensor"):

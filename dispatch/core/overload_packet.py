@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...runtime import device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, resolve
 from .dispatcher import Dispatcher
@@ -335,3 +336,5 @@ def clear_plans() -> None:
 
 
 Dispatcher.singleton().on_change.append(clear_plans)
+scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
+device.on_default_change.append(Dispatcher.singleton().forget_all)

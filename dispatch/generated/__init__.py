@@ -12,7 +12,9 @@ FAMILIES = (
     "linalg",
     "loss",
     "pointwise",
+    "random",
     "reduction",
     "softmax",
+    "storage",
     "views",
 )

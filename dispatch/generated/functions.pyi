@@ -142,6 +142,7 @@ def _to_copy(
     non_blocking: bool = ...,
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
+@overload
 def empty(
     size: Sequence[int],
     *,
@@ -151,6 +152,8 @@ def empty(
     pin_memory: bool | None = ...,
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
+@overload
+def empty(size: Sequence[int], *, memory_format: memory_format | None = ..., out: Tensor) -> Tensor: ...
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
@@ -160,6 +163,7 @@ def empty_strided(
     device: device | str | int | None = ...,
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
+@overload
 def full(
     size: Sequence[int],
     fill_value: Number,
@@ -169,6 +173,9 @@ def full(
     device: device | str | int | None = ...,
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
+@overload
+def full(size: Sequence[int], fill_value: Number, *, out: Tensor) -> Tensor: ...
+@overload
 def zeros(
     size: Sequence[int],
     *,
@@ -177,6 +184,9 @@ def zeros(
     device: device | str | int | None = ...,
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
+@overload
+def zeros(size: Sequence[int], *, out: Tensor) -> Tensor: ...
+@overload
 def ones(
     size: Sequence[int],
     *,
@@ -185,6 +195,8 @@ def ones(
     device: device | str | int | None = ...,
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
+@overload
+def ones(size: Sequence[int], *, out: Tensor) -> Tensor: ...
 def empty_like(
     input: Tensor,
     *,
@@ -212,6 +224,25 @@ def ones_like(
     pin_memory: bool | None = ...,
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
+def full_like(
+    input: Tensor,
+    fill_value: Number,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def fill_(input: Tensor, value: Number) -> Tensor: ...
+@overload
+def fill_(input: Tensor, value: Tensor) -> Tensor: ...
+@overload
+def fill(input: Tensor, value: Number) -> Tensor: ...
+@overload
+def fill(input: Tensor, value: Tensor) -> Tensor: ...
+def zero_(input: Tensor) -> Tensor: ...
 def scalar_tensor(
     s: Number,
     *,
@@ -220,6 +251,111 @@ def scalar_tensor(
     device: device | str | int | None = ...,
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
+@overload
+def arange(
+    end: Number,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def arange(
+    start: Number,
+    end: Number,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def arange(
+    start: Number,
+    end: Number,
+    step: Number = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def arange(end: Number, *, out: Tensor) -> Tensor: ...
+@overload
+def arange(start: Number, end: Number, step: Number = ..., *, out: Tensor) -> Tensor: ...
+def _arange_(input: Tensor, start: Number, step: Number) -> Tensor: ...
+@overload
+def linspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def linspace(
+    start: Tensor,
+    end: Tensor,
+    steps: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def linspace(
+    start: Tensor,
+    end: Number,
+    steps: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def linspace(
+    start: Number,
+    end: Tensor,
+    steps: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def linspace(start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor: ...
+def _linspace_(input: Tensor, start: Number, end: Number) -> Tensor: ...
+@overload
+def eye(
+    n: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def eye(
+    n: int,
+    m: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def eye(n: int, *, out: Tensor) -> Tensor: ...
+@overload
+def eye(n: int, m: int, *, out: Tensor) -> Tensor: ...
 @overload
 def mm(input: Tensor, mat2: Tensor) -> Tensor: ...
 @overload
@@ -857,6 +993,296 @@ def addcdiv(
 ) -> Tensor: ...
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor: ...
 @overload
+def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor: ...
+@overload
+def bernoulli(input: Tensor, *, generator: Generator | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def bernoulli(input: Tensor, p: float, *, generator: Generator | None = ...) -> Tensor: ...
+@overload
+def rand(
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def rand(
+    size: Sequence[int],
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def rand(size: Sequence[int], *, out: Tensor) -> Tensor: ...
+@overload
+def rand(size: Sequence[int], *, generator: Generator | None, out: Tensor) -> Tensor: ...
+@overload
+def rand_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randn(
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randn(
+    size: Sequence[int],
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randn(size: Sequence[int], *, out: Tensor) -> Tensor: ...
+@overload
+def randn(size: Sequence[int], *, generator: Generator | None, out: Tensor) -> Tensor: ...
+@overload
+def randn_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randint(
+    high: int,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randint(
+    high: int,
+    size: Sequence[int],
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randint(
+    low: int,
+    high: int,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randint(
+    low: int,
+    high: int,
+    size: Sequence[int],
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randint(high: int, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+@overload
+def randint(high: int, size: Sequence[int], *, generator: Generator | None, out: Tensor) -> Tensor: ...
+@overload
+def randint(low: int, high: int, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+@overload
+def randint(
+    low: int, high: int, size: Sequence[int], *, generator: Generator | None, out: Tensor
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    high: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    high: Tensor,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    high: int,
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    high: Tensor,
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int,
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor: ...
+@overload
+def randperm(
+    n: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def randperm(n: int, *, out: Tensor) -> Tensor: ...
+@overload
+def randperm(n: int, *, generator: Generator | None, out: Tensor) -> Tensor: ...
+@overload
+def normal(mean: Tensor, std: float = ..., *, generator: Generator | None = ...) -> Tensor: ...
+@overload
+def normal(mean: float, std: Tensor, *, generator: Generator | None = ...) -> Tensor: ...
+@overload
+def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = ...) -> Tensor: ...
+@overload
+def normal(
+    mean: float,
+    std: float,
+    size: Sequence[int],
+    *,
+    generator: Generator | None = ...,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def normal(mean: Tensor, std: float = ..., *, generator: Generator | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def normal(mean: float, std: Tensor, *, generator: Generator | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def normal(
+    mean: float, std: float, size: Sequence[int], *, generator: Generator | None = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = ..., *, generator: Generator | None = ...
+) -> Tensor: ...
+@overload
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = ...,
+    *,
+    generator: Generator | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]: ...
+@overload
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor: ...
+@overload
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float, *, out: Tensor) -> Tensor: ...
+def dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+@overload
 def sum(input: Tensor, *, dtype: dtype | None = ...) -> Tensor: ...
 @overload
 def sum(input: Tensor, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
@@ -1102,6 +1528,9 @@ def _log_softmax_backward_data(
 def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor
 ) -> Tensor: ...
+def resize_as_(
+    input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = ...
+) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor: ...
@@ -1133,7 +1562,9 @@ def _as_strided_backward(
 ) -> Tensor: ...
 
 __all__ = [
+    "_arange_",
     "_as_strided_backward",
+    "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
     "_softmax",
@@ -1164,6 +1595,7 @@ __all__ = [
     "amin",
     "aminmax",
     "any",
+    "arange",
     "arccos",
     "arccosh",
     "arcsin",
@@ -1186,6 +1618,7 @@ __all__ = [
     "atanh_",
     "baddbmm",
     "baddbmm_",
+    "bernoulli",
     "bitwise_and",
     "bitwise_and_",
     "bitwise_left_shift",
@@ -1234,6 +1667,8 @@ __all__ = [
     "div",
     "div_",
     "dot",
+    "dropout",
+    "dropout_",
     "empty",
     "empty_like",
     "empty_strided",
@@ -1247,6 +1682,9 @@ __all__ = [
     "exp_",
     "expm1",
     "expm1_",
+    "eye",
+    "fill",
+    "fill_",
     "fix",
     "floor",
     "floor_",
@@ -1257,6 +1695,7 @@ __all__ = [
     "fmod",
     "fmod_",
     "full",
+    "full_like",
     "ge",
     "ge_",
     "gelu",
@@ -1282,6 +1721,7 @@ __all__ = [
     "less",
     "less_equal",
     "linear",
+    "linspace",
     "log",
     "log10",
     "log10_",
@@ -1313,7 +1753,10 @@ __all__ = [
     "mse_loss_backward",
     "mul",
     "mul_",
+    "multinomial",
     "mv",
+    "native_dropout",
+    "native_dropout_backward",
     "ne",
     "ne_",
     "neg",
@@ -1326,6 +1769,7 @@ __all__ = [
     "nll_loss_backward",
     "nll_loss_forward",
     "nll_loss_nd",
+    "normal",
     "not_equal",
     "ones",
     "ones_like",
@@ -1335,6 +1779,13 @@ __all__ = [
     "pow",
     "pow_",
     "prod",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
     "reciprocal",
     "reciprocal_",
     "relu",
@@ -1342,6 +1793,7 @@ __all__ = [
     "remainder",
     "remainder_",
     "reshape",
+    "resize_as_",
     "resolve_conj",
     "resolve_neg",
     "round",
@@ -1395,6 +1847,7 @@ __all__ = [
     "var_mean",
     "vdot",
     "where",
+    "zero_",
     "zeros",
     "zeros_like",
 ]

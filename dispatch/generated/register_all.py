@@ -12,8 +12,10 @@ from . import (
     registrations_linalg,
     registrations_loss,
     registrations_pointwise,
+    registrations_random,
     registrations_reduction,
     registrations_softmax,
+    registrations_storage,
     registrations_views,
 )
 
@@ -26,6 +28,8 @@ def register_all() -> None:
     registrations_linalg.register()
     registrations_loss.register()
     registrations_pointwise.register()
+    registrations_random.register()
     registrations_reduction.register()
     registrations_softmax.register()
+    registrations_storage.register()
     registrations_views.register()
