@@ -232,7 +232,7 @@ class Operand:
         self.spec: TensorSpec | None = None
         if isinstance(given, TensorSpec) and given.device.type == "cuda":
             self.spec = given
-            self.kind = ELEMENT if given.numel == 1 else BLOCKED
+            self.kind = BLOCKED
             self.type_name = f"*{given.dtype.triton_name}"
             self.prepare: Callable[[Any], int | float] = address
             return
@@ -269,7 +269,10 @@ def elementwise(
         return PlannedKernel(launch_nothing)
     operands = [Operand(given, type_) for given, type_ in zip(inputs, types, strict=True)]
     specs = [operand.spec for operand in operands if operand.spec is not None]
-    geometry = elementwise_geometry(out, specs)
+    geometry = with_numbers(elementwise_geometry(out, specs), operands)
+    for operand, strides in zip(operands, geometry.strides[1:], strict=True):
+        if operand.spec is not None and not any(strides):
+            operand.kind = ELEMENT
     names = "abcd"[: len(operands)]
     signature = {"out": f"*{out.dtype.triton_name}"}
     signature |= {name: operand.type_name for name, operand in zip(names, operands, strict=True)}
@@ -279,26 +282,33 @@ def elementwise(
             constexprs[name] = None
         constexprs[f"KIND_{name.upper()}"] = ABSENT.value if operand is None else operand.kind.value
         constexprs[f"TYPE_{name.upper()}"] = tl.float32 if operand is None else operand.type
+    elements = [name for name, operand in zip(names, operands, strict=True) if operand.kind == ELEMENT]
     widest = max(spec.itemsize for spec in (out, *specs))
     if geometry.is_dense:
-        launch, grid, numbers = plan_dense(call, signature, constexprs, out.numel, widest)
+        launch, grid, numbers = plan_dense(call, signature, constexprs, elements, out.numel, widest)
         offsets: list[tuple[int, ...]] = [(0,) * (1 + len(operands))]
     else:
-        geometry = with_numbers(geometry, operands)
         inner, offsets = split_outer(geometry, [out, *[operand.spec for operand in operands]])
-        launch, grid, numbers = plan_strided(call, signature, constexprs, inner, names)
+        launch, grid, numbers = plan_strided(call, signature, constexprs, elements, inner, names)
     prepares = [operand.prepare for operand in operands]
     return PlannedKernel(launcher(launch, grid, numbers, prepares, offsets))
 
 
 def plan_dense(
-    call: StructuredCall, signature: dict[str, str], constexprs: dict[str, object], n: int, itemsize: int
+    call: StructuredCall,
+    signature: dict[str, str],
+    constexprs: dict[str, object],
+    elements: Sequence[str],
+    n: int,
+    itemsize: int,
 ) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
     """The launch over dense operands."""
     block = BYTES // itemsize
     if interpreted():
         block = min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK)
-    launch = Launch(call.device, dense, {**signature, "n": "i64"}, {**constexprs, "BLOCK": block})
+    launch = Launch(
+        call.device, dense, {**signature, "n": "i64"}, {**constexprs, "BLOCK": block}, elements=elements
+    )
     return launch, (cdiv(n, block), 1, 1), (n,)
 
 
@@ -306,6 +316,7 @@ def plan_strided(
     call: StructuredCall,
     signature: dict[str, str],
     constexprs: dict[str, object],
+    elements: Sequence[str],
     geometry: Geometry,
     names: str,
 ) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
@@ -339,7 +350,7 @@ def plan_strided(
             else:
                 signature[f"{name}{i}"] = kind
                 numbers.append(stride)
-    launch = Launch(call.device, strided, signature, constexprs)
+    launch = Launch(call.device, strided, signature, constexprs, elements=elements)
     return launch, (cdiv(n, block), 1, 1), tuple(numbers)
 
 

@@ -26,10 +26,21 @@ class Launch:
         signature: types of the parameters given at launch, in the kernel's order.
         constexprs: all other parameters.
         divisible: integer parameters that are always multiples of 16.
+        elements: pointers to one element only, whose alignment does not matter.
         num_warps, num_stages, enable_fp_fusion: as `Driver.compile` has them.
     """
 
-    __slots__ = ("_aligned", "_driver", "_index", "_kernel", "_options", "_other", "_pointers", "_signature")
+    __slots__ = (
+        "_aligned",
+        "_blocks",
+        "_driver",
+        "_index",
+        "_kernel",
+        "_options",
+        "_other",
+        "_pointers",
+        "_signature",
+    )
 
     def __init__(
         self,
@@ -39,6 +50,7 @@ class Launch:
         constexprs: Mapping[str, object],
         *,
         divisible: Sequence[str] = (),
+        elements: Sequence[str] = (),
         num_warps: int = 4,
         num_stages: int = 3,
         enable_fp_fusion: bool = False,
@@ -48,14 +60,15 @@ class Launch:
         self._kernel = kernel
         self._signature = dict(signature)
         self._options = (dict(constexprs), frozenset(divisible), num_warps, num_stages, enable_fp_fusion)
-        self._pointers = [i for i, type_ in enumerate(signature.values()) if type_.startswith("*")]
+        self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
+        self._pointers = [i for i, name in enumerate(signature) if name in self._blocks]
         self._aligned: CompiledKernel | None = None
         self._other: CompiledKernel | None = None
 
     def _compile(self, aligned: bool) -> CompiledKernel:
         constexprs, divisible, num_warps, num_stages, fusion = self._options
         if aligned:
-            divisible |= {name for name, type_ in self._signature.items() if type_.startswith("*")}
+            divisible |= set(self._blocks)
         compiled = self._driver.compile(
             self._kernel,
             self._signature,
