@@ -25,31 +25,34 @@ def type_name(type_: tl.dtype) -> str:
 
 
 @triton.jit
-def convert(x, TO: tl.constexpr):
-    """`x` as `TO`: floats round to nearest even, to integers truncate and wrap; 8-bit floats overflow as IEEE's."""
-    if x.dtype == TO:
+def convert(x, target: tl.constexpr):
+    """`x` as `target`: floats round to nearest even; to integers they truncate and wrap.
+
+    Where 8-bit floats overflow they become infinite, or NaN where the format has no infinity.
+    """
+    if x.dtype == target:
         return x
-    elif TO == tl.int1:
+    elif target == tl.int1:
         return x != 0
-    elif TO == tl.float8e4nv:
+    elif target == tl.float8e4nv:
         x = x.to(tl.float32)
         # The instruction saturates; 464 is half way to the number after the largest one, 448.
         return tl.where(tl.abs(x) > 464.0, float("nan"), x).to(tl.float8e4nv)
-    elif TO == tl.float8e5:
+    elif target == tl.float8e5:
         x = x.to(tl.float32)
         bits = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
         infinity = tl.where(x < 0, 0xFC, 0x7C).to(tl.uint8)
         return tl.where(tl.abs(x) >= 61440.0, infinity, bits).to(tl.float8e5, bitcast=True)
-    elif x.dtype.is_floating() and TO.is_int():
+    elif x.dtype.is_floating() and target.is_int():
         if x.dtype.primitive_bitwidth < 32:
             x = x.to(tl.float32)
-        if TO == tl.uint64:
+        if target == tl.uint64:
             return x.to(tl.uint64)
-        elif TO.primitive_bitwidth == 64:
+        elif target.primitive_bitwidth == 64:
             return x.to(tl.int64)
         else:
-            return x.to(tl.int64).to(TO)
-    elif TO == tl.bfloat16 or TO == tl.float16:
-        return x.to(tl.float32).to(TO)
+            return x.to(tl.int64).to(target)
+    elif target == tl.bfloat16 or target == tl.float16:
+        return x.to(tl.float32).to(target)
     else:
-        return x.to(TO)
+        return x.to(target)

@@ -1,7 +1,7 @@
 """Two-dimensional convolutions as implicit matrix products: columns are never written to memory.
 
-Rows of the product are pixels, its columns channels of one group. The inner side runs over channels and filter
-taps in a fixed order; strides come as they are, so NCHW and NHWC share a kernel.
+Rows of the product are pixels, its columns channels of one group. The inner side runs over channels and
+filter taps in a fixed order; strides come as they are, so NCHW and NHWC share a kernel.
 """
 
 from __future__ import annotations
@@ -93,7 +93,15 @@ def convolution(call: StructuredCall) -> PlannedKernel:
         call,
         convolve,
         {name: f"*{spec.dtype.triton_name}" for name, spec in pointers.items()},
-        {"m": m, "columns": columns, "channels": per_group, "h": x.sizes[2], "width": x.sizes[3], "oh": oh, "ow": ow},
+        {
+            "m": m,
+            "columns": columns,
+            "channels": per_group,
+            "h": x.sizes[2],
+            "width": x.sizes[3],
+            "oh": oh,
+            "ow": ow,
+        },
         {
             **strides_of("x", x, "nchw"),
             **strides_of("w", weight, "ocrs"),

@@ -215,5 +215,7 @@ def convolve_backward_weight(
     to = ((group * outputs + rows) * wo)[:, None] + (c * wc + r * wr + s * ws)[None, :]
     target = out + tl.program_id(1).to(tl.int64) * part + to
     tl.store(
-        target, convert(total, out.dtype.element_ty), mask=(rows < outputs)[:, None] & (taps < columns)[None, :]
+        target,
+        convert(total, out.dtype.element_ty),
+        mask=(rows < outputs)[:, None] & (taps < columns)[None, :],
     )

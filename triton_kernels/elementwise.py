@@ -371,15 +371,15 @@ def split_outer(
     """
     inner = Geometry(geometry.sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in geometry.strides))
     outer = geometry.sizes[MAX_DIMS:]
-    offsets = []
-    for index in itertools.product(*map(range, outer)):
-        offsets.append(
-            tuple(
-                0 if spec is None else spec.itemsize * sum(i * s for i, s in zip(index, steps, strict=True))
-                for spec, steps in zip(specs, (s[MAX_DIMS:] for s in geometry.strides), strict=True)
-            )
+    steps = [s[MAX_DIMS:] for s in geometry.strides]
+    itemsizes = [0 if spec is None else spec.itemsize for spec in specs]
+    return inner, [
+        tuple(
+            itemsize * sum(i * s for i, s in zip(index, own, strict=True))
+            for itemsize, own in zip(itemsizes, steps, strict=True)
         )
-    return inner, offsets
+        for index in itertools.product(*map(range, outer))
+    ]
 
 
 def launcher(

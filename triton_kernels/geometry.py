@@ -30,9 +30,7 @@ class Geometry(NamedTuple):
 def broadcast_strides(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
     """The strides of a tensor expanded to `sizes`."""
     lead = len(sizes) - spec.ndim
-    return (0,) * lead + tuple(
-        0 if n == 1 else s for n, s in zip(spec.sizes, spec.strides, strict=True)
-    )
+    return (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(spec.sizes, spec.strides, strict=True))
 
 
 def coalesced(sizes: Sequence[int], operands: Sequence[Sequence[int]], keep_order: bool = False) -> Geometry:

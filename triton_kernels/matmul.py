@@ -68,7 +68,11 @@ def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]
         batch = out.sizes[0] if out.ndim == 3 else 1
         m, n, k = out.sizes[-2], out.sizes[-1], left.sizes[-1]
         strides: dict[str, int] = {}
-        for spec, letters in ((left, ("az", "am", "ak")), (right, ("bz", "bk", "bn")), (out, ("oz", "om", "on"))):
+        for spec, letters in (
+            (left, ("az", "am", "ak")),
+            (right, ("bz", "bk", "bn")),
+            (out, ("oz", "om", "on")),
+        ):
             own = spec.strides if spec.ndim == 3 else (0, *spec.strides)
             strides |= dict(zip(letters, own, strict=True))
         tile = tiling(call.device, left.itemsize, how, m, n, k, batch)
@@ -91,7 +95,10 @@ def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]
             matmul,
             {name: every[name] for name in matmul.arg_names if name in every},
             {**constants, **tile.constants(), "ACCUMULATOR": how.type, "DOT": how.dot},
-            divisible=[*divisible, *(name for name, size in (("m", m), ("n", n), ("k", k)) if size % 16 == 0)],
+            divisible=[
+                *divisible,
+                *(name for name, size in (("m", m), ("n", n), ("k", k)) if size % 16 == 0),
+            ],
             num_warps=tile.warps,
             num_stages=tile.stages,
         )

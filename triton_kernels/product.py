@@ -75,7 +75,9 @@ class Tiling:
         return {"BLOCK_M": self.m, "BLOCK_N": self.n, "BLOCK_K": self.k}
 
 
-def tiling(device: Device, itemsize: int, how: Accumulation, m: int, n: int, k: int, batch: int = 1) -> Tiling:
+def tiling(
+    device: Device, itemsize: int, how: Accumulation, m: int, n: int, k: int, batch: int = 1
+) -> Tiling:
     """A tile for a product (m, k) by (k, n), `batch` times over."""
     if interpreted():
         if not how.dot:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import triton
 import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -27,16 +26,22 @@ from .elementwise import check_dtypes
 from .geometry import Geometry, coalesced
 from .launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from .reduction_kernels import (
+    and_across,
     identity,
     largest,
+    largest_across,
     logical_and,
     logical_or,
     mean_of,
+    or_across,
     product,
+    product_across,
     reduce,
     reduce_with_index,
     result_of,
     smallest,
+    smallest_across,
+    sum_across,
     sum_of,
 )
 
@@ -51,6 +56,7 @@ class Reduction:
 
     Args:
         combine: a `@triton.jit` function of two accumulators; associative.
+        across: ``tl.reduce(tile, 1, combine)`` as a function: the compiler wants `combine` by its name there.
         start: the accumulator of nothing, from the accumulator's type.
         accumulate: the accumulator's type, from the input's and the output's dtype.
         load: what becomes of an element before it is combined.
@@ -58,6 +64,7 @@ class Reduction:
     """
 
     combine: Any
+    across: Any
     start: Callable[[tl.dtype], int | float]
     accumulate: Callable[[ScalarType, ScalarType], tl.dtype]
     load: Any = identity
@@ -102,7 +109,7 @@ def bool_type(input: ScalarType, output: ScalarType) -> tl.dtype:
 
 @dataclass(frozen=True)
 class Tile:
-    """How many outputs and reduced elements a program has, and into how many parts the reduced side is cut."""
+    """How many outputs and reduced elements a program has, and how many parts share the reduced side."""
 
     outputs: int
     reduced: int
@@ -138,7 +145,7 @@ def tile_for(n_out: int, n: int, reduced_is_inner: bool, may_split: bool) -> Til
 
 @dataclass(frozen=True)
 class Sides:
-    """The geometry of a reduction: outputs over (input, output strides), reduced elements over the input's."""
+    """The geometry of a reduction: outputs over both tensors' strides, reduced elements over the input's."""
 
     kept: Geometry
     reduced: Geometry
@@ -209,7 +216,9 @@ def plan_reduction(
     """One launch: the pointers come first at each call, then the numbers returned here."""
     n_out, n = sides.n_out, sides.n
     kind = integer_type(
-        sides.kept.extent() + sides.reduced.extent(), n + tile.chunk, (n_out + tile.outputs) * max(part_stride, 1)
+        sides.kept.extent() + sides.reduced.extent(),
+        n + tile.chunk,
+        (n_out + tile.outputs) * max(part_stride, 1),
     )
     signature = {**pointers, "n_out": kind, "n": kind, "count": "i64", "chunk": kind}
     values = {"n_out": n_out, "n": n, "count": n, "chunk": tile.chunk}
@@ -253,6 +262,7 @@ def reduction(row: Reduction) -> Callable[[StructuredCall], PlannedKernel]:
         tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True)
         constexprs: dict[str, object] = {
             "COMBINE": row.combine,
+            "ACROSS": row.across,
             "LOAD": row.load,
             "FINISH": row.finish,
             "START": row.start(accumulator),
@@ -391,7 +401,9 @@ def index_reduction(row: IndexReduction) -> Callable[[StructuredCall], PlannedKe
         sides = sides_of(spec, out, dims, True)
         same = not both or call.outputs[0].strides == out.strides
         if not sides.fits() or not same:
-            raise NotImplementedError(f"{call.kernel_name()}: more than {MAX_DIMS} dimensions that do not coalesce")
+            raise NotImplementedError(
+                f"{call.kernel_name()}: more than {MAX_DIMS} dimensions that do not coalesce"
+            )
         tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, False)
         type_ = compute_type(spec.dtype)
         constexprs: dict[str, object] = {
@@ -407,7 +419,9 @@ def index_reduction(row: IndexReduction) -> Callable[[StructuredCall], PlannedKe
         launch, grid, numbers = plan_reduction(call, reduce_with_index, sides, pointers, constexprs, tile, 0)
         if both:
             return PlannedKernel(
-                lambda values, indices, x, *_: launch(grid, x.address, values.address, indices.address, *numbers)
+                lambda values, indices, x, *_: launch(
+                    grid, x.address, values.address, indices.address, *numbers
+                )
             )
         return PlannedKernel(lambda indices, x, *_: launch(grid, x.address, indices.address, *numbers))
 
@@ -415,13 +429,13 @@ def index_reduction(row: IndexReduction) -> Callable[[StructuredCall], PlannedKe
 
 
 REDUCTIONS: dict[str, Reduction | IndexReduction] = {
-    "sum_stub": Reduction(sum_of, lambda _: 0, sum_type),
-    "mean_stub": Reduction(sum_of, lambda _: 0, sum_type, finish=mean_of),
-    "prod_stub": Reduction(product, lambda _: 1, sum_type),
-    "amax_stub": Reduction(largest, lowest, own_type),
-    "amin_stub": Reduction(smallest, highest, own_type),
-    "any_stub": Reduction(logical_or, lambda _: 0, bool_type),
-    "all_stub": Reduction(logical_and, lambda _: 1, bool_type),
+    "sum_stub": Reduction(sum_of, sum_across, lambda _: 0, sum_type),
+    "mean_stub": Reduction(sum_of, sum_across, lambda _: 0, sum_type, finish=mean_of),
+    "prod_stub": Reduction(product, product_across, lambda _: 1, sum_type),
+    "amax_stub": Reduction(largest, largest_across, lowest, own_type),
+    "amin_stub": Reduction(smallest, smallest_across, highest, own_type),
+    "any_stub": Reduction(logical_or, or_across, lambda _: 0, bool_type),
+    "all_stub": Reduction(logical_and, and_across, lambda _: 1, bool_type),
     "argmax_stub": IndexReduction(prefer_larger=True),
     "argmin_stub": IndexReduction(prefer_larger=False),
     "max_dim_stub": IndexReduction(prefer_larger=True),

@@ -22,6 +22,11 @@ def sum_of(a, b):
 
 
 @triton.jit
+def sum_across(tile):
+    return tl.reduce(tile, 1, sum_of)
+
+
+@triton.jit
 def mean_of(a, count):
     if a.dtype == tl.float32:
         return tl.div_rn(a, count.to(tl.float32))
@@ -35,8 +40,18 @@ def product(a, b):
 
 
 @triton.jit
+def product_across(tile):
+    return tl.reduce(tile, 1, product)
+
+
+@triton.jit
 def largest(a, b):
     return tl.where((a > b) | (a != a), a, b)
+
+
+@triton.jit
+def largest_across(tile):
+    return tl.reduce(tile, 1, largest)
 
 
 @triton.jit
@@ -45,13 +60,28 @@ def smallest(a, b):
 
 
 @triton.jit
+def smallest_across(tile):
+    return tl.reduce(tile, 1, smallest)
+
+
+@triton.jit
 def logical_or(a, b):
     return a | b
 
 
 @triton.jit
+def or_across(tile):
+    return tl.reduce(tile, 1, logical_or)
+
+
+@triton.jit
 def logical_and(a, b):
     return a & b
+
+
+@triton.jit
+def and_across(tile):
+    return tl.reduce(tile, 1, logical_and)
 
 
 @triton.jit
@@ -110,6 +140,7 @@ def reduce(
     xr2,
     xr3,
     COMBINE: tl.constexpr,
+    ACROSS: tl.constexpr,
     LOAD: tl.constexpr,
     FINISH: tl.constexpr,
     START: tl.constexpr,
@@ -135,7 +166,7 @@ def reduce(
         value = tl.load(rows + columns, mask=mask, other=0)
         value = convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR)
         total = COMBINE(total, tl.where(mask, value, start))
-    result = FINISH(tl.reduce(total, 1, COMBINE), count)
+    result = FINISH(ACROSS(total), count)
     to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
     tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
 
