@@ -84,7 +84,7 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     o, per_group, r, s = weight.sizes
     n, _, oh, ow = out.sizes
     m, columns, inner = n * oh * ow, o // groups, per_group * r * s
-    tile = tiling(call.device, x.itemsize, how, m, columns, inner, groups)
+    tile = tiling(call.device, x.itemsize, how, m, columns, inner, groups, True)
     pointers = {"x": x, "w": weight, "out": out} | ({} if bias is None else {"bias": bias})
     constants: dict[str, object] = {**geometry_constants(call), "R": r, "S": s}
     if bias is None:
@@ -134,7 +134,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     o, per_group, r, s = weight.sizes
     n, _, h, width = out.sizes
     m, outputs = n * h * width, o // groups
-    tile = tiling(call.device, grad.itemsize, how, m, per_group, outputs * r * s, groups)
+    tile = tiling(call.device, grad.itemsize, how, m, per_group, outputs * r * s, groups, True)
     launch, numbers = plan(
         call,
         convolve_backward_input,
@@ -174,7 +174,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     pixels, outputs, columns = n * oh * ow, o // groups, per_group * r * s
     if pixels == 0:
         return zero(call)
-    tile = tiling(call.device, grad.itemsize, how, outputs, columns, pixels, groups)
+    tile = tiling(call.device, grad.itemsize, how, outputs, columns, pixels, groups, True)
     programs = cdiv(outputs, tile.m) * cdiv(columns, tile.n) * groups
     target = 2 * driver().properties(call.device.resolved_index).multi_processor_count
     splits = max(1, min(cdiv(pixels, 8 * tile.k), target // programs, 1 if interpreted() else 64))

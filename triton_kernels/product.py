@@ -76,9 +76,19 @@ class Tiling:
 
 
 def tiling(
-    device: Device, itemsize: int, how: Accumulation, m: int, n: int, k: int, batch: int = 1
+    device: Device,
+    itemsize: int,
+    how: Accumulation,
+    m: int,
+    n: int,
+    k: int,
+    batch: int = 1,
+    gathered: bool = False,
 ) -> Tiling:
-    """A tile for a product (m, k) by (k, n), `batch` times over."""
+    """A tile for a product (m, k) by (k, n), `batch` times over.
+
+    `gathered` operands have an address of their own for each element, which takes registers.
+    """
     if interpreted():
         if not how.dot:
             return Tiling(bounded(m, 32), bounded(n, 32), bounded(k, 32), 4, 1)
@@ -86,13 +96,15 @@ def tiling(
     if not how.dot:
         return Tiling(16, 16, 16, 4, 2)
     processors = driver().properties(device.resolved_index).multi_processor_count
-    few = cdiv(m, 128) * cdiv(n, 128) * batch < processors
     if itemsize == 8:
         large, small = Tiling(64, 64, 16, 4, 3), Tiling(32, 32, 16, 4, 3)
     elif itemsize == 4:
         large, small = Tiling(128, 64, 16, 8, 3), Tiling(64, 32, 16, 4, 3)
+    elif gathered:
+        large, small = Tiling(128, 64, 32, 8, 3), Tiling(64, 64, 32, 4, 3)
     else:
         large, small = Tiling(128, 128, 64, 8, 3), Tiling(64, 64, 64, 4, 3)
+    few = cdiv(m, large.m) * cdiv(n, large.n) * batch < processors
     chosen = small if few else large
     return Tiling(
         bounded(m, chosen.m), bounded(n, chosen.n), bounded(k, chosen.k), chosen.warps, chosen.stages

@@ -24,7 +24,7 @@ from .conversion import compute_type, type_name
 from .copy import copy_kernel
 from .elementwise import check_dtypes
 from .geometry import Geometry, coalesced
-from .launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
+from .launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from .reduction_kernels import (
     and_across,
     identity,
@@ -240,7 +240,13 @@ def plan_reduction(
     }
     order = [name for name in kernel.arg_names if name in signature]
     launch = Launch(
-        call.device, kernel, {name: signature[name] for name in order}, constants, num_warps=tile.warps
+        call.device,
+        kernel,
+        {name: signature[name] for name in order},
+        constants,
+        # Without these the bound of a row, or its start, may lie within a vector, and accesses are scalar.
+        divisible=[name for name, value in values.items() if name != "count" and value % ALIGNMENT == 0],
+        num_warps=tile.warps,
     )
     numbers = tuple(values[name] for name in order if name in values)
     return launch, (cdiv(n_out, tile.outputs), tile.splits, 1), numbers
