@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import cpu_fallback, dispatch
+from . import cpu_fallback, cuda, dispatch
 from .dispatch import load as _load
 from .dispatch.generated import functions as _functions
 from .dispatch.tensor import Tensor

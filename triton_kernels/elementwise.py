@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
+from ..runtime.device import CPU
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
 from .conversion import compute_type, convert, type_name
@@ -222,7 +223,6 @@ class Operand:
     Args:
         given: the plan's argument: a spec, or the class of a number.
         type_: what the function gets.
-        dtype: the dtype that a number is rounded to first.
     """
 
     __slots__ = ("kind", "prepare", "spec", "type", "type_name")
@@ -249,6 +249,20 @@ def check_dtypes(call: StructuredCall, specs: Sequence[Any]) -> None:
             raise call.refuse(spec)
 
 
+def check_devices(out: TensorSpec, inputs: Sequence[Any]) -> None:
+    """Refuse tensors on another device, except numbers in host memory. Raises RuntimeError."""
+    for spec in inputs:
+        if (
+            isinstance(spec, TensorSpec)
+            and spec.device is not out.device
+            and (spec.ndim or spec.device is not CPU)
+        ):
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{out.device} and {spec.device}!"
+            )
+
+
 def elementwise(
     call: StructuredCall,
     function: Any,
@@ -265,6 +279,7 @@ def elementwise(
     """
     out = call.outputs[0]
     check_dtypes(call, [out, *inputs])
+    check_devices(out, inputs)
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
     operands = [Operand(given, type_) for given, type_ in zip(inputs, types, strict=True)]
