@@ -25,8 +25,18 @@ def copy(call: StructuredCall) -> PlannedKernel:
     source = call.args[call.runtime[0]]
     if source.device is not call.outputs[0].device:
         return copy_from_device(call, source)
+    out = call.outputs[0]
+    if source.dtype.is_complex and out.dtype.is_complex:
+        return copy(call._replace(args={call.runtime[0]: as_real(source)}, outputs=(as_real(out),)))
     check_dtypes(call, [source])
     return elementwise(call, identity, [source], [triton_type(source.dtype)])
+
+
+def as_real(spec: TensorSpec) -> TensorSpec:
+    """A complex tensor's bytes as pairs of real numbers, in a dimension of their own."""
+    return spec.replace(
+        sizes=(*spec.sizes, 2), strides=(*(2 * s for s in spec.strides), 1), dtype=spec.dtype.to_real()
+    )
 
 
 def copy_from_device(call: StructuredCall, source: TensorSpec) -> PlannedKernel:

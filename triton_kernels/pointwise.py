@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from .elementwise import common_types, elementwise
+from .elementwise import check_dtypes, common_types, elementwise
 
 
 @triton.jit
@@ -87,6 +87,7 @@ def pointwise(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
         iterator = call.iterator
         assert iterator is not None
         inputs = [call.args[name] for name in call.runtime]
+        check_dtypes(call, [*call.outputs, *inputs])
         return elementwise(call, function, inputs, common_types(call, iterator.common_dtype))
 
     return factory

@@ -147,6 +147,13 @@ def test_fill_writes_through_strides(same):
     same(x, a)
 
 
+@pytest.mark.parametrize("source", [tt.complex64, tt.complex128], ids=name)
+@pytest.mark.parametrize("target", [tt.complex64, tt.complex128], ids=name)
+def test_complex_numbers_are_copied_as_pairs(random, same, source, target):
+    a = tt.from_numpy((random((4, 5)).numpy() + 1j * random((4, 5)).numpy()).astype(source.np))
+    same(a.to("cuda").t().to(target), a.t().to(target))
+
+
 def test_complex_arithmetic_is_refused():
     x = tt.from_numpy(np.ones(3, np.complex64)).to("cuda")
     with pytest.raises(NotImplementedError, match="add_cuda.*ComplexFloat"):
