@@ -1,6 +1,6 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from . import autograd, cpu_fallback, library, nn
+from . import autograd, cpu_fallback, cuda, library, nn
 from .dispatch import load as _load
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
@@ -8,6 +8,7 @@ from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
+from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .dispatch import random
 from .dispatch.random import (
@@ -61,7 +62,17 @@ from .runtime.storage import Storage as UntypedStorage
 half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
 ops = _Ops()
+
+
+def _load_cuda_kernels() -> None:
+    from .runtime.cuda.driver import driver
+
+    driver()
+    from . import triton_kernels
+
+
 _load()
+_register_loader("cuda", _load_cuda_kernels)
 
 __all__ = sorted(
     {name for name in globals() if not name.startswith("_")} - {"cpu_fallback"} | set(_functions.__all__)

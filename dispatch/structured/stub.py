@@ -76,7 +76,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
     """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
     factory = _stubs.get(name, {}).get(device_type)
     if factory is None and device_type in _loaders:
-        _loaders.pop(device_type)()
+        _loaders[device_type]()
+        _loaders.pop(device_type, None)
         factory = _stubs.get(name, {}).get(device_type)
     if factory is None:
         having = ", ".join(sorted(_stubs.get(name, {}))) or "none"
