@@ -82,7 +82,7 @@ def planned(
     """The kernel that brings each operand to the common dtype, calls `function` on them, and stores with a cast.
 
     Args:
-        function: a ufunc, or a function of arrays that returns a new array.
+        function: a ufunc, a function of arrays that returns a new array, or one marked by `writing`.
         np_common: the NumPy dtype to compute in, if it is not the one of `compute_dtype_of`.
         masks: arguments that are brought to bool instead.
     """
@@ -108,57 +108,103 @@ def planned(
             _with_constant_into(function, constants), _with_constant(function, constants) if ordered else None
         )
     prepare = [_preparer(o, t) for o, t in zip(operands, targets, strict=True)]
+    ready = all(p is _itself for p in prepare)
+    if stores or function in WRITING:
+        same = stores or out_np == np_common
+        compute = _writing(function) if same else _writing_cast(function, np_common)
+    else:
+        compute = _storing(function)
+    aligned = all(
+        o.is_contiguous and o.sizes == out_spec.sizes for o in (out_spec, *operands) if isinstance(o, TensorSpec)
+    )
+    if aligned and out_spec.numel > BLOCK and not (stores and plain):
+        return PlannedKernel(_in_blocks(compute, prepare, kinds))
+    into = _quietly(compute) if ready else _quietly(_prepared(compute, prepare))
+    if function in WRITING or not ordered:
+        return PlannedKernel(into)
 
-    def into_any(out: Any, *inputs: Any) -> None:
+    def fresh(*inputs: Any) -> Any:
         token = set_state(IGNORE)
         try:
-            np.copyto(out, function(*[p(x) for p, x in zip(prepare, inputs, strict=True)]), casting="unsafe")
-        finally:
-            reset_state(token)
-
-    def into_ufunc(out: Any, *inputs: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            function(*[p(x) for p, x in zip(prepare, inputs, strict=True)], out=out)
-        finally:
-            reset_state(token)
-
-    def into_blocks(out: Any, *inputs: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            whole = out.reshape(-1)
-            flat = [
-                x.reshape(-1) if is_tensor else p(x)
-                for x, is_tensor, p in zip(inputs, kinds, prepare, strict=True)
-            ]
-            for start in range(0, whole.size, BLOCK):
-                end = start + BLOCK
-                parts = [
-                    p(x[start:end]) if is_tensor else x
-                    for x, is_tensor, p in zip(flat, kinds, prepare, strict=True)
-                ]
-                np.copyto(whole[start:end], function(*parts), casting="unsafe")
-        finally:
-            reset_state(token)
-
-    def fresh_any(*inputs: Any) -> Any:
-        token = set_state(IGNORE)
-        try:
-            made = function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+            made = function(*inputs) if ready else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
             return made if made.dtype == out_np else made.astype(out_np)
         finally:
             reset_state(token)
 
-    aligned = all(
-        o.is_contiguous and o.sizes == out_spec.sizes
-        for o in (out_spec, *operands)
-        if isinstance(o, TensorSpec)
-    )
-    if stores and plain:
-        return PlannedKernel(into_ufunc, fresh_any if ordered else None)
-    if aligned and out_spec.numel > BLOCK:
-        return PlannedKernel(into_blocks)
-    return PlannedKernel(into_any, fresh_any if ordered else None)
+    return PlannedKernel(into, fresh)
+
+
+WRITING: set[Any] = set()
+"""Functions that write to their last argument, an array of the common dtype, rather than return a new array."""
+
+
+def writing(function: Callable[..., None]) -> Callable[..., None]:
+    """Mark a function as one that writes to its last argument; it may read the others only before or elementwise."""
+    WRITING.add(function)
+    return function
+
+
+def _storing(function: Callable[..., Any]) -> Callable[..., None]:
+    def store(out: Any, *arrays: Any) -> None:
+        np.copyto(out, function(*arrays), casting="unsafe")
+
+    return store
+
+
+def _writing(function: Callable[..., Any]) -> Callable[..., None]:
+    def write(out: Any, *arrays: Any) -> None:
+        function(*arrays, out)
+
+    return write
+
+
+def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[..., None]:
+    def write(out: Any, *arrays: Any) -> None:
+        made = np.empty(out.shape, np_common)
+        function(*arrays, made)
+        np.copyto(out, made, casting="unsafe")
+
+    return write
+
+
+def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]]) -> Callable[..., None]:
+    def run(out: Any, *inputs: Any) -> None:
+        compute(out, *[p(x) for p, x in zip(prepare, inputs, strict=True)])
+
+    return run
+
+
+def _quietly(compute: Callable[..., None]) -> Callable[..., None]:
+    def run(*data: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            compute(*data)
+        finally:
+            reset_state(token)
+
+    return run
+
+
+def _in_blocks(
+    compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]], kinds: Sequence[bool]
+) -> Callable[..., None]:
+    """A kernel over contiguous operands of one size that goes through them a block at a time."""
+
+    def run(out: Any, *inputs: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            whole = out.reshape(-1)
+            operands = [
+                (x.reshape(-1), p) if is_tensor else (p(x), None)
+                for x, p, is_tensor in zip(inputs, prepare, kinds, strict=True)
+            ]
+            for start in range(0, whole.size, BLOCK):
+                end = start + BLOCK
+                compute(whole[start:end], *[x if p is None else p(x[start:end]) for x, p in operands])
+        finally:
+            reset_state(token)
+
+    return run
 
 
 def ufunc_keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool:

@@ -8,49 +8,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from .elementwise import writing
 
-def add_scaled(a: Any, b: Any, alpha: Any) -> Any:
+
+@writing
+def add_scaled(a: Any, b: Any, alpha: Any, out: Any) -> None:
     """a + alpha * b."""
-    return np.add(a, np.multiply(alpha, b))
+    np.add(a, np.multiply(b, alpha), out)
 
 
-def sub_scaled(a: Any, b: Any, alpha: Any) -> Any:
+@writing
+def sub_scaled(a: Any, b: Any, alpha: Any, out: Any) -> None:
     """a - alpha * b."""
-    return np.subtract(a, np.multiply(alpha, b))
+    np.subtract(a, np.multiply(b, alpha), out)
 
 
-def rsub(a: Any, b: Any, alpha: Any) -> Any:
+@writing
+def rsub(a: Any, b: Any, alpha: Any, out: Any) -> None:
     """b - alpha * a."""
-    return np.subtract(b, np.multiply(alpha, a))
+    np.subtract(b, np.multiply(a, alpha), out)
 
 
-def rsub_unscaled(a: Any, b: Any) -> Any:
+@writing
+def rsub_unscaled(a: Any, b: Any, out: Any) -> None:
     """b - a."""
-    return np.subtract(b, a)
+    np.subtract(b, a, out)
 
 
-def addcmul(a: Any, x: Any, y: Any, value: Any) -> Any:
+@writing
+def addcmul(a: Any, x: Any, y: Any, value: Any, out: Any) -> None:
     """a + value * x * y."""
-    return a + value * x * y
+    np.add(a, value * x * y, out)
 
 
-def addcmul_unscaled(a: Any, x: Any, y: Any) -> Any:
+@writing
+def addcmul_unscaled(a: Any, x: Any, y: Any, out: Any) -> None:
     """a + x * y."""
-    return a + x * y
+    np.add(a, x * y, out)
 
 
-def addcdiv(a: Any, x: Any, y: Any, value: Any) -> Any:
+@writing
+def addcdiv(a: Any, x: Any, y: Any, value: Any, out: Any) -> None:
     """a + value * x / y."""
-    return a + value * x / y
+    np.add(a, value * x / y, out)
 
 
-def addcdiv_unscaled(a: Any, x: Any, y: Any) -> Any:
+@writing
+def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any) -> None:
     """a + x / y."""
-    return a + x / y
+    np.add(a, x / y, out)
 
 
 def conjugate(a: Any) -> Any:
@@ -67,14 +78,20 @@ def sign(a: Any) -> Any:
     return np.sign(a)
 
 
-def rsqrt(a: Any) -> Any:
+@writing
+def rsqrt(a: Any, out: Any) -> None:
     """1 / sqrt(a)."""
-    return np.reciprocal(np.sqrt(a))
+    np.sqrt(a, out)
+    np.reciprocal(out, out)
 
 
-def sigmoid(a: Any) -> Any:
+@writing
+def sigmoid(a: Any, out: Any) -> None:
     """1 / (1 + exp(-a)); exp overflows to infinity, which gives the right 0."""
-    return np.reciprocal(1 + np.exp(-a))
+    np.negative(a, out)
+    np.exp(out, out)
+    np.add(out, 1, out)
+    np.reciprocal(out, out)
 
 
 def sigmoid_backward(grad: Any, y: Any) -> Any:
@@ -89,14 +106,19 @@ def tanh_backward(grad: Any, y: Any) -> Any:
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
-def silu(a: Any) -> Any:
+@writing
+def silu(a: Any, out: Any) -> None:
     """a * sigmoid(a)."""
-    return a / (1 + np.exp(-a))
+    divisor = np.empty_like(out)
+    np.negative(a, divisor)
+    np.exp(divisor, divisor)
+    np.add(divisor, 1, divisor)
+    np.divide(a, divisor, out)
 
 
 def silu_backward(grad: Any, a: Any) -> Any:
     """grad * sigmoid(a) * (1 + a * (1 - sigmoid(a)))."""
-    s = sigmoid(a)
+    s = np.reciprocal(1 + np.exp(-a))
     factor = s * (1 + a * (1 - s))
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
@@ -136,9 +158,20 @@ CUBIC = 0.044715
 """The coefficient of the cubic term in gelu's tanh form (Hendrycks and Gimpel)."""
 
 
-def gelu_with(erf: Callable[..., Any]) -> Callable[[Any], Any]:
+@cache
+def gelu_with(erf: Callable[..., Any]) -> Callable[[Any, Any], None]:
     """x * Phi(x) with the exact normal distribution function."""
-    return lambda a: 0.5 * a * (1 + erf(a * SQRT_HALF))
+
+    @writing
+    def gelu(a: Any, out: Any) -> None:
+        share = np.empty_like(out)
+        np.multiply(a, SQRT_HALF, share)
+        erf(share, share)
+        np.add(share, 1, share)
+        np.multiply(share, 0.5, share)
+        np.multiply(a, share, out)
+
+    return gelu
 
 
 def gelu_backward_with(erf: Callable[..., Any]) -> Callable[[Any, Any], Any]:
@@ -165,9 +198,10 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
     return grad * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * slope)
 
 
-def clamp(a: Any, low: Any, high: Any) -> Any:
+@writing
+def clamp(a: Any, low: Any, high: Any, out: Any) -> None:
     """min(max(a, low), high); NaN anywhere stays NaN."""
-    return np.minimum(np.maximum(a, low), high)
+    np.minimum(np.maximum(a, low), high, out)
 
 
 def lerp(start: Any, end: Any, weight: Any) -> Any:
@@ -249,7 +283,7 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
     1.0: np.positive,
     2.0: np.square,
     3.0: lambda a: a * a * a,
-    -0.5: rsqrt,
+    -0.5: lambda a: np.reciprocal(np.sqrt(a)),
     -1.0: np.reciprocal,
     -2.0: lambda a: np.reciprocal(a * a),
 }
