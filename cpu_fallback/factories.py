@@ -70,7 +70,7 @@ def linspace(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     wide: Any = np.complex128 if spec.dtype.is_complex else np.float64
     count = spec.numel
-    half = count // 2
+    half, whole = count // 2, spec.dtype.is_integral
 
     def into(out: Any, _: Any, start: Any, end: Any) -> None:
         token = set_state(IGNORE)
@@ -78,6 +78,8 @@ def linspace(call: StructuredCall) -> PlannedKernel:
             if count == 1:
                 out.fill(start)
                 return
+            if whole:
+                start, end = int(start), int(end)
             start, end = wide(start), wide(end)
             step = (end - start) / (count - 1)
             values = np.arange(count, dtype=np.float64).astype(wide, copy=False)

@@ -63,7 +63,7 @@ def uniform(call: StructuredCall) -> PlannedKernel:
     """u * (high - low) + low."""
     spec = call.outputs[0]
     real = _real(spec.dtype)
-    if not (real.is_floating_point) or (spec.dtype.is_complex and call.name != "rand"):
+    if not real.is_floating_point:
         raise call.refuse(spec)
     wide = real is float64
     number: Any = np.float64 if wide else np.float32

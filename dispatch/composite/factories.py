@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.device import META
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number, get_default_dtype, int64
@@ -78,12 +79,12 @@ def fill__tensor(self: Any, value: Any) -> Any:
 
 def fill_scalar(self: Any, value: Any) -> Any:
     """`torch.fill`: a new tensor like `self`, filled."""
-    return empty_like(self).fill_(value)
+    return (self.clone() if self.requires_grad else empty_like(self)).fill_(value)
 
 
 def fill_tensor(self: Any, value: Any) -> Any:
     """`torch.fill` with a 0-d tensor."""
-    return empty_like(self).fill_(value)
+    return (self.clone() if self.requires_grad else empty_like(self)).fill_(value)
 
 
 def scalar_tensor(s: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
@@ -106,7 +107,7 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end < start) if step > 0 else (end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if dtype.is_integral:
+    if dtype is int64:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise RuntimeError("step must be nonzero")
@@ -164,6 +165,8 @@ def linspace(
     start: Any, end: Any, steps: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
 ) -> Any:
     """`torch.linspace`: `steps` numbers from `start` to `end`, both included."""
+    if any(isinstance(bound, TensorImpl) and bound.is_meta for bound in (start, end)):
+        start, end, device = 0, 0, META
     start, end = _bound("start", start), _bound("end", end)
     has_complex = isinstance(start, complex) or isinstance(end, complex)
     if dtype is None:

@@ -31,7 +31,7 @@ class StructuredCall(NamedTuple):
 
     def kernel_name(self) -> str:
         """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
-        return f"{self.name.lstrip('_')}_{self.device.type}"
+        return f"{self.name.strip('_')}_{self.device.type}"
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""

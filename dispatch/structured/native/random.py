@@ -232,7 +232,8 @@ def _within(name: str, value: int, d: dtype) -> None:
     if d.is_floating_point:
         import ml_dtypes
 
-        least, most = int(ml_dtypes.finfo(d.np).min), int(ml_dtypes.finfo(d.np).max)
+        most = int(float(ml_dtypes.finfo(d.np).max))
+        least = -most
     if not least <= value <= most:
         raise RuntimeError(
             f"{name} is out of bounds for {d.scalar_name}: {value} is not in [{least}, {most}]"
