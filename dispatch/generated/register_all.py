@@ -9,6 +9,7 @@ from . import (
     registrations_convolution,
     registrations_copy,
     registrations_factories,
+    registrations_indexing,
     registrations_linalg,
     registrations_pointwise,
     registrations_reduction,
@@ -21,6 +22,7 @@ def register_all() -> None:
     registrations_convolution.register()
     registrations_copy.register()
     registrations_factories.register()
+    registrations_indexing.register()
     registrations_linalg.register()
     registrations_pointwise.register()
     registrations_reduction.register()
