@@ -476,6 +476,28 @@ def embedding(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+def embedding_renorm(call: StructuredCall) -> PlannedKernel:
+    """The named rows scaled down to a norm where theirs is greater."""
+    spec = call.outputs[0]
+    size = spec.sizes[0]
+    narrow = spec.dtype in NARROW
+
+    def into(out: Any, table: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+        check_rows(indices, size)
+        token = set_state(IGNORE)
+        try:
+            rows = np.unique(indices)
+            values = table[rows].astype(FLOAT32) if narrow else table[rows]
+            norms = np.linalg.norm(values, norm_type, axis=1)
+            large = norms > max_norm
+            scale = (max_norm / (norms[large] + 1e-7)).astype(values.dtype)
+            out[rows[large]] = (values[large] * scale[:, None]).astype(out.dtype)
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
 def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
     """Rows of the gradient added by number; the padding's row stays zero."""
     spec = call.outputs[0]
@@ -543,6 +565,7 @@ for _stub, _factory in {
     "nonzero_stub": nonzero,
     "take_stub": take,
     "embedding_stub": embedding,
+    "embedding_renorm_stub": embedding_renorm,
     "embedding_dense_backward_stub": embedding_dense_backward,
     "flip_stub": flip,
     "tril_stub": triangle(True),

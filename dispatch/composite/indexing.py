@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import bool_, int64
-from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes, can_cast
@@ -103,39 +102,28 @@ def index_put_impl(self: Any, indices: Sequence[Any], values: Any, accumulate: b
     return self.index_put_(indices, values, accumulate)
 
 
-def _entries(self: Any, dim: int, index: Any) -> list[Any]:
-    """The indices that name entries of one dimension."""
-    d = wrap_dim(dim, self._spec.ndim)
+def _entries(self: Any, dim: int, index: Any) -> Any:
+    """A mask of the entries of one dimension that an index names, to be broadcast; each counts once in backward."""
+    rank = self._spec.ndim
+    d = wrap_dim(dim, rank)
     if index._spec.ndim > 1:
         raise IndexError("index_fill_(): Index is supposed to be a vector")
     if index._spec.dtype is not int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
-    return [None] * d + [index.reshape((-1,))]
-
-
-def _fill_value(self: Any, value: Any) -> Any:
-    if isinstance(value, TensorImpl):
-        if value._spec.ndim:
-            raise RuntimeError(
-                f"Only supports 0-dimensional value tensor, but got tensor with {value._spec.ndim} dimensions."
-            )
-        return value.to(self.dtype) if value.dtype is not self.dtype else value
-    return ops.scalar_tensor(value, dtype=self.dtype, device=self.device)
+    size = self._spec.sizes[d] if rank else 1
+    mask = ops.zeros((size,), dtype=bool_, device=self.device)
+    mask.index_put_((index.reshape((-1,)),), ops.ones((), dtype=bool_, device=self.device))
+    return mask.view((size,) + (1,) * (rank - d - 1)) if rank else mask.view(())
 
 
 def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     """`torch.index_fill`."""
-    if self._spec.ndim == 0:
-        return index_fill(self.reshape((1,)), 0, index, value).reshape(())
-    return self.index_put(_entries(self, dim, index), _fill_value(self, value))
+    return self.masked_fill(_entries(self, dim, index), value)
 
 
 def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
     """`Tensor.index_fill_`."""
-    if self._spec.ndim == 0:
-        self.view((1,)).index_put_(_entries(self, dim, index), _fill_value(self, value))
-        return self
-    return self.index_put_(_entries(self, dim, index), _fill_value(self, value))
+    return self.masked_fill_(_entries(self, dim, index), value)
 
 
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
@@ -151,6 +139,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
         )
     d = wrap_dim(dim, self._spec.ndim)
     mine, theirs = list(self._spec.sizes), list(indices._spec.sizes)
+    indices = indices + (indices < 0).to(int64) * mine[d]
     mine_d, theirs_d = mine[d], theirs[d]
     mine[d] = theirs[d] = 1
     common = list(broadcast_sizes(mine, theirs))

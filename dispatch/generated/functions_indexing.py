@@ -21,6 +21,7 @@ __all__ = [
     "dstack",
     "embedding",
     "embedding_dense_backward",
+    "embedding_renorm_",
     "flip",
     "fliplr",
     "flipud",
@@ -455,6 +456,18 @@ embedding_packet = packet(
     False,
 )
 embedding_plans = embedding_packet.plans
+embedding_renorm__packet = packet(
+    "embedding_renorm_",
+    ("embedding_renorm_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+        Parameter("max_norm", "number", NOT_GIVEN, False),
+        Parameter("norm_type", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+embedding_renorm__plans = embedding_renorm__packet.plans
 embedding_dense_backward_packet = packet(
     "embedding_dense_backward",
     ("embedding_dense_backward",),
@@ -971,6 +984,17 @@ def embedding(
     except (KeyError, AttributeError, TypeError):
         plan = embedding_packet.miss(weight, indices, padding_idx, scale_grad_by_freq, sparse)
     return plan(weight, indices)
+
+
+def embedding_renorm_(input: Any, indices: Any, max_norm: Any, norm_type: Any) -> Any:
+    """embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)"""
+    if modes:
+        return embedding_renorm__packet.call_parameters(input, indices, max_norm, norm_type)
+    try:
+        plan = embedding_renorm__plans[input._spec][indices._spec, max_norm.__class__, norm_type.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = embedding_renorm__packet.miss(input, indices, max_norm, norm_type)
+    return plan(input, indices, max_norm, norm_type)
 
 
 def embedding_dense_backward(

@@ -389,9 +389,17 @@ def register() -> None:
     structured("embedding", native.embedding, "embedding_stub", "functional")
     autograd("embedding", autograd_indexing.plan_embedding)
     define(
+        "embedding_renorm_",
+        "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
+        "native_functions/indexing.yaml:203",
+        ("nondifferentiable",),
+    )
+    structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
+    autograd("embedding_renorm_", never_differentiable)
+    define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:203",
+        "native_functions/indexing.yaml:209",
         ("core",),
     )
     structured(
@@ -401,61 +409,61 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:207", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:213", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:212")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:218")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:217")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:223")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:222",
+        "native_functions/indexing.yaml:228",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:227",
+        "native_functions/indexing.yaml:233",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:232",
+        "native_functions/indexing.yaml:238",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:238")
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:244")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:243")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:249")
     structured("tril", native.triangle, "tril_stub", "functional")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:243"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:249"
     )
     structured("tril_", native.triangle, "tril_stub", "inplace")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:243",
+        "native_functions/indexing.yaml:249",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:249")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:255")
     structured("triu", native.triangle, "triu_stub", "functional")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:249"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:255"
     )
     structured("triu_", native.triangle, "triu_stub", "inplace")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:249",
+        "native_functions/indexing.yaml:255",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)

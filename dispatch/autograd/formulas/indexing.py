@@ -16,12 +16,12 @@ def zeros_for(grad: Any, shape: Sequence[int]) -> Any:
 
 def cat_backward(grad: Any, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
     """The gradient's part for each tensor that was joined."""
-    parts: list[Any] = []
+    parts = []
     start = 0
     wrapped = dim % grad.ndim
     for spec in specs:
         if spec.sizes == (0,):
-            parts.append(None)
+            parts.append(zeros_for(grad, (0,)))
             continue
         part = grad.slice(wrapped, start, start + spec.sizes[wrapped], 1)
         start += spec.sizes[wrapped]

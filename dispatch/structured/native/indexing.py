@@ -341,7 +341,7 @@ def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, so
 def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec | None) -> int:
     """The checks of gather and scatter; the wrapped dimension. A tensor without dimensions counts as one of one."""
     d = wrap_dim(dim, self.ndim)
-    if index.dtype not in (int64, int32):
+    if index.numel and index.dtype not in (int64, int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     check_same_device(name, self, index)
     if src is not None and src.dtype is not self.dtype:
@@ -453,6 +453,15 @@ def embedding(
     check_same_device("embedding", weight, indices)
     sizes = (*indices.sizes, weight.sizes[1])
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=weight.dtype)
+
+
+def embedding_renorm(meta: MetaBase, self: TensorSpec, indices: TensorSpec, max_norm: Any, norm_type: Any) -> None:
+    """The named rows scaled down to a norm, in place."""
+    if self.ndim != 2:
+        raise RuntimeError(f"Expected 2-dimensional tensor, but got {self.ndim}-dimensional tensor for argument #1 'self'")
+    if indices.dtype not in (int64, int32):
+        raise RuntimeError("embedding_renorm_: expected tensor for argument #2 'indices' to be Long or Int")
+    meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)
 
 
 def embedding_dense_backward(
