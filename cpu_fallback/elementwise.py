@@ -115,7 +115,9 @@ def planned(
     else:
         compute = _storing(function)
     aligned = all(
-        o.is_contiguous and o.sizes == out_spec.sizes for o in (out_spec, *operands) if isinstance(o, TensorSpec)
+        o.is_contiguous and o.sizes == out_spec.sizes
+        for o in (out_spec, *operands)
+        if isinstance(o, TensorSpec)
     )
     if aligned and out_spec.numel > BLOCK and not (stores and plain):
         return PlannedKernel(_in_blocks(compute, prepare, kinds))
@@ -126,7 +128,11 @@ def planned(
     def fresh(*inputs: Any) -> Any:
         token = set_state(IGNORE)
         try:
-            made = function(*inputs) if ready else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+            made = (
+                function(*inputs)
+                if ready
+                else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+            )
             return made if made.dtype == out_np else made.astype(out_np)
         finally:
             reset_state(token)

@@ -160,20 +160,34 @@ class ConversionMethods(_Base):
 
     @property
     def mT(self) -> Any:
-        """The tensor with its last two dimensions swapped."""
+        """The tensor with its last two dimensions swapped. Raises RuntimeError for a vector."""
         tensor: Any = self
-        return tensor.transpose(-2, -1)
+        self._check_matrix("mT")
+        return tensor.transpose(-2, -1) if self._spec.ndim else tensor.alias()
 
     @property
     def H(self) -> Any:
-        """The conjugate transpose of a matrix."""
+        """The conjugate transpose of a matrix. Raises RuntimeError for anything but a matrix or a number."""
         tensor: Any = self
         if self._spec.ndim not in (0, 2):
             raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor."
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. For batches of "
+                "matrices, consider using tensor.mH"
             )
-        turned = tensor.T
-        return turned.conj() if self._spec.dtype.is_complex else turned
+        return tensor.adjoint()
+
+    @property
+    def mH(self) -> Any:
+        """The conjugate transpose of the last two dimensions. Raises RuntimeError for a vector."""
+        tensor: Any = self
+        self._check_matrix("mH")
+        return tensor.adjoint()
+
+    def _check_matrix(self, name: str) -> None:
+        if self._spec.ndim == 1:
+            raise RuntimeError(
+                f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
+            )
 
     @property
     def real(self) -> Any:
@@ -189,6 +203,14 @@ class ConversionMethods(_Base):
 
         return imag(self)
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        _assign(self.real, value)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        _assign(self.imag, value)
+
     def cpu(self) -> Any:
         """The tensor in host memory."""
         tensor: Any = self
@@ -198,6 +220,14 @@ class ConversionMethods(_Base):
         """The tensor on a CUDA device, the current one if none is named."""
         tensor: Any = self
         return tensor.to("cuda" if device is None else device)
+
+
+def _assign(part: Any, value: Any) -> None:
+    """Write a tensor or a number to a view."""
+    if isinstance(value, int | float):
+        part.fill_(value)
+    else:
+        part.copy_(value)
 
 
 def number_of(array: Any) -> Any:

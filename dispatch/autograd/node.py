@@ -188,8 +188,8 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
 
 
 def saved_version(tensor: Any) -> int:
-    """The version to store beside a saved tensor."""
-    cell = tensor._version
+    """The version to store beside a saved tensor; 0 for nothing in its place."""
+    cell = None if tensor is None else tensor._version
     return 0 if cell is None else int(cell[0])
 
 

@@ -23,7 +23,8 @@ class _Rename(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id in self.specs:
-            return ast.Attribute(ast.Attribute(ast.Name("self_node"), f"{node.value.id}_spec"), node.attr)
+            spec = ast.Attribute(ast.Name("self_node"), f"{node.value.id}_spec")
+            return spec if node.attr == "specs" else ast.Attribute(spec, node.attr)
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:

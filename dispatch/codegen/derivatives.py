@@ -17,7 +17,10 @@ from ..schema.types import ListType, OptionalType
 from .load import Operators, read_entries
 from .model import Location, ModelError, NativeFunction
 
-SPEC_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "layout", "sizes", "strides", "numel"})
+SPEC_ATTRIBUTES = frozenset(
+    {"shape", "dtype", "ndim", "device", "layout", "sizes", "specs", "strides", "numel"}
+)
+"""What a formula may ask of a tensor without saving it; ``tensors.specs`` are the specs of a list."""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def annotation_of(type: Type, role: str) -> str:
 
 def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignature:
     """Merge the functional overloads of a name (or its in-place ones)."""
-    shapes = [f for f in overloads if f.form != "out"] or overloads
+    shapes = [f for f in overloads if f.form != "out" and f.python_binding != "positional"] or overloads
     has_out = any(f.form == "out" for f in overloads)
     wrapped = any(f.wrapped_numbers for f in overloads)
     merged: dict[str, PythonParameter] = {}

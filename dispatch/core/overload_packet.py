@@ -165,6 +165,7 @@ class OverloadPacket:
     def _miss(self, args: Sequence[Any], scaled: bool) -> Plan:
         runtime: list[tuple[str, Any]] = []
         parts: list[Any] = []
+        keep = True
         for parameter, value in zip(self.parameters, args, strict=True):
             role = parameter.role
             if role == "scale":
@@ -173,6 +174,7 @@ class OverloadPacket:
                 parts.append(None if value is parameter.default else value.__class__)
                 runtime.append((parameter.name, value))
             elif role == "static":
+                keep = keep and not _holds_tensor(value)
                 parts.append(tuple(value) if value.__class__ is list else value)
             else:
                 parts.append(value.__class__ if role == "number" else part_of(value))
@@ -188,8 +190,8 @@ class OverloadPacket:
         if found is not None:
             return found  # type: ignore[no-any-return]
         entry, bound = self.resolve(*self._split(args))
-        plan, keep = self._adapt(entry, bound, runtime)
-        if keep:
+        plan, holds = self._adapt(entry, bound, runtime)
+        if keep and holds:
             with _lock:
                 self.count += 1
                 if self.count > MAX_PLANS:
@@ -225,7 +227,7 @@ class OverloadPacket:
         for position in wanted:
             name = arguments[position].name
             name = "input" if name == "self" and "input" in names else name
-            if name in names and bound[position] is runtime[names.index(name)][1]:
+            if name in names and _is_same(bound[position], runtime[names.index(name)][1]):
                 picks.append(names.index(name))
             elif bound[position] is None:
                 picks.append(-1)
@@ -299,6 +301,22 @@ class OverloadPacket:
         if where == FIRST:
             return plan(args[0])
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
+
+
+def _holds_tensor(value: Any) -> bool:
+    """Whether a static argument was read from a tensor, whose next value may be another."""
+    if value.__class__ is list or value.__class__ is tuple:
+        return any(isinstance(v, TensorImpl) for v in value)
+    return isinstance(value, TensorImpl)
+
+
+def _is_same(bound: Any, given: Any) -> bool:
+    """Whether binding left an argument as it was; a list becomes a tuple of the same elements."""
+    if bound is given:
+        return True
+    if bound.__class__ is not tuple or not isinstance(given, list | tuple) or len(bound) != len(given):
+        return False
+    return all(b is g for b, g in zip(bound, given, strict=True))
 
 
 def part_of(value: Any) -> Any:

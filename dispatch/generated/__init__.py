@@ -9,6 +9,7 @@ FAMILIES = (
     "convolution",
     "copy",
     "factories",
+    "indexing",
     "linalg",
     "loss",
     "pointwise",

@@ -357,6 +357,137 @@ def eye(n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def eye(n: int, m: int, *, out: Tensor) -> Tensor: ...
 @overload
+def cat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
+@overload
+def cat(tensors: Sequence[Tensor], dim: int = ..., *, out: Tensor) -> Tensor: ...
+def concat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
+def concatenate(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
+@overload
+def stack(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
+@overload
+def stack(tensors: Sequence[Tensor], dim: int = ..., *, out: Tensor) -> Tensor: ...
+def hstack(tensors: Sequence[Tensor]) -> Tensor: ...
+def vstack(tensors: Sequence[Tensor]) -> Tensor: ...
+def row_stack(tensors: Sequence[Tensor]) -> Tensor: ...
+def dstack(tensors: Sequence[Tensor]) -> Tensor: ...
+def column_stack(tensors: Sequence[Tensor]) -> Tensor: ...
+def index_put(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...
+) -> Tensor: ...
+def index_put_(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...
+) -> Tensor: ...
+def _index_put_impl_(
+    input: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = ...,
+    unsafe: bool = ...,
+) -> Tensor: ...
+@overload
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor: ...
+@overload
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor: ...
+@overload
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor: ...
+@overload
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
+@overload
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor) -> Tensor: ...
+def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
+@overload
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
+@overload
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
+@overload
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = ...) -> Tensor: ...
+@overload
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = ..., out: Tensor) -> Tensor: ...
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = ...) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, out: Tensor) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str, out: Tensor) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str, out: Tensor) -> Tensor: ...
+@overload
+def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+@overload
+def scatter_(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
+@overload
+def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor: ...
+@overload
+def scatter_(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor: ...
+@overload
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+@overload
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor) -> Tensor: ...
+def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+@overload
+def masked_fill(input: Tensor, mask: Tensor, value: Number) -> Tensor: ...
+@overload
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
+@overload
+def masked_fill_(input: Tensor, mask: Tensor, value: Number) -> Tensor: ...
+@overload
+def masked_fill_(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
+@overload
+def masked_select(input: Tensor, mask: Tensor) -> Tensor: ...
+@overload
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def nonzero(input: Tensor) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: bool) -> Sequence[Tensor]: ...
+def argwhere(input: Tensor) -> Tensor: ...
+@overload
+def take(input: Tensor, index: Tensor) -> Tensor: ...
+@overload
+def take(input: Tensor, index: Tensor, *, out: Tensor) -> Tensor: ...
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = ...) -> Tensor: ...
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = ...,
+    scale_grad_by_freq: bool = ...,
+    sparse: bool = ...,
+) -> Tensor: ...
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor: ...
+def embedding_dense_backward(
+    grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor: ...
+def flip(input: Tensor, dims: Sequence[int]) -> Tensor: ...
+def fliplr(input: Tensor) -> Tensor: ...
+def flipud(input: Tensor) -> Tensor: ...
+def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ...) -> Tensor: ...
+def rot90(input: Tensor, k: int = ..., dims: Sequence[int] = ...) -> Tensor: ...
+def tile(input: Tensor, dims: Sequence[int]) -> Tensor: ...
+@overload
+def tril(input: Tensor, diagonal: int = ...) -> Tensor: ...
+@overload
+def tril(input: Tensor, diagonal: int = ..., *, out: Tensor) -> Tensor: ...
+def tril_(input: Tensor, diagonal: int = ...) -> Tensor: ...
+@overload
+def triu(input: Tensor, diagonal: int = ...) -> Tensor: ...
+@overload
+def triu(input: Tensor, diagonal: int = ..., *, out: Tensor) -> Tensor: ...
+def triu_(input: Tensor, diagonal: int = ...) -> Tensor: ...
+@overload
 def mm(input: Tensor, mat2: Tensor) -> Tensor: ...
 @overload
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
@@ -1560,10 +1691,52 @@ def _as_strided_backward(
     stride: Sequence[int],
     offset: int,
 ) -> Tensor: ...
+def _basic_index_backward(
+    grad_output: Tensor, input_sizes: Sequence[int], index: Sequence[int]
+) -> Tensor: ...
+def diagonal(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor: ...
+def diagonal_backward(
+    grad_output: Tensor, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int
+) -> Tensor: ...
+def view_as_real(input: Tensor) -> Tensor: ...
+def view_as_complex(input: Tensor) -> Tensor: ...
+def real(input: Tensor) -> Tensor: ...
+def imag(input: Tensor) -> Tensor: ...
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor: ...
+@overload
+def movedim(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor: ...
+@overload
+def movedim(input: Tensor, source: int, destination: int) -> Tensor: ...
+@overload
+def moveaxis(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor: ...
+@overload
+def moveaxis(input: Tensor, source: int, destination: int) -> Tensor: ...
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor: ...
+def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor: ...
+def adjoint(input: Tensor) -> Tensor: ...
+def flatten(input: Tensor, start_dim: int = ..., end_dim: int = ...) -> Tensor: ...
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor: ...
+def ravel(input: Tensor) -> Tensor: ...
+@overload
+def split(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
+@overload
+def split(input: Tensor, split_size: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
+def chunk(input: Tensor, chunks: int, dim: int = ...) -> Sequence[Tensor]: ...
+@overload
+def tensor_split(input: Tensor, sections: int, dim: int = ...) -> Sequence[Tensor]: ...
+@overload
+def tensor_split(input: Tensor, indices: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
+@overload
+def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
+def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 
 __all__ = [
     "_arange_",
     "_as_strided_backward",
+    "_basic_index_backward",
+    "_index_put_impl_",
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
@@ -1589,6 +1762,7 @@ __all__ = [
     "addmm_",
     "addmv",
     "addmv_",
+    "adjoint",
     "alias",
     "all",
     "amax",
@@ -1605,6 +1779,7 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argwhere",
     "as_strided",
     "asin",
     "asin_",
@@ -1632,8 +1807,11 @@ __all__ = [
     "bitwise_xor",
     "bitwise_xor_",
     "bmm",
+    "broadcast_to",
+    "cat",
     "ceil",
     "ceil_",
+    "chunk",
     "clamp",
     "clamp_",
     "clamp_max",
@@ -1643,6 +1821,9 @@ __all__ = [
     "clip",
     "clip_",
     "clone",
+    "column_stack",
+    "concat",
+    "concatenate",
     "conj",
     "conj_physical",
     "conj_physical_",
@@ -1664,11 +1845,17 @@ __all__ = [
     "cumsum",
     "cumsum_",
     "detach",
+    "diagonal",
+    "diagonal_backward",
     "div",
     "div_",
     "dot",
     "dropout",
     "dropout_",
+    "dstack",
+    "embedding",
+    "embedding_dense_backward",
+    "embedding_renorm_",
     "empty",
     "empty_like",
     "empty_strided",
@@ -1686,6 +1873,10 @@ __all__ = [
     "fill",
     "fill_",
     "fix",
+    "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
     "floor",
     "floor_",
     "floor_divide",
@@ -1696,6 +1887,7 @@ __all__ = [
     "fmod_",
     "full",
     "full_like",
+    "gather",
     "ge",
     "ge_",
     "gelu",
@@ -1706,7 +1898,17 @@ __all__ = [
     "greater_equal",
     "gt",
     "gt_",
+    "hstack",
     "huber_loss",
+    "imag",
+    "index_add",
+    "index_add_",
+    "index_copy",
+    "index_copy_",
+    "index_fill",
+    "index_put",
+    "index_put_",
+    "index_select",
     "isfinite",
     "isinf",
     "isnan",
@@ -1742,6 +1944,9 @@ __all__ = [
     "logsumexp",
     "lt",
     "lt_",
+    "masked_fill",
+    "masked_fill_",
+    "masked_select",
     "matmul",
     "max",
     "maximum",
@@ -1749,12 +1954,15 @@ __all__ = [
     "min",
     "minimum",
     "mm",
+    "moveaxis",
+    "movedim",
     "mse_loss",
     "mse_loss_backward",
     "mul",
     "mul_",
     "multinomial",
     "mv",
+    "narrow",
     "native_dropout",
     "native_dropout_backward",
     "ne",
@@ -1769,6 +1977,7 @@ __all__ = [
     "nll_loss_backward",
     "nll_loss_forward",
     "nll_loss_nd",
+    "nonzero",
     "normal",
     "not_equal",
     "ones",
@@ -1779,6 +1988,7 @@ __all__ = [
     "pow",
     "pow_",
     "prod",
+    "put",
     "rand",
     "rand_like",
     "randint",
@@ -1786,6 +1996,8 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "ravel",
+    "real",
     "reciprocal",
     "reciprocal_",
     "relu",
@@ -1796,12 +2008,19 @@ __all__ = [
     "resize_as_",
     "resolve_conj",
     "resolve_neg",
+    "roll",
+    "rot90",
     "round",
     "round_",
+    "row_stack",
     "rsqrt",
     "rsqrt_",
     "rsub",
     "scalar_tensor",
+    "scatter",
+    "scatter_",
+    "scatter_add",
+    "scatter_add_",
     "select",
     "select_backward",
     "sigmoid",
@@ -1821,31 +2040,49 @@ __all__ = [
     "softmax",
     "softplus",
     "softplus_backward",
+    "split",
+    "split_with_sizes",
     "sqrt",
     "sqrt_",
     "square",
     "square_",
     "squeeze",
+    "stack",
     "std",
     "std_mean",
     "sub",
     "sub_",
     "sum",
+    "swapaxes",
+    "swapdims",
     "t",
+    "take",
+    "take_along_dim",
     "tan",
     "tan_",
     "tanh",
     "tanh_",
     "tanh_backward",
+    "tensor_split",
     "threshold_backward",
+    "tile",
     "transpose",
+    "tril",
+    "tril_",
+    "triu",
+    "triu_",
     "trunc",
     "trunc_",
+    "unbind",
+    "unflatten",
     "unsqueeze",
     "value_selecting_reduction_backward",
     "var",
     "var_mean",
     "vdot",
+    "view_as_complex",
+    "view_as_real",
+    "vstack",
     "where",
     "zero_",
     "zeros",

@@ -9,6 +9,7 @@ from . import (
     registrations_convolution,
     registrations_copy,
     registrations_factories,
+    registrations_indexing,
     registrations_linalg,
     registrations_loss,
     registrations_pointwise,
@@ -25,6 +26,7 @@ def register_all() -> None:
     registrations_convolution.register()
     registrations_copy.register()
     registrations_factories.register()
+    registrations_indexing.register()
     registrations_linalg.register()
     registrations_loss.register()
     registrations_pointwise.register()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
+from .methods_indexing import IndexingMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
 from .methods_pointwise import PointwiseMethods
@@ -22,6 +23,7 @@ class TensorMethods(
     ConvolutionMethods,
     CopyMethods,
     FactoriesMethods,
+    IndexingMethods,
     LinalgMethods,
     LossMethods,
     PointwiseMethods,
