@@ -41,7 +41,7 @@ def settled() -> Iterator[None]:
 
 @pytest.fixture
 def random(rng: np.random.Generator) -> Callable[..., tt.Tensor]:
-    """random(sizes, dtype): host tensors with values that every dtype holds, zeros and negatives among them."""
+    """random(sizes, dtype): host tensors with values that every dtype holds, zeros and negatives too."""
 
     def make(sizes: tuple[int, ...], dtype: tt.dtype = tt.float32) -> tt.Tensor:
         if dtype.is_floating_point:

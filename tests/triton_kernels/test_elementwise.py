@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import triten as tt
 
 FLOATS = [tt.float16, tt.bfloat16, tt.float32, tt.float64]
@@ -134,5 +135,5 @@ def test_in_place_on_a_view_writes_only_there(same, random):
 
 def test_tensors_of_two_devices_are_refused(random):
     a = random((3,))
-    with pytest.raises(RuntimeError, match="same device|two devices"):
+    with pytest.raises(RuntimeError, match=r"same device|two devices"):
         a.to("cuda") + a

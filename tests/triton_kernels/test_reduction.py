@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 import triten as tt
 from triten.dispatch.structured.native.dims import reduced_shape
 from triten.dispatch.structured.stub import StructuredCall, find_kernel
