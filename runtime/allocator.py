@@ -148,7 +148,9 @@ class _ForeignBytes:
         }
 
 
-def array_over(pointer: DataPtr, sizes: tuple[int, ...], np_dtype: Any, byte_strides: tuple[int, ...] | None) -> Any:
+def array_over(
+    pointer: DataPtr, sizes: tuple[int, ...], np_dtype: Any, byte_strides: tuple[int, ...] | None
+) -> Any:
     """An ndarray over host memory that keeps the memory alive."""
     if pointer.nbytes == 0:
         return np.empty(sizes, np_dtype)

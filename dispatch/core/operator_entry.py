@@ -136,7 +136,10 @@ class OperatorEntry:
                 raise NotImplementedError(self.missing_kernel(bits))
             kernel = self.kernel_for(key)
             if kernel is None:
-                if key.functionality in _AUTOGRAD_FUNCTIONALITIES or key.functionality in _BACKEND_FUNCTIONALITIES:
+                if (
+                    key.functionality in _AUTOGRAD_FUNCTIONALITIES
+                    or key.functionality in _BACKEND_FUNCTIONALITIES
+                ):
                     raise NotImplementedError(self.missing_kernel(bits))
             elif not kernel.is_fallthrough:
                 return kernel
@@ -301,8 +304,10 @@ def is_baked(value: Any, default: Any) -> bool:
 def without(bits: int, key: DispatchKey) -> int:
     """The set below `key`: without its functionality, or without its backend where that is the dense one's."""
     assert key.functionality is not None
-    if key.functionality in _BACKEND_FUNCTIONALITIES and key.backend is not None and bits & BACKEND_MASK & (
-        (1 << key.backend) - 1
+    if (
+        key.functionality in _BACKEND_FUNCTIONALITIES
+        and key.backend is not None
+        and bits & BACKEND_MASK & ((1 << key.backend) - 1)
     ):
         return bits & ~(1 << key.backend)
     return bits & ~(1 << (NUM_BACKENDS + key.functionality))
@@ -310,4 +315,3 @@ def without(bits: int, key: DispatchKey) -> int:
 
 BELOW_AUTOGRAD = ~AUTOGRAD_BITS
 """Mask that takes the autograd functionalities out of a key set."""
-

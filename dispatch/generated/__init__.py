@@ -10,7 +10,11 @@ FAMILIES = (
     "copy",
     "factories",
     "linalg",
+    "loss",
     "pointwise",
+    "random",
     "reduction",
+    "softmax",
+    "storage",
     "views",
 )

@@ -27,18 +27,15 @@ class ViewBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -46,7 +43,7 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ViewBackward0.__new__(ViewBackward0)
+        node = ViewBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -63,23 +60,25 @@ class AsStridedBackward0(Node):
 
     __slots__ = ("self_spec", "size", "storage_offset", "stride")
 
+    self_spec: Any
+    size: Any
+    storage_offset: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            size = self.size
-            stride = self.stride
-            storage_offset = self.storage_offset
-            out[0] = as_strided_backward(
+        size = self.size
+        stride = self.stride
+        storage_offset = self.storage_offset
+        return (
+            as_strided_backward(
                 grad, self.self_spec.sizes, self.self_spec.strides, size, stride, storage_offset
-            )
-        return out
+            ),
+        )
 
 
 def plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     size = args[1]
     stride = args[2]
@@ -90,7 +89,7 @@ def plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = AsStridedBackward0.__new__(AsStridedBackward0)
+        node = AsStridedBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -110,18 +109,15 @@ class ExpandBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = sum_to(grad, self.self_spec.shape)
-        return out
+        return (sum_to(grad, self.self_spec.shape),)
 
 
 def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -129,7 +125,7 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ExpandBackward0.__new__(ExpandBackward0)
+        node = ExpandBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -146,19 +142,16 @@ class PermuteBackward0(Node):
 
     __slots__ = ("dims",)
 
+    dims: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dims = self.dims
-            out[0] = permute_backward(grad, dims)
-        return out
+        dims = self.dims
+        return (permute_backward(grad, dims),)
 
 
 def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dims = args[1]
 
@@ -167,7 +160,7 @@ def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = PermuteBackward0.__new__(PermuteBackward0)
+        node = PermuteBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -184,20 +177,18 @@ class TransposeBackward0(Node):
 
     __slots__ = ("dim0", "dim1")
 
+    dim0: Any
+    dim1: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim0 = self.dim0
-            dim1 = self.dim1
-            out[0] = grad.transpose(dim0, dim1)
-        return out
+        dim0 = self.dim0
+        dim1 = self.dim1
+        return (grad.transpose(dim0, dim1),)
 
 
 def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim0 = args[1]
     dim1 = args[2]
@@ -207,7 +198,7 @@ def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TransposeBackward0.__new__(TransposeBackward0)
+        node = TransposeBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -226,17 +217,12 @@ class TBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.t()
-        return out
+        return (grad.t(),)
 
 
 def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """t(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -244,7 +230,7 @@ def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TBackward0.__new__(TBackward0)
+        node = TBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -260,20 +246,19 @@ class SelectBackward0(Node):
 
     __slots__ = ("dim", "index", "self_spec")
 
+    dim: Any
+    index: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            index = self.index
-            out[0] = select_backward(grad, self.self_spec.shape, dim, index)
-        return out
+        dim = self.dim
+        index = self.index
+        return (select_backward(grad, self.self_spec.shape, dim, index),)
 
 
 def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     index = args[2]
@@ -283,7 +268,7 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SelectBackward0.__new__(SelectBackward0)
+        node = SelectBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -302,22 +287,23 @@ class SliceBackward0(Node):
 
     __slots__ = ("dim", "end", "self_spec", "start", "step")
 
+    dim: Any
+    end: Any
+    self_spec: Any
+    start: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = slice_backward(grad, self.self_spec.shape, dim, start, end, step)
-        return out
+        dim = self.dim
+        start = self.start
+        end = self.end
+        step = self.step
+        return (slice_backward(grad, self.self_spec.shape, dim, start, end, step),)
 
 
 def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     start = args[2]
@@ -329,7 +315,7 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SliceBackward0.__new__(SliceBackward0)
+        node = SliceBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -350,21 +336,21 @@ class SliceFirstBackward0(Node):
 
     __slots__ = ("end", "self_spec", "start", "step")
 
+    end: Any
+    self_spec: Any
+    start: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = slice_backward(grad, self.self_spec.shape, 0, start, end, step)
-        return out
+        start = self.start
+        end = self.end
+        step = self.step
+        return (slice_backward(grad, self.self_spec.shape, 0, start, end, step),)
 
 
 def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     start = args[1]
     end = args[2]
@@ -375,7 +361,7 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SliceFirstBackward0.__new__(SliceFirstBackward0)
+        node = SliceFirstBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -395,18 +381,15 @@ class SqueezeBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -414,7 +397,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward0.__new__(SqueezeBackward0)
+        node = SqueezeBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -431,18 +414,15 @@ class SqueezeBackward1(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -450,7 +430,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward1.__new__(SqueezeBackward1)
+        node = SqueezeBackward1()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -467,18 +447,15 @@ class SqueezeBackward2(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -486,7 +463,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward2.__new__(SqueezeBackward2)
+        node = SqueezeBackward2()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -503,18 +480,15 @@ class UnsqueezeBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -522,7 +496,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = UnsqueezeBackward0.__new__(UnsqueezeBackward0)
+        node = UnsqueezeBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -540,17 +514,12 @@ class AliasBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad
-        return out
+        return (grad,)
 
 
 def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """alias(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -558,7 +527,7 @@ def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = AliasBackward0.__new__(AliasBackward0)
+        node = AliasBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -574,20 +543,18 @@ class SelectBackwardBackward0(Node):
 
     __slots__ = ("dim", "index")
 
+    dim: Any
+    index: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            index = self.index
-            out[0] = grad.select(dim, index)
-        return out
+        dim = self.dim
+        index = self.index
+        return (grad.select(dim, index),)
 
 
 def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     dim = args[2]
     index = args[3]
@@ -597,7 +564,7 @@ def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = SelectBackwardBackward0.__new__(SelectBackwardBackward0)
+        node = SelectBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -615,22 +582,22 @@ class SliceBackwardBackward0(Node):
 
     __slots__ = ("dim", "end", "start", "step")
 
+    dim: Any
+    end: Any
+    start: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = grad.slice(dim, start, end, step)
-        return out
+        dim = self.dim
+        start = self.start
+        end = self.end
+        step = self.step
+        return (grad.slice(dim, start, end, step),)
 
 
 def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     dim = args[2]
     start = args[3]
@@ -642,7 +609,7 @@ def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = SliceBackwardBackward0.__new__(SliceBackwardBackward0)
+        node = SliceBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -662,21 +629,20 @@ class AsStridedBackwardBackward0(Node):
 
     __slots__ = ("offset", "size", "stride")
 
+    offset: Any
+    size: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            size = self.size
-            stride = self.stride
-            offset = self.offset
-            out[0] = grad.contiguous().as_strided(size, stride, offset)
-        return out
+        size = self.size
+        stride = self.stride
+        offset = self.offset
+        return (grad.contiguous().as_strided(size, stride, offset),)
 
 
 def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     size = args[3]
     stride = args[4]
@@ -687,7 +653,7 @@ def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[An
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = AsStridedBackwardBackward0.__new__(AsStridedBackwardBackward0)
+        node = AsStridedBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

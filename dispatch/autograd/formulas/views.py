@@ -34,7 +34,12 @@ def slice_backward(grad: Any, shape: Sequence[int], dim: int, start: Any, end: A
 
 
 def as_strided_backward(
-    grad: Any, sizes: Sequence[int], strides: Sequence[int], size: Sequence[int], stride: Sequence[int], offset: Any
+    grad: Any,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    size: Sequence[int],
+    stride: Sequence[int],
+    offset: Any,
 ) -> Any:
     """The gradient put where the view's elements were in an input of these sizes and strides."""
     return ops._as_strided_backward(grad, sizes, strides, size, stride, offset or 0)

@@ -36,7 +36,9 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
     raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {numel}")
 
 
-def view_strides(sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]) -> tuple[int, ...] | None:
+def view_strides(
+    sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
+) -> tuple[int, ...] | None:
     """Strides that show the same elements in another shape, or None where only a copy can (ATen computeStride)."""
     numel = math.prod(sizes)
     if numel == 0:
@@ -89,7 +91,9 @@ def as_strided(
     if any(n < 0 for n in size):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(size)}: {list(size)}")
     if any(s < 0 for s in stride):
-        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
+        )
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
     if storage_offset is None:
@@ -120,8 +124,8 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
         if have != wanted:
             if have != 1:
                 raise RuntimeError(
-                    f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at non-singleton "
-                    f"dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
+                    f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
+                    f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
                 )
             stride = 0
         sizes.append(wanted)
@@ -176,7 +180,7 @@ def select(self: TensorSpec, dim: int, index: int) -> Geometry:
         self.sizes[:d] + self.sizes[d + 1 :],
         self.strides[:d] + self.strides[d + 1 :],
         index * self.strides[d],
-        index=(slice(None),) * d + (index,),
+        numpy_index=(slice(None),) * d + (index,),
     )
 
 
@@ -196,7 +200,7 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
     sizes = (*self.sizes[:d], length, *self.sizes[d + 1 :])
     strides = (*self.strides[:d], self.strides[d] * step, *self.strides[d + 1 :])
     index = (slice(None),) * d + (slice(first, last, step),)
-    return Geometry(sizes, strides, first * self.strides[d], index=index)
+    return Geometry(sizes, strides, first * self.strides[d], numpy_index=index)
 
 
 def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
@@ -229,7 +233,6 @@ def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
 def alias(self: TensorSpec) -> Geometry:
     """The same geometry, another tensor."""
     return Geometry(self.sizes, self.strides)
-
 
 
 select_backward = embedded(select)
