@@ -112,7 +112,7 @@ def operators():
     yield "add strided", lambda: empty(64, 32).t() + empty(64)
     yield "copy int8 to float16 aligned, whole", lambda: empty(4096, dtype=tt.int8).to(tt.float16)
     yield "copy float64 to bfloat16 aligned, whole", lambda: empty(4096, dtype=tt.float64).to(tt.bfloat16)
-    yield "copy float32 to bool aligned, whole", lambda: empty(4096).to(tt.bool_)
+    yield "copy float32 to bool aligned, whole", lambda: empty(4096).to(tt.bool)
     yield "copy float32 to float8_e5m2", lambda: empty(4096).to(tt.float8_e5m2)
     if CAPABILITY >= 90:
         yield "copy float32 to float8_e4m3fn", lambda: empty(4096).to(tt.float8_e4m3fn)
@@ -139,7 +139,7 @@ def reduce(stub, x, dtype=None):
     from triten.runtime.tensor_spec import TensorSpec
 
     if stub in ("any_stub", "all_stub"):
-        dtype = tt.bool_
+        dtype = tt.bool
     out = TensorSpec.contiguous(x.shape[:1], dtype or x.dtype, x.device)
     call = StructuredCall(stub, {"self": x._spec}, ("self",), (out,), None, x.device, {"dims": (1,)})
     find_kernel(stub, "cuda", stub)(call).into(

@@ -6,7 +6,7 @@ import pytest
 import triten as tt
 
 DTYPES = [
-    tt.bool_,
+    tt.bool,
     tt.uint8,
     tt.int8,
     tt.int16,
@@ -62,7 +62,7 @@ def test_floats_truncate(same, dtype):
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5, 7), (2, 3, 4, 5)], ids=str)
-@pytest.mark.parametrize("dtype", [tt.float32, tt.bool_, tt.float8_e5m2, tt.complex64], ids=name)
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bool, tt.float8_e5m2, tt.complex64], ids=name)
 def test_round_trip_through_the_device(random, shape, dtype):
     a = tt.from_numpy(random(shape).numpy().astype(dtype.np))
     back = a.to("cuda").cpu()

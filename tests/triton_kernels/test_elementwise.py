@@ -10,7 +10,7 @@ INTEGERS = [tt.uint8, tt.int8, tt.int16, tt.int32, tt.int64]
 SHAPES = [(), (1,), (0,), (3, 0), (7,), (1000,), (20000,), (5, 6), (3, 1, 4), (2, 3, 4, 5)]
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, tt.bool_], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, tt.bool], ids=lambda d: d.name)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_add(same, random, launches, dtype, shape):
     a, b = random(shape, dtype), random(shape, dtype)

@@ -54,7 +54,7 @@ def test_mm_out_of_any_strides(random, same):
 
 
 def test_mm_of_bool_is_refused(random):
-    x = random((3, 3), tt.bool_).to("cuda")
+    x = random((3, 3), tt.bool).to("cuda")
     with pytest.raises(NotImplementedError, match=r"mm_cuda.*Bool"):
         x.mm(x)
 
@@ -89,11 +89,14 @@ CONVOLUTIONS = {
     "one tap": ((2, 20, 5, 5), (18, 20, 1, 1), (1, 1), (0, 0), (1, 1), 1),
     "one image": ((1, 1, 12, 12), (8, 1, 5, 5), (1, 1), (0, 0), (1, 1), 1),
     "many pixels": ((2, 2, 40, 40), (3, 2, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "lines": ((3, 4, 20), (6, 2, 3), (2,), (1,), (2,), 2),
     "no images": ((0, 3, 8, 9), (4, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1),
 }
 
 
 def last(tensor):
+    if tensor.ndim != 4:
+        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
     return tensor.permute((0, 2, 3, 1)).contiguous().permute((0, 3, 1, 2))
 
 
@@ -109,7 +112,8 @@ def test_convolution_and_its_gradients(random, same, launches, case, layout, bia
     before = launches.count
     results = []
     for x, w, b in (host, device):
-        y = tt.conv2d(x, w, b if bias else None, *geometry)
+        convolve = tt.conv2d if x.ndim == 4 else tt.conv1d
+        y = convolve(x, w, b if bias else None, *geometry)
         results.append(y)
     assert launches.count - before == (1 if results[0].numel() else 0)
     same(results[1], results[0].detach(), 1e-11)
@@ -126,6 +130,12 @@ def test_convolution_of_every_dtype(random, same, dtype):
     expected = tt.conv2d(tt.from_numpy(wide(x)), tt.from_numpy(wide(w)))
     got = tt.conv2d(x.to("cuda"), w.to("cuda"))
     same(got, tt.from_numpy(expected.numpy().astype(dtype.np)), TOLERANCE[dtype])
+
+
+def test_convolution_of_volumes_is_refused(random):
+    x = random((1, 1, 3, 3, 3)).to("cuda")
+    with pytest.raises(NotImplementedError, match="3 spatial dimensions are not implemented"):
+        tt.conv3d(x, x)
 
 
 def test_convolution_of_integers_is_refused(random):
