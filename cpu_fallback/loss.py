@@ -15,7 +15,7 @@ from .widen import compute_np
 
 
 def _chosen(target: Any, weight: Any, classes: int, ignore_index: int, np_dtype: Any) -> tuple[Any, Any]:
-    """The class of each sample (0 where ignored) and its weight (0 where ignored). Raises IndexError out of range."""
+    """Each sample's class and weight, both 0 where ignored. Raises IndexError for a class out of range."""
     target = target.astype(np.int64, copy=False)
     counts = target != ignore_index
     index = np.where(counts, target, 0)
@@ -48,7 +48,11 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
         if index.size == 0 or classes == 0:
             picked = np.zeros(index.shape, np_dtype)
         else:
-            picked = np.take_along_axis(array, np.expand_dims(index, axis), axis).astype(np_dtype).reshape(index.shape)
+            picked = (
+                np.take_along_axis(array, np.expand_dims(index, axis), axis)
+                .astype(np_dtype)
+                .reshape(index.shape)
+            )
         loss = np.where(factor == 0, np_dtype.type(0), -picked * factor)
         if reduction == NONE:
             np.copyto(out, loss.reshape(out.shape), casting="unsafe")
@@ -78,7 +82,12 @@ def _is_plain(call: StructuredCall) -> bool:
     """Whether a (N, C) loss is unweighted, of a wide dtype, and ignores no value that is a class."""
     spec = call.args["self"]
     ignores = 0 <= call.args["ignore_index"] < spec.sizes[-1]
-    return bool(spec.ndim == 2 and call.args["weight"] is None and spec.np_dtype == compute_np(spec.dtype) and not ignores)
+    return bool(
+        spec.ndim == 2
+        and call.args["weight"] is None
+        and spec.np_dtype == compute_np(spec.dtype)
+        and not ignores
+    )
 
 
 def all_classes(target: Any, classes: int) -> bool:
@@ -131,7 +140,9 @@ def _difference(call: StructuredCall) -> tuple[Any, Any]:
     common = call.iterator.common_dtype
     if not common.is_floating_point:
         raise NotImplementedError(f"\"mse_{call.device.type}\" not implemented for '{common.scalar_name}'")
-    return compute_np(common), call.args["self"].np_dtype == call.args["target"].np_dtype == compute_np(common)
+    return compute_np(common), call.args["self"].np_dtype == call.args["target"].np_dtype == compute_np(
+        common
+    )
 
 
 def mse_loss(call: StructuredCall) -> PlannedKernel:

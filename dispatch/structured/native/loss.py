@@ -15,7 +15,9 @@ NONE, MEAN, SUM = 0, 1, 2
 
 def _check_target(name: str, target: TensorSpec) -> None:
     if target.dtype not in (int64, uint8):
-        raise RuntimeError(f"{name}: expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}")
+        raise RuntimeError(
+            f"{name}: expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}"
+        )
 
 
 def _check_weight(self: TensorSpec, weight: TensorSpec | None, classes: int) -> None:
@@ -23,11 +25,13 @@ def _check_weight(self: TensorSpec, weight: TensorSpec | None, classes: int) -> 
         return
     if weight.numel != classes or weight.ndim != 1:
         raise RuntimeError(
-            f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
-            f"shape: {list(weight.sizes)}"
+            f"weight tensor should be defined either for all {classes} classes or no classes but got weight "
+            f"tensor of shape: {list(weight.sizes)}"
         )
     if weight.dtype is not self.dtype:
-        raise RuntimeError(f"expected scalar type {self.dtype.scalar_name} but found {weight.dtype.scalar_name}")
+        raise RuntimeError(
+            f"expected scalar type {self.dtype.scalar_name} but found {weight.dtype.scalar_name}"
+        )
 
 
 def nll_loss_forward(
@@ -44,9 +48,7 @@ def nll_loss_forward(
     if target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if self.ndim == 1 and target.ndim == 1 and target.numel != 1:
-        raise RuntimeError(
-            f"For 1D input, 1D target must have size 1, but got target size: {target.numel}"
-        )
+        raise RuntimeError(f"For 1D input, 1D target must have size 1, but got target size: {target.numel}")
     if self.ndim == 2 and (target.ndim != 1 or self.sizes[0] != target.sizes[0]):
         raise RuntimeError(f"size mismatch (got input: {list(self.sizes)}, target: {list(target.sizes)})")
     _check_target("nll_loss", target)
@@ -67,7 +69,8 @@ def nll_loss2d_forward(
     """(N, C, H, W) with targets (N, H, W)."""
     if target.ndim != 3:
         raise RuntimeError(
-            "only batches of spatial targets supported (3D tensors) but got targets of dimension: " f"{target.ndim}"
+            "only batches of spatial targets supported (3D tensors) but got targets of dimension: "
+            f"{target.ndim}"
         )
     if self.ndim != 4:
         raise RuntimeError(

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....runtime.scalar_type import bool_, int64, uint8
+from ....runtime.scalar_type import bool_, get_default_dtype, int64, uint8
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import get_default_dtype
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .dims import reduced_dims, reduced_shape, wrap_dim
@@ -19,7 +18,9 @@ from .dims import reduced_dims, reduced_shape, wrap_dim
 Dims = Sequence[int] | int | None
 
 
-def _set_reduced(meta: MetaBase, self: TensorSpec, dims: tuple[int, ...], keepdim: bool, dtype: ScalarType) -> None:
+def _set_reduced(
+    meta: MetaBase, self: TensorSpec, dims: tuple[int, ...], keepdim: bool, dtype: ScalarType
+) -> None:
     meta.extra["dims"] = dims
     meta.set_output_raw_strided(0, reduced_shape(self.sizes, dims, keepdim), dtype=dtype)
 
@@ -63,8 +64,8 @@ def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: 
     if not (asked.is_floating_point or asked.is_complex):
         whose = "Input" if dtype is None else "Optional"
         raise RuntimeError(
-            f"mean(): could not infer output dtype. {whose} dtype must be either a floating point or complex dtype. "
-            f"Got: {asked.scalar_name}"
+            f"mean(): could not infer output dtype. {whose} dtype must be either a floating point or complex "
+            f"dtype. Got: {asked.scalar_name}"
         )
     given = meta.maybe_get_output()
     out = asked if given is None or dtype is not None else given.dtype
@@ -91,8 +92,8 @@ def _check_same_out(meta: MetaBase, self: TensorSpec) -> None:
     given = meta.maybe_get_output()
     if given is not None and given.dtype is not self.dtype:
         raise RuntimeError(
-            f"Expected the dtype for input and out to match, but got {self.dtype.scalar_name} for input's dtype and "
-            f"{given.dtype.scalar_name} for out's dtype."
+            f"Expected the dtype for input and out to match, but got {self.dtype.scalar_name} for input's "
+            f"dtype and {given.dtype.scalar_name} for out's dtype."
         )
 
 
@@ -102,8 +103,8 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
     if self.numel == 0:
         if dim is None or (not isinstance(dim, int) and len(dim) == 0):
             raise RuntimeError(
-                f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
-                "dim with the 'dim' argument."
+                f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                "reduction dim with the 'dim' argument."
             )
         check_nonempty(meta.name, self, dims)
     _check_same_out(meta, self)
@@ -118,7 +119,9 @@ def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
 def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
     """Both extrema in one pass."""
     if dim is None and self.numel == 0:
-        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
     dims = reduced_dims(dim, self.ndim)
     check_nonempty(meta.name, self, dims)
     _set_reduced(meta, self, dims, keepdim, self.dtype)
@@ -157,7 +160,9 @@ def truth_dims(meta: MetaBase, self: TensorSpec, dim: Sequence[int] | None, keep
     dims = () if dim is not None and len(dim) == 0 else reduced_dims(dim, self.ndim)
     given = meta.maybe_get_output()
     if given is not None and given.dtype not in (bool_, uint8):
-        raise RuntimeError(f"{meta.name} only supports bool tensor for result, got: {given.dtype.scalar_name}")
+        raise RuntimeError(
+            f"{meta.name} only supports bool tensor for result, got: {given.dtype.scalar_name}"
+        )
     out = uint8 if self.dtype is uint8 else bool_
     _set_reduced(meta, self, dims, keepdim, out if given is None else given.dtype)
 
@@ -172,9 +177,7 @@ def truth_all(meta: MetaBase, self: TensorSpec) -> None:
     truth_dims(meta, self, None, False)
 
 
-def var_correction(
-    meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool
-) -> None:
+def var_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool) -> None:
     """Variance over `dim` with a number of degrees of freedom less; real for complex inputs."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         raise RuntimeError("std and var only support floating point and complex dtypes")
@@ -198,9 +201,7 @@ def var_all(meta: MetaBase, self: TensorSpec, unbiased: bool) -> None:
     var_dim(meta, self, None, unbiased, False)
 
 
-def var_mean_correction(
-    meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool
-) -> None:
+def var_mean_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool) -> None:
     """Variance (or standard deviation) and mean."""
     var_correction(meta, self, dim, correction, keepdim)
     meta.set_output_raw_strided(1, meta.outputs[0].sizes, dtype=self.dtype)
