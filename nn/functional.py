@@ -175,8 +175,8 @@ def _warn_broadcast(input: Any, target: Any) -> None:
     if target.shape != input.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
-            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same "
-            "size.",
+            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
+            "same size.",
             stacklevel=3,
         )
 
