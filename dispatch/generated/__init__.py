@@ -9,8 +9,13 @@ FAMILIES = (
     "convolution",
     "copy",
     "factories",
+    "indexing",
     "linalg",
+    "loss",
     "pointwise",
+    "random",
     "reduction",
+    "softmax",
+    "storage",
     "views",
 )
