@@ -10,11 +10,11 @@ import warnings
 from typing import Any
 
 from ..dispatch.generated.functions import conv2d as conv2d
-from ..dispatch.generated.functions import cross_entropy_loss, huber_loss as _huber_loss
+from ..dispatch.generated.functions import cross_entropy_loss, neg, nll_loss_nd
+from ..dispatch.generated.functions import huber_loss as _huber_loss
 from ..dispatch.generated.functions import l1_loss as _l1_loss
 from ..dispatch.generated.functions import log_softmax as _log_softmax
 from ..dispatch.generated.functions import mse_loss as _mse_loss
-from ..dispatch.generated.functions import neg, nll_loss_nd
 from ..dispatch.generated.functions import relu as relu
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
@@ -63,7 +63,8 @@ def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool 
 def _implicit_dim(name: str, rank: int) -> int:
     dim = 0 if rank in (0, 1, 3) else 1
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
         stacklevel=3,
     )
     return dim
@@ -173,8 +174,9 @@ def cross_entropy(
 def _warn_broadcast(input: Any, target: Any) -> None:
     if target.shape != input.shape:
         warnings.warn(
-            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
-            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
+            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
+            "same size.",
             stacklevel=3,
         )
 
