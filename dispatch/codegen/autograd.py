@@ -50,7 +50,7 @@ def node_text(d: Derivative) -> str:
         [f"{_local(n)}" for n in saves]
         + [f"{_local(n)}_version" for n in saves]
         + [f"{n}_spec" for n in specs]
-        + list(statics)
+        + [_local(n) for n in statics]
         + list(results)
         + [f"{n}_version" for n in results]
     )
@@ -102,7 +102,7 @@ def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
         function = "unpack_list" if is_list(d.function, n) else "unpack"
         lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
     for n in f.statics:
-        lines.append(f"{n} = self.{n}")
+        lines.append(f"{_local(n)} = self.{_local(n)}")
     names = result_names(d.function)
     for n in f.results:
         lines.append(f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})")
@@ -213,7 +213,7 @@ def _plan_lines(d: Derivative, function: NativeFunction, names: list[str], runti
             body.append(f"    node.{local} = {source}")
             body.append(f"    node.{local}_version = version_of({source})")
     for n in _all(d, "statics"):
-        body.append(f"node.{n} = {n}")
+        body.append(f"node.{_local(n)} = {_local(n)}")
     returns = len(d.function.schema.returns)
     if returns == 1:
         body.append(f"node.specs = ({result}._spec,)" if not inplace else "node.specs = (self_._spec.detached,)")
@@ -298,4 +298,12 @@ def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> N
     """The in-place form that shares a functional operator's derivative."""
     wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
     names = (wanted, *function.autogen)
-    return next((f for f in functions if str(f.name) in names and f.form == "inplace"), None)
+    types = [a.type for a in function.schema.arguments]
+    return next(
+        (
+            f
+            for f in functions
+            if f.form == "inplace" and str(f.name) in names and [a.type for a in f.schema.arguments] == types
+        ),
+        None,
+    )
