@@ -15,14 +15,24 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, raises_flags, reset_state, set_state
-from .widen import NARROW, compute_np
+from .widen import compute_np
 
 MAX_CONSTANTS = 256
 BLOCK = 1 << 15
 """Elements of a block: a few of them, in float32, stay in a core's second-level cache."""
 
 SILENT = frozenset(
-    {np.maximum, np.minimum, np.fmax, np.fmin, np.negative, np.positive, np.absolute, np.copysign, np.logical_not}
+    {
+        np.maximum,
+        np.minimum,
+        np.fmax,
+        np.fmin,
+        np.negative,
+        np.positive,
+        np.absolute,
+        np.copysign,
+        np.logical_not,
+    }
 )
 """Ufuncs that raise no floating-point flag, whatever their input."""
 
@@ -104,7 +114,9 @@ def planned(
     else:
         compute = _storing(function)
     aligned = all(
-        o.is_contiguous and o.sizes == out_spec.sizes for o in (out_spec, *operands) if isinstance(o, TensorSpec)
+        o.is_contiguous and o.sizes == out_spec.sizes
+        for o in (out_spec, *operands)
+        if isinstance(o, TensorSpec)
     )
     if aligned and out_spec.numel > BLOCK and not (stores and plain):
         return PlannedKernel(_in_blocks(compute, prepare, kinds))
@@ -115,7 +127,11 @@ def planned(
     def fresh(*inputs: Any) -> Any:
         token = set_state(IGNORE)
         try:
-            made = function(*inputs) if ready else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+            made = (
+                function(*inputs)
+                if ready
+                else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+            )
             return made if made.dtype == out_np else made.astype(out_np)
         finally:
             reset_state(token)
@@ -124,11 +140,11 @@ def planned(
 
 
 WRITING: set[Any] = set()
-"""Functions that write to their last argument, an array of the common dtype, rather than return a new array."""
+"""Functions that write to an argument `out`, an array of the common dtype, rather than return a new array."""
 
 
 def writing(function: Callable[..., None]) -> Callable[..., None]:
-    """Mark a function as one that writes to its last argument; it may read the others only before or elementwise."""
+    """Mark a function as one that writes to its argument `out`; it may read the others only before or elementwise."""
     WRITING.add(function)
     return function
 
@@ -142,7 +158,7 @@ def _storing(function: Callable[..., Any]) -> Callable[..., None]:
 
 def _writing(function: Callable[..., Any]) -> Callable[..., None]:
     def write(out: Any, *arrays: Any) -> None:
-        function(*arrays, out)
+        function(*arrays, out=out)
 
     return write
 
@@ -150,7 +166,7 @@ def _writing(function: Callable[..., Any]) -> Callable[..., None]:
 def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[..., None]:
     def write(out: Any, *arrays: Any) -> None:
         made = np.empty(out.shape, np_common)
-        function(*arrays, made)
+        function(*arrays, out=made)
         np.copyto(out, made, casting="unsafe")
 
     return write
@@ -248,7 +264,7 @@ def _direct(function: Any, silent: bool, arity: int) -> Callable[..., Any]:
 def _direct_into(function: Any, silent: bool, arity: int) -> Callable[..., Any]:
     if arity == 1:
         if silent:
-            return lambda out, a: function(a, out)
+            return lambda out, a: function(a, out=out)
 
         def unary(out: Any, a: Any) -> None:
             token = set_state(IGNORE)
@@ -259,7 +275,7 @@ def _direct_into(function: Any, silent: bool, arity: int) -> Callable[..., Any]:
 
         return unary
     if silent:
-        return lambda out, a, b: function(a, b, out)
+        return lambda out, a, b: function(a, b, out=out)
 
     def binary(out: Any, a: Any, b: Any) -> None:
         token = set_state(IGNORE)
@@ -286,7 +302,7 @@ def _with_constant_into(function: Any, constants: Constants) -> Callable[..., An
     def binary(out: Any, a: Any, number: Any) -> None:
         token = set_state(IGNORE)
         try:
-            function(a, constants[number], out)
+            function(a, constants[number], out=out)
         finally:
             reset_state(token)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from . import pointwise_math as m
 from ..runtime.tensor_spec import TensorSpec
+from . import pointwise_math as m
 from .elementwise import compute_dtype_of, constant_cache, planned
 from .widen import NARROW, compute_np
 
@@ -103,7 +103,12 @@ UNSCALED: dict[str, Callable[..., Any]] = {
 }
 """The function of an operator whose scale (``alpha``, ``value``) is at its default of 1."""
 
-ROUNDING: dict[str, Callable[..., Any]] = {"ceil": np.ceil, "floor": np.floor, "round": np.rint, "trunc": np.trunc}
+ROUNDING: dict[str, Callable[..., Any]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.rint,
+    "trunc": np.trunc,
+}
 """Rounding of floats; integers stay as they are."""
 
 DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
@@ -114,7 +119,12 @@ DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 }
 """Division and its remainders: of floats, of signed integers, and of unsigned ones with the zeros checked."""
 
-KERNEL_NAMES = {"floor_divide": "div_floor", "trunc_divide": "div_trunc", "erf": "erf_vml", "erfc": "erfc_vml"}
+KERNEL_NAMES = {
+    "floor_divide": "div_floor",
+    "trunc_divide": "div_trunc",
+    "erf": "erf_vml",
+    "erfc": "erfc_vml",
+}
 """What PyTorch's refusals call a kernel, where that is not the operator's name."""
 
 
@@ -197,7 +207,7 @@ def relu(call: StructuredCall) -> PlannedKernel:
     if common in NARROW or call.outputs[0].dtype is not spec.dtype:
         return planned(call, lambda a: maximum(zero, a))
     return PlannedKernel(
-        lambda out, a: maximum(zero, a, out), (lambda a: maximum(zero, a)) if spec.is_contiguous else None
+        lambda out, a: maximum(zero, a, out=out), (lambda a: maximum(zero, a)) if spec.is_contiguous else None
     )
 
 
@@ -220,7 +230,9 @@ def pow_(call: StructuredCall) -> PlannedKernel:
 def clamp(call: StructuredCall) -> PlannedKernel:
     """Both bounds, or the one that there is."""
     if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
-        check_kind(call, "iuf", "clamp_min_scalar" if call.args.get("min") is not None else "clamp_max_scalar")
+        check_kind(
+            call, "iuf", "clamp_min_scalar" if call.args.get("min") is not None else "clamp_max_scalar"
+        )
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
     if low and high:

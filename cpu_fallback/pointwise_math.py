@@ -201,7 +201,7 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
 @writing
 def clamp(a: Any, low: Any, high: Any, out: Any) -> None:
     """min(max(a, low), high); NaN anywhere stays NaN."""
-    np.minimum(np.maximum(a, low), high, out)
+    np.minimum(np.maximum(a, low), high, out=out)
 
 
 def lerp(start: Any, end: Any, weight: Any) -> Any:

@@ -62,14 +62,18 @@ def unary_floating(meta: MetaBase, self: TensorSpec) -> None:
 def refuse_integral(meta: MetaBase, self: TensorSpec) -> None:
     """PyTorch's error of an activation that knows only floating dtypes."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
-        raise NotImplementedError(f"\"{meta.name}_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'")
+        raise NotImplementedError(
+            f"\"{meta.name}_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+        )
 
 
 def rounding(meta: MetaBase, self: TensorSpec) -> None:
     """floor, ceil, round and trunc: integers stay as they are, complex numbers are refused."""
     if self.dtype.is_complex:
         if meta.name == "round":
-            raise NotImplementedError(f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'")
+            raise NotImplementedError(
+                f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+            )
         raise NotImplementedError(f"{meta.name} is not supported for complex inputs")
     if self.dtype is bool_:
         raise NotImplementedError(f"\"{meta.name}_vml_{self.device.type}\" not implemented for 'Bool'")
@@ -79,7 +83,9 @@ def rounding(meta: MetaBase, self: TensorSpec) -> None:
 def round_decimals(meta: MetaBase, self: TensorSpec, decimals: int) -> None:
     """`round` to a number of decimal places."""
     if not self.dtype.is_floating_point:
-        raise NotImplementedError(f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'")
+        raise NotImplementedError(
+            f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+        )
     unary(meta, self)
 
 
@@ -167,7 +173,9 @@ def div_mode(meta: MetaBase, self: Any, other: Any, rounding_mode: str | None) -
         return binary_float(meta, self, other)
     if rounding_mode not in ("trunc", "floor"):
         raise RuntimeError(
-            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + rounding_mode + "'"
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '"
+            + rounding_mode
+            + "'"
         )
     binary(meta, self, other)
 
@@ -343,7 +351,9 @@ def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: Any) -> None
         raise RuntimeError(f"expected dtype {self.dtype.name} for `end` but got dtype {end.dtype.name}")
     if isinstance(weight, TensorSpec):
         if weight.dtype is not self.dtype:
-            raise RuntimeError(f"expected dtype {self.dtype.name} for `weight` but got dtype {weight.dtype.name}")
+            raise RuntimeError(
+                f"expected dtype {self.dtype.name} for `weight` but got dtype {weight.dtype.name}"
+            )
         operands = [self, end, weight]
     else:
         operands = [self, end]
