@@ -1,4 +1,4 @@
-"""The path that every pointwise kernel takes: operands to the common dtype, one function over them, the result stored.
+"""The path of every pointwise kernel: operands to the common dtype, one function over them, a store.
 
 What can be decided is decided once for a plan: whether a ufunc may write the result itself, which operands
 need a cast, whether the error state matters, whether to work in cache-sized blocks.
@@ -79,7 +79,7 @@ def compute_dtype_of(call: StructuredCall) -> ScalarType:
 def planned(
     call: StructuredCall, function: Callable[..., Any], np_common: Any = None, masks: Sequence[str] = ()
 ) -> PlannedKernel:
-    """The kernel that brings each operand to the common dtype, calls `function` on them, and stores with a cast.
+    """The kernel that brings operands to the common dtype, calls `function` on them, and stores with a cast.
 
     Args:
         function: a ufunc, a function of arrays that returns a new array, or one marked by `writing`.
@@ -144,7 +144,10 @@ WRITING: set[Any] = set()
 
 
 def writing(function: Callable[..., None]) -> Callable[..., None]:
-    """Mark a function as one that writes to its argument `out`; it may read the others only before or elementwise."""
+    """Mark a function as one that writes to its argument `out`.
+
+    In-place forms call it with `out` among the arguments, so it must not read them after it has written.
+    """
     WRITING.add(function)
     return function
 

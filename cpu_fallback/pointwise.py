@@ -147,7 +147,7 @@ def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], Planne
 
 
 def check_kind(call: StructuredCall, kinds: str, name: str | None = None) -> None:
-    """Refuse a common dtype that a kernel does not have; `name` is the kernel's, if it is not the operator's."""
+    """Refuse a common dtype that a kernel does not have; `name` is the kernel's, if not the operator's."""
     common = compute_dtype_of(call)
     if compute_np(common).kind not in kinds:
         kernel = call.kernel_name() if name is None else f"{name}_{call.device.type}"

@@ -205,7 +205,7 @@ def clamp(a: Any, low: Any, high: Any, out: Any) -> None:
 
 
 def lerp(start: Any, end: Any, weight: Any) -> Any:
-    """start + weight * (end - start), from the end where the weight is the larger part, so that 1 gives the end."""
+    """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
     span = end - start
     return np.where(np.abs(weight) < 0.5, start + weight * span, end - span * (1 - weight))
 
@@ -245,7 +245,7 @@ def divide_trunc(a: Any, b: Any) -> Any:
 
 
 def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
-    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as PyTorch computes."""
+    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as in PyTorch."""
     return lambda a, b: np.trunc((a / b).astype(narrow).astype(a.dtype))
 
 

@@ -1,4 +1,4 @@
-"""Pointwise operators on the CPU and on meta tensors: values, dtypes, edges, in-place and out= forms, errors."""
+"""Pointwise operators on the CPU and on meta: values, dtypes, edges, in-place and out= forms, errors."""
 
 import math
 import tracemalloc
@@ -432,7 +432,7 @@ def test_refusals():
     with pytest.raises(RuntimeError, match="Subtraction, the `-` operator, with a bool tensor"):
         mask - tt.ones(2)
     with pytest.raises(RuntimeError, match="Negation, the `-` operator, on a bool tensor"):
-        -mask
+        tt.neg(mask)
     with pytest.raises(RuntimeError, match="Boolean inputs not supported for relu"):
         tt.relu(mask)
     with pytest.raises(
@@ -444,10 +444,10 @@ def test_refusals():
     with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
         tt.gelu(tt.ones(2), approximate="erf")
     with pytest.raises(NotImplementedError, match="'ComplexFloat'"):
-        tt.tensor([1j]) < tt.tensor([1j])
+        tt.lt(tt.tensor([1j]), tt.tensor([1j]))
     with pytest.raises(RuntimeError, match="not implemented for complex tensors"):
         tt.maximum(tt.tensor([1j]), tt.tensor([1j]))
-    with pytest.raises(RuntimeError, match="output with shape .* doesn't match the broadcast shape"):
+    with pytest.raises(RuntimeError, match=r"output with shape .* doesn't match the broadcast shape"):
         tt.ones(1).add_(tt.ones(3))
 
 

@@ -1,4 +1,4 @@
-"""Derivatives of pointwise operators: first and second ones against central differences, and PyTorch's conventions."""
+"""Derivatives of pointwise operators against central differences, twice, and PyTorch's conventions."""
 
 import math
 
