@@ -176,6 +176,14 @@ def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[...,
 
 
 def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]]) -> Callable[..., None]:
+    *tensors, last = prepare
+    if all(p is _itself for p in tensors):
+
+        def run_last(out: Any, *inputs: Any) -> None:
+            compute(out, *inputs[:-1], last(inputs[-1]))
+
+        return run_last
+
     def run(out: Any, *inputs: Any) -> None:
         compute(out, *[p(x) for p, x in zip(prepare, inputs, strict=True)])
 

@@ -77,7 +77,6 @@ OPERATORS: dict[str, Row] = {
     "reciprocal": (np.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
     "rsub": (m.rsub, "iufc"),
-    "sigmoid": (m.sigmoid, INEXACT),
     "sigmoid_backward": (m.sigmoid_backward, INEXACT),
     "sign": (m.sign, REAL),
     "silu": (m.silu, INEXACT),
@@ -260,6 +259,12 @@ def where(call: StructuredCall) -> PlannedKernel:
     return planned(call, np.where, call.extra["common_dtype"].np, ("condition",))
 
 
+def sigmoid(call: StructuredCall) -> PlannedKernel:
+    """The logistic function, its 1 made once for a dtype."""
+    check_kind(call, INEXACT)
+    return planned(call, m.sigmoid_in(compute_np(compute_dtype_of(call))))
+
+
 def gelu(call: StructuredCall) -> PlannedKernel:
     """x * Phi(x), by erf or by tanh."""
     check_kind(call, FLOAT)
@@ -292,6 +297,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "pow": pow_,
     "relu": relu,
     "round_decimals": round_decimals,
+    "sigmoid": sigmoid,
     "where": where,
 }
 FACTORIES |= {name: rounding(name) for name in ROUNDING}

@@ -85,13 +85,19 @@ def rsqrt(a: Any, out: Any) -> None:
     np.reciprocal(out, out)
 
 
-@writing
-def sigmoid(a: Any, out: Any) -> None:
-    """1 / (1 + exp(-a)); exp overflows to infinity, which gives the right 0."""
-    np.negative(a, out)
-    np.exp(out, out)
-    np.add(out, 1, out)
-    np.reciprocal(out, out)
+@cache
+def sigmoid_in(np_dtype: Any) -> Callable[[Any, Any], None]:
+    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0."""
+    one = np.ones((), np_dtype)
+
+    @writing
+    def sigmoid(a: Any, out: Any) -> None:
+        np.negative(a, out)
+        np.exp(out, out)
+        np.add(out, one, out)
+        np.reciprocal(out, out)
+
+    return sigmoid
 
 
 def sigmoid_backward(grad: Any, y: Any) -> Any:
