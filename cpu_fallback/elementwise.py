@@ -98,7 +98,7 @@ def planned(
     stores = is_ufunc and ufunc_keeps(function, np_common, len(operands), out_np)
     silent = not raises_flags(np_common) or (is_ufunc and function in SILENT)
     ordered = all(o.is_contiguous for o in operands if isinstance(o, TensorSpec))
-    if plain and stores and all(kinds):
+    if plain and stores and all(kinds) and len(kinds) <= 2:
         into, fresh = _direct_into(function, silent, len(kinds)), _direct(function, silent, len(kinds))
         return PlannedKernel(into, fresh if ordered else None)
     if plain and stores and kinds == [True, False]:
@@ -183,6 +183,14 @@ def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], An
             compute(out, *inputs[:-1], last(inputs[-1]))
 
         return run_last
+
+    if len(prepare) == 3:
+        first, second, third = prepare
+
+        def run_three(out: Any, a: Any, b: Any, c: Any) -> None:
+            compute(out, first(a), second(b), third(c))
+
+        return run_three
 
     def run(out: Any, *inputs: Any) -> None:
         compute(out, *[p(x) for p, x in zip(prepare, inputs, strict=True)])

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
@@ -235,7 +236,7 @@ def clamp(call: StructuredCall) -> PlannedKernel:
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
     if low and high:
-        return planned(call, m.clamp)
+        return planned(call, clip)
     given = tuple(name for name in call.runtime if call.args[name] is not None)
     kernel = planned(call._replace(runtime=given), np.maximum if low else np.minimum)
     if given == call.runtime:

@@ -204,12 +204,6 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
     return grad * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * slope)
 
 
-@writing
-def clamp(a: Any, low: Any, high: Any, out: Any) -> None:
-    """min(max(a, low), high); NaN anywhere stays NaN."""
-    np.minimum(np.maximum(a, low), high, out=out)
-
-
 def lerp(start: Any, end: Any, weight: Any) -> Any:
     """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
     span = end - start
