@@ -372,9 +372,9 @@ def addcdiv(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: Tens
     if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future release addcdiv will "
-            "perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented "
-            "as (self + value * torch.trunc(tensor1 / tensor2)).to(self.dtype) for integer inputs and as "
-            "(self + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the "
-            "implementation: (self + value * tensor1 / tensor2) for all dtypes."
+            "perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be "
+            "implemented as (self + value * torch.trunc(tensor1 / tensor2)).to(self.dtype) for integer "
+            "inputs and as (self + value * tensor1 / tensor2) for float inputs. The future addcdiv "
+            "behavior is just the implementation: (self + value * tensor1 / tensor2) for all dtypes."
         )
     meta.build(promoting(meta, [self, tensor1, tensor2]))
