@@ -11,6 +11,7 @@ FAMILIES = (
     "factories",
     "linalg",
     "pointwise",
+    "pooling",
     "reduction",
     "views",
 )

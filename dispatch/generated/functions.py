@@ -58,6 +58,16 @@ from .functions_pointwise import (
     relu_,
     threshold_backward,
 )
+from .functions_pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool2d_backward,
+    max_pool1d,
+    max_pool1d_with_indices,
+    max_pool2d,
+    max_pool2d_with_indices,
+    max_pool2d_with_indices_backward,
+)
 from .functions_reduction import (
     sum,
 )
@@ -90,6 +100,9 @@ __all__ = [
     "addmv_",
     "alias",
     "as_strided",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool2d_backward",
     "baddbmm",
     "baddbmm_",
     "bmm",
@@ -112,6 +125,11 @@ __all__ = [
     "ger",
     "linear",
     "matmul",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
     "mm",
     "mul",
     "mv",

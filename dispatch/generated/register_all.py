@@ -11,6 +11,7 @@ from . import (
     registrations_factories,
     registrations_linalg,
     registrations_pointwise,
+    registrations_pooling,
     registrations_reduction,
     registrations_views,
 )
@@ -23,5 +24,6 @@ def register_all() -> None:
     registrations_factories.register()
     registrations_linalg.register()
     registrations_pointwise.register()
+    registrations_pooling.register()
     registrations_reduction.register()
     registrations_views.register()

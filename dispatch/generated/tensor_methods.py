@@ -10,6 +10,7 @@ from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
 from .methods_linalg import LinalgMethods
 from .methods_pointwise import PointwiseMethods
+from .methods_pooling import PoolingMethods
 from .methods_reduction import ReductionMethods
 from .methods_views import ViewsMethods
 
@@ -20,6 +21,7 @@ class TensorMethods(
     FactoriesMethods,
     LinalgMethods,
     PointwiseMethods,
+    PoolingMethods,
     ReductionMethods,
     ViewsMethods,
 ):
