@@ -34,7 +34,9 @@ class Convolution:
         spec: TensorSpec = args["input"] if "input" in args else args["grad_output"]
         if spec.dtype.name == "bool":
             raise NotImplementedError(f"\"slow_conv2d_cpu\" not implemented for '{spec.dtype.scalar_name}'")
-        self.window = Window(input[2:], weight[2:], args["stride"], args["padding"], args["dilation"], out[2:])
+        self.window = Window(
+            input[2:], weight[2:], args["stride"], args["padding"], args["dilation"], out[2:]
+        )
         self.n, self.channels = input[:2]
         self.outputs = weight[0]
         self.groups: int = args["groups"]
@@ -156,7 +158,9 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     same = spec.np_dtype == conv.dtype
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
-        matrix = weight.astype(conv.dtype, copy=False).transpose(weight_order).reshape(conv.depth, conv.outputs)
+        matrix = (
+            weight.astype(conv.dtype, copy=False).transpose(weight_order).reshape(conv.depth, conv.outputs)
+        )
         rows_of_out = np.moveaxis(out, 1, -1)
         for start in range(0, conv.n, step):
             padded = pad(input[start : start + step])

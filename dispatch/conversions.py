@@ -50,6 +50,16 @@ class ConversionMethods(_Base):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
+        from .composite.tensor_data import tensor
+
+        spec = self._spec
+        made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
+        return made.requires_grad_() if requires_grad else made
+
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
         spec = self._spec
@@ -69,7 +79,7 @@ class ConversionMethods(_Base):
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         array = self.host_array()
-        if array.dtype.kind == "V" or array.dtype.itemsize < 4 and array.dtype.kind not in "biuf":
+        if array.dtype.kind == "V" or (array.dtype.itemsize < 4 and array.dtype.kind not in "biuf"):
             array = array.astype(np.float32)
         return array.tolist()
 
@@ -129,7 +139,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if not tensor.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
+                "the moment."
             )
         known = memo.get(id(self))
         if known is None:
@@ -143,22 +154,40 @@ class ConversionMethods(_Base):
     def T(self) -> Any:
         """The tensor with its dimensions reversed."""
         tensor: Any = self
-        return tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
+        return (
+            tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
+        )
 
     @property
     def mT(self) -> Any:
-        """The tensor with its last two dimensions swapped."""
+        """The tensor with its last two dimensions swapped. Raises RuntimeError for a vector."""
         tensor: Any = self
-        return tensor.transpose(-2, -1)
+        self._check_matrix("mT")
+        return tensor.transpose(-2, -1) if self._spec.ndim else tensor.alias()
 
     @property
     def H(self) -> Any:
-        """The conjugate transpose of a matrix."""
+        """The conjugate transpose of a matrix. Raises RuntimeError for anything but a matrix or a number."""
         tensor: Any = self
         if self._spec.ndim not in (0, 2):
-            raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor.")
-        turned = tensor.T
-        return turned.conj() if self._spec.dtype.is_complex else turned
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. For batches of "
+                "matrices, consider using tensor.mH"
+            )
+        return tensor.adjoint()
+
+    @property
+    def mH(self) -> Any:
+        """The conjugate transpose of the last two dimensions. Raises RuntimeError for a vector."""
+        tensor: Any = self
+        self._check_matrix("mH")
+        return tensor.adjoint()
+
+    def _check_matrix(self, name: str) -> None:
+        if self._spec.ndim == 1:
+            raise RuntimeError(
+                f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
+            )
 
     @property
     def real(self) -> Any:
@@ -174,6 +203,14 @@ class ConversionMethods(_Base):
 
         return imag(self)
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        _assign(self.real, value)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        _assign(self.imag, value)
+
     def cpu(self) -> Any:
         """The tensor in host memory."""
         tensor: Any = self
@@ -183,6 +220,14 @@ class ConversionMethods(_Base):
         """The tensor on a CUDA device, the current one if none is named."""
         tensor: Any = self
         return tensor.to("cuda" if device is None else device)
+
+
+def _assign(part: Any, value: Any) -> None:
+    """Write a tensor or a number to a view."""
+    if isinstance(value, int | float):
+        part.fill_(value)
+    else:
+        part.copy_(value)
 
 
 def number_of(array: Any) -> Any:

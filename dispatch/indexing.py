@@ -114,7 +114,9 @@ def _apply_basic(tensor: Any, indices: tuple[Any, ...]) -> tuple[Any, list[Any] 
                 out = out.slice(dim, start, stop, step)
             advanced.append(None)
             dim += 1
-        elif isinstance(index, TensorImpl) and (index._spec.ndim or index._spec.dtype.name in ("bool", "uint8")):
+        elif isinstance(index, TensorImpl) and (
+            index._spec.ndim or index._spec.dtype.name in ("bool", "uint8")
+        ):
             advanced.append(_checked(index, tensor))
             found = True
             dim += _consumes(index)
@@ -151,7 +153,7 @@ def _checked(index: Any, tensor: Any) -> Any:
 
 
 def _tensor_like(values: Any, tensor: Any) -> Any:
-    from .composite.factories import tensor as make
+    from .composite.tensor_data import tensor as make
 
     if isinstance(values, list) and not values:
         return make(values, dtype=_int64(), device=tensor.device)

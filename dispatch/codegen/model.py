@@ -35,7 +35,9 @@ FIELDS = frozenset(
     }
 )
 BACKENDS = ("CPU", "CUDA", "Meta")
-IGNORED_BACKENDS = frozenset({"MkldnnCPU", "Mkldnn", "MKLDNN", "MPS", "ZeroTensor", "NestedTensorCPU", "NestedTensorCUDA"})
+IGNORED_BACKENDS = frozenset(
+    {"MkldnnCPU", "Mkldnn", "MKLDNN", "MPS", "ZeroTensor", "NestedTensorCPU", "NestedTensorCUDA"}
+)
 """Entries for libraries and layouts that are not built: parsed, and then left alone."""
 
 
@@ -60,7 +62,8 @@ class NativeFunction:
 
     `meta`, `stub` and `planner` name functions of the family's module in `structured/native/`; `dispatch` maps
     keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's
-    parser does for arithmetic. `python_binding` is false for overloads that only the dispatcher knows.
+    parser does for arithmetic. `python_binding` is false for overloads that only the dispatcher knows, and
+    ``positional`` for those that Python reaches through another overload's signature (``x.view(dtype)``).
     """
 
     schema: FunctionSchema
@@ -76,7 +79,7 @@ class NativeFunction:
     device_check: str | None = None
     device_guard: bool = True
     python_module: str | None = None
-    python_binding: bool = True
+    python_binding: bool | str = True
     tags: frozenset[str] = frozenset()
     meta: str | None = None
     stub: str | None = None
@@ -151,7 +154,7 @@ class NativeFunction:
             device_check=fields.get("device_check"),
             device_guard=bool(fields.get("device_guard", True)),
             python_module=fields.get("python_module"),
-            python_binding=bool(fields.get("python_binding", True)),
+            python_binding=_binding(fields.get("python_binding", True), location),
             tags=frozenset(_words(fields.get("tags", ""))),
             meta=fields.get("meta"),
             stub=fields.get("stub"),
@@ -160,7 +163,9 @@ class NativeFunction:
             form=form_of(schema),
         )
         if made.structured and made.structured_delegate:
-            raise ModelError(f"{location}: {schema.operator_name} is structured and delegates; it can be one of them")
+            raise ModelError(
+                f"{location}: {schema.operator_name} is structured and delegates; it can be one of them"
+            )
         if "method" in variants and not any(a.name == "self" for a in schema.arguments):
             raise ModelError(f"{location}: a method needs an argument 'self': {schema}")
         if not (made.structured or made.structured_delegate or made.planner or made.dispatch):
@@ -181,11 +186,15 @@ class NativeFunction:
             many = len(self.schema.returns) > 1
             for letter, each in zip(letters, self.schema.returns, strict=False):
                 mark = AliasInfo((letter,), (letter,), True)
-                out = Argument(each.name or "out" if many else "out", each.type, kwarg_only=True, alias_info=mark)
+                out = Argument(
+                    each.name or "out" if many else "out", each.type, kwarg_only=True, alias_info=mark
+                )
                 arguments.append(out)
                 returns += (replace(each, alias_info=mark),)
         else:
-            raise ModelError(f"{self.location}: autogen {name} is neither {self.base}_ nor an out= form of {self.base}")
+            raise ModelError(
+                f"{self.location}: autogen {name} is neither {self.base}_ nor an out= form of {self.base}"
+            )
         schema = replace(self.schema, operator_name=wanted, arguments=tuple(arguments), returns=returns)
         form = form_of(schema)
         variants = frozenset({"method"}) if form == "inplace" else frozenset({"function"})
@@ -207,6 +216,12 @@ def form_of(schema: FunctionSchema) -> str:
     if schema.is_inplace:
         return "inplace"
     return "out" if schema.out_arguments else "functional"
+
+
+def _binding(value: Any, location: Location) -> bool | str:
+    if value not in (True, False, "positional"):
+        raise ModelError(f"{location}: python_binding is True, False or positional, got {value!r}")
+    return value  # type: ignore[no-any-return]
 
 
 def _words(value: Any) -> list[str]:

@@ -12,7 +12,6 @@ from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ..autograd.formulas.linalg import (
     bmm_mat1_backward,
     bmm_mat2_backward,
-    conjugated,
     mm_mat1_backward,
     mm_mat2_backward,
     mv_mat_backward,
@@ -20,6 +19,7 @@ from ..autograd.formulas.linalg import (
     over_batch,
     times,
 )
+from ..autograd.formulas.pointwise import conjugated
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
 from ..autograd.recording import partly_scaled, requires_grad, spec_of, version_of
@@ -32,16 +32,24 @@ class MmBackward0(Node):
 
     __slots__ = ("mat2", "mat2_spec", "mat2_version", "self_", "self__version", "self_spec")
 
+    mat2: Any
+    mat2_spec: Any
+    mat2_version: Any
+    self_: Any
+    self__version: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_mat2: Any = None
         if edges[0] is not None:
             mat2 = unpack(self, self.mat2, self.mat2_version)
-            out[0] = mm_mat1_backward(grad, mat2, self.self_spec.sizes, self.self_spec.strides)
+            grad_self = mm_mat1_backward(grad, mat2, self.self_spec.sizes, self.self_spec.strides)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            out[1] = mm_mat2_backward(grad, self_, self.mat2_spec.sizes, self.mat2_spec.strides)
-        return out
+            grad_mat2 = mm_mat2_backward(grad, self_, self.mat2_spec.sizes, self.mat2_spec.strides)
+        return grad_self, grad_mat2
 
     def release(self) -> None:
         self.mat2 = self.self_ = FREED
@@ -50,7 +58,6 @@ class MmBackward0(Node):
 def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mm(Tensor self, Tensor mat2) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_mat2 = requires_grad(args[1])
 
@@ -59,7 +66,7 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, mat2)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
         out = inner(self_, mat2)
-        node = MmBackward0.__new__(MmBackward0)
+        node = MmBackward0()
         node.self_spec = spec_of(self_)
         node.mat2_spec = spec_of(mat2)
         node.next_edges = edges
@@ -83,16 +90,22 @@ class BmmBackward0(Node):
 
     __slots__ = ("mat2", "mat2_version", "self_", "self__version")
 
+    mat2: Any
+    mat2_version: Any
+    self_: Any
+    self__version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_mat2: Any = None
         if edges[0] is not None:
             mat2 = unpack(self, self.mat2, self.mat2_version)
-            out[0] = bmm_mat1_backward(grad, mat2)
+            grad_self = bmm_mat1_backward(grad, mat2)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            out[1] = bmm_mat2_backward(grad, self_)
-        return out
+            grad_mat2 = bmm_mat2_backward(grad, self_)
+        return grad_self, grad_mat2
 
     def release(self) -> None:
         self.mat2 = self.self_ = FREED
@@ -101,7 +114,6 @@ class BmmBackward0(Node):
 def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """bmm(Tensor self, Tensor mat2) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_mat2 = requires_grad(args[1])
 
@@ -110,7 +122,7 @@ def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, mat2)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
         out = inner(self_, mat2)
-        node = BmmBackward0.__new__(BmmBackward0)
+        node = BmmBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -132,16 +144,22 @@ class MvBackward0(Node):
 
     __slots__ = ("self_", "self__version", "vec", "vec_version")
 
+    self_: Any
+    self__version: Any
+    vec: Any
+    vec_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_vec: Any = None
         if edges[0] is not None:
             vec = unpack(self, self.vec, self.vec_version)
-            out[0] = mv_mat_backward(grad, vec)
+            grad_self = mv_mat_backward(grad, vec)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            out[1] = mv_vec_backward(grad, self_)
-        return out
+            grad_vec = mv_vec_backward(grad, self_)
+        return grad_self, grad_vec
 
     def release(self) -> None:
         self.vec = self.self_ = FREED
@@ -150,7 +168,6 @@ class MvBackward0(Node):
 def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mv(Tensor self, Tensor vec) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_vec = requires_grad(args[1])
 
@@ -159,7 +176,7 @@ def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, vec)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(vec) if needs_vec else None)
         out = inner(self_, vec)
-        node = MvBackward0.__new__(MvBackward0)
+        node = MvBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -181,16 +198,22 @@ class DotBackward0(Node):
 
     __slots__ = ("self_", "self__version", "tensor", "tensor_version")
 
+    self_: Any
+    self__version: Any
+    tensor: Any
+    tensor_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_tensor: Any = None
         if edges[0] is not None:
             tensor = unpack(self, self.tensor, self.tensor_version)
-            out[0] = grad * conjugated(tensor)
+            grad_self = grad * conjugated(tensor)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            out[1] = grad * conjugated(self_)
-        return out
+            grad_tensor = grad * conjugated(self_)
+        return grad_self, grad_tensor
 
     def release(self) -> None:
         self.tensor = self.self_ = FREED
@@ -199,7 +222,6 @@ class DotBackward0(Node):
 def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """dot(Tensor self, Tensor tensor) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_tensor = requires_grad(args[1])
 
@@ -208,7 +230,7 @@ def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, tensor)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(tensor) if needs_tensor else None)
         out = inner(self_, tensor)
-        node = DotBackward0.__new__(DotBackward0)
+        node = DotBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -230,16 +252,22 @@ class VdotBackward0(Node):
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_other: Any = None
         if edges[0] is not None:
             other = unpack(self, self.other, self.other_version)
-            out[0] = conjugated(grad) * other
+            grad_self = conjugated(grad) * other
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            out[1] = grad * self_
-        return out
+            grad_other = grad * self_
+        return grad_self, grad_other
 
     def release(self) -> None:
         self.other = self.self_ = FREED
@@ -248,7 +276,6 @@ class VdotBackward0(Node):
 def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """vdot(Tensor self, Tensor other) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
 
@@ -257,7 +284,7 @@ def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, other)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
         out = inner(self_, other)
-        node = VdotBackward0.__new__(VdotBackward0)
+        node = VdotBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -279,21 +306,32 @@ class AddmmBackward0(Node):
 
     __slots__ = ("alpha", "beta", "mat1", "mat1_spec", "mat1_version", "mat2", "mat2_spec", "mat2_version")
 
+    alpha: Any
+    beta: Any
+    mat1: Any
+    mat1_spec: Any
+    mat1_version: Any
+    mat2: Any
+    mat2_spec: Any
+    mat2_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 3
+        grad_self: Any = None
+        grad_mat1: Any = None
+        grad_mat2: Any = None
         if edges[0] is not None:
             beta = self.beta
-            out[0] = times(grad, beta)
+            grad_self = times(grad, beta)
         if edges[1] is not None:
             mat2 = unpack(self, self.mat2, self.mat2_version)
             alpha = self.alpha
-            out[1] = mm_mat1_backward(grad, mat2, self.mat1_spec.sizes, self.mat1_spec.strides, alpha)
+            grad_mat1 = mm_mat1_backward(grad, mat2, self.mat1_spec.sizes, self.mat1_spec.strides, alpha)
         if edges[2] is not None:
             mat1 = unpack(self, self.mat1, self.mat1_version)
             alpha = self.alpha
-            out[2] = mm_mat2_backward(grad, mat1, self.mat2_spec.sizes, self.mat2_spec.strides, alpha)
-        return out
+            grad_mat2 = mm_mat2_backward(grad, mat1, self.mat2_spec.sizes, self.mat2_spec.strides, alpha)
+        return grad_self, grad_mat1, grad_mat2
 
     def release(self) -> None:
         self.mat2 = self.mat1 = FREED
@@ -302,13 +340,12 @@ class AddmmBackward0(Node):
 def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_mat1 = requires_grad(args[1])
     needs_mat2 = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, mat1, mat2, beta, alpha)
             edges = (
@@ -317,7 +354,7 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(mat2) if needs_mat2 else None,
             )
             out = inner(self_, mat1, mat2, beta, alpha)
-            node = AddmmBackward0.__new__(AddmmBackward0)
+            node = AddmmBackward0()
             node.mat1_spec = spec_of(mat1)
             node.mat2_spec = spec_of(mat2)
             node.next_edges = edges
@@ -335,8 +372,8 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -350,7 +387,7 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(mat2) if needs_mat2 else None,
         )
         out = inner(self_, mat1, mat2)
-        node = AddmmBackward0.__new__(AddmmBackward0)
+        node = AddmmBackward0()
         node.mat1_spec = spec_of(mat1)
         node.mat2_spec = spec_of(mat2)
         node.next_edges = edges
@@ -374,13 +411,11 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_mat1 = requires_grad(args[1])
     needs_mat2 = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, mat1, mat2, beta, alpha)
             check_inplace(self_)
@@ -389,7 +424,7 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(mat1) if needs_mat1 else None,
                 edge_of(mat2) if needs_mat2 else None,
             )
-            node = AddmmBackward0.__new__(AddmmBackward0)
+            node = AddmmBackward0()
             node.mat1_spec = spec_of(mat1)
             node.mat2_spec = spec_of(mat2)
             inner(self_, mat1, mat2, beta, alpha)
@@ -408,8 +443,8 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -423,7 +458,7 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(mat1) if needs_mat1 else None,
             edge_of(mat2) if needs_mat2 else None,
         )
-        node = AddmmBackward0.__new__(AddmmBackward0)
+        node = AddmmBackward0()
         node.mat1_spec = spec_of(mat1)
         node.mat2_spec = spec_of(mat2)
         inner(self_, mat1, mat2)
@@ -450,21 +485,30 @@ class AddmvBackward0(Node):
 
     __slots__ = ("alpha", "beta", "mat", "mat_version", "vec", "vec_version")
 
+    alpha: Any
+    beta: Any
+    mat: Any
+    mat_version: Any
+    vec: Any
+    vec_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 3
+        grad_self: Any = None
+        grad_mat: Any = None
+        grad_vec: Any = None
         if edges[0] is not None:
             beta = self.beta
-            out[0] = times(grad, beta)
+            grad_self = times(grad, beta)
         if edges[1] is not None:
             vec = unpack(self, self.vec, self.vec_version)
             alpha = self.alpha
-            out[1] = mv_mat_backward(grad, vec, alpha)
+            grad_mat = mv_mat_backward(grad, vec, alpha)
         if edges[2] is not None:
             mat = unpack(self, self.mat, self.mat_version)
             alpha = self.alpha
-            out[2] = mv_vec_backward(grad, mat, alpha)
-        return out
+            grad_vec = mv_vec_backward(grad, mat, alpha)
+        return grad_self, grad_mat, grad_vec
 
     def release(self) -> None:
         self.vec = self.mat = FREED
@@ -473,13 +517,12 @@ class AddmvBackward0(Node):
 def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_mat = requires_grad(args[1])
     needs_vec = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, mat, vec, beta, alpha)
             edges = (
@@ -488,7 +531,7 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(vec) if needs_vec else None,
             )
             out = inner(self_, mat, vec, beta, alpha)
-            node = AddmvBackward0.__new__(AddmvBackward0)
+            node = AddmvBackward0()
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
@@ -504,8 +547,8 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -519,7 +562,7 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(vec) if needs_vec else None,
         )
         out = inner(self_, mat, vec)
-        node = AddmvBackward0.__new__(AddmvBackward0)
+        node = AddmvBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -541,13 +584,11 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_mat = requires_grad(args[1])
     needs_vec = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, mat, vec, beta, alpha)
             check_inplace(self_)
@@ -556,7 +597,7 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(mat) if needs_mat else None,
                 edge_of(vec) if needs_vec else None,
             )
-            node = AddmvBackward0.__new__(AddmvBackward0)
+            node = AddmvBackward0()
             inner(self_, mat, vec, beta, alpha)
             node.next_edges = edges
             node.sequence = next_sequence()
@@ -573,8 +614,8 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -588,7 +629,7 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(mat) if needs_mat else None,
             edge_of(vec) if needs_vec else None,
         )
-        node = AddmvBackward0.__new__(AddmvBackward0)
+        node = AddmvBackward0()
         inner(self_, mat, vec)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -613,21 +654,30 @@ class BaddbmmBackward0(Node):
 
     __slots__ = ("alpha", "batch1", "batch1_version", "batch2", "batch2_version", "beta")
 
+    alpha: Any
+    batch1: Any
+    batch1_version: Any
+    batch2: Any
+    batch2_version: Any
+    beta: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 3
+        grad_self: Any = None
+        grad_batch1: Any = None
+        grad_batch2: Any = None
         if edges[0] is not None:
             beta = self.beta
-            out[0] = times(grad, beta)
+            grad_self = times(grad, beta)
         if edges[1] is not None:
             batch2 = unpack(self, self.batch2, self.batch2_version)
             alpha = self.alpha
-            out[1] = bmm_mat1_backward(grad, batch2, alpha)
+            grad_batch1 = bmm_mat1_backward(grad, batch2, alpha)
         if edges[2] is not None:
             batch1 = unpack(self, self.batch1, self.batch1_version)
             alpha = self.alpha
-            out[2] = bmm_mat2_backward(grad, batch1, alpha)
-        return out
+            grad_batch2 = bmm_mat2_backward(grad, batch1, alpha)
+        return grad_self, grad_batch1, grad_batch2
 
     def release(self) -> None:
         self.batch2 = self.batch1 = FREED
@@ -636,13 +686,12 @@ class BaddbmmBackward0(Node):
 def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, batch1, batch2, beta, alpha)
             edges = (
@@ -651,7 +700,7 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(batch2) if needs_batch2 else None,
             )
             out = inner(self_, batch1, batch2, beta, alpha)
-            node = BaddbmmBackward0.__new__(BaddbmmBackward0)
+            node = BaddbmmBackward0()
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
@@ -667,8 +716,8 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -682,7 +731,7 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(batch2) if needs_batch2 else None,
         )
         out = inner(self_, batch1, batch2)
-        node = BaddbmmBackward0.__new__(BaddbmmBackward0)
+        node = BaddbmmBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -704,13 +753,11 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, batch1, batch2, beta, alpha)
             check_inplace(self_)
@@ -719,7 +766,7 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(batch1) if needs_batch1 else None,
                 edge_of(batch2) if needs_batch2 else None,
             )
-            node = BaddbmmBackward0.__new__(BaddbmmBackward0)
+            node = BaddbmmBackward0()
             inner(self_, batch1, batch2, beta, alpha)
             node.next_edges = edges
             node.sequence = next_sequence()
@@ -736,8 +783,8 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -751,7 +798,7 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(batch1) if needs_batch1 else None,
             edge_of(batch2) if needs_batch2 else None,
         )
-        node = BaddbmmBackward0.__new__(BaddbmmBackward0)
+        node = BaddbmmBackward0()
         inner(self_, batch1, batch2)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -776,21 +823,31 @@ class AddbmmBackward0(Node):
 
     __slots__ = ("alpha", "batch1", "batch1_spec", "batch1_version", "batch2", "batch2_version", "beta")
 
+    alpha: Any
+    batch1: Any
+    batch1_spec: Any
+    batch1_version: Any
+    batch2: Any
+    batch2_version: Any
+    beta: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 3
+        grad_self: Any = None
+        grad_batch1: Any = None
+        grad_batch2: Any = None
         if edges[0] is not None:
             beta = self.beta
-            out[0] = times(grad, beta)
+            grad_self = times(grad, beta)
         if edges[1] is not None:
             batch2 = unpack(self, self.batch2, self.batch2_version)
             alpha = self.alpha
-            out[1] = bmm_mat1_backward(over_batch(grad, self.batch1_spec.shape[0]), batch2, alpha)
+            grad_batch1 = bmm_mat1_backward(over_batch(grad, self.batch1_spec.shape[0]), batch2, alpha)
         if edges[2] is not None:
             batch1 = unpack(self, self.batch1, self.batch1_version)
             alpha = self.alpha
-            out[2] = bmm_mat2_backward(over_batch(grad, batch1.shape[0]), batch1, alpha)
-        return out
+            grad_batch2 = bmm_mat2_backward(over_batch(grad, batch1.shape[0]), batch1, alpha)
+        return grad_self, grad_batch1, grad_batch2
 
     def release(self) -> None:
         self.batch2 = self.batch1 = FREED
@@ -799,13 +856,12 @@ class AddbmmBackward0(Node):
 def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, batch1, batch2, beta, alpha)
             edges = (
@@ -814,7 +870,7 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(batch2) if needs_batch2 else None,
             )
             out = inner(self_, batch1, batch2, beta, alpha)
-            node = AddbmmBackward0.__new__(AddbmmBackward0)
+            node = AddbmmBackward0()
             node.batch1_spec = spec_of(batch1)
             node.next_edges = edges
             node.sequence = next_sequence()
@@ -831,8 +887,8 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -846,7 +902,7 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(batch2) if needs_batch2 else None,
         )
         out = inner(self_, batch1, batch2)
-        node = AddbmmBackward0.__new__(AddbmmBackward0)
+        node = AddbmmBackward0()
         node.batch1_spec = spec_of(batch1)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -869,13 +925,11 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
-    if len(runtime) == 5:
+    if len(op.runtime_positions(args)) == 5:
 
-        def record(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, batch1, batch2, beta, alpha)
             check_inplace(self_)
@@ -884,7 +938,7 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(batch1) if needs_batch1 else None,
                 edge_of(batch2) if needs_batch2 else None,
             )
-            node = AddbmmBackward0.__new__(AddbmmBackward0)
+            node = AddbmmBackward0()
             node.batch1_spec = spec_of(batch1)
             inner(self_, batch1, batch2, beta, alpha)
             node.next_edges = edges
@@ -902,8 +956,8 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record
-    if len(runtime) != 3:
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
     alpha = args[4]
@@ -917,7 +971,7 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(batch1) if needs_batch1 else None,
             edge_of(batch2) if needs_batch2 else None,
         )
-        node = AddbmmBackward0.__new__(AddbmmBackward0)
+        node = AddbmmBackward0()
         node.batch1_spec = spec_of(batch1)
         inner(self_, batch1, batch2)
         node.next_edges = edges

@@ -42,22 +42,30 @@ class MaxPool2dWithIndicesBackward0(Node):
         "stride",
     )
 
+    ceil_mode: Any
+    dilation: Any
+    kernel_size: Any
+    padding: Any
+    result1: Any
+    result1_version: Any
+    self_: Any
+    self__version: Any
+    stride: Any
+
     def backward(self, *grads: Any) -> Any:
         grad = grads[0]
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            kernel_size = self.kernel_size
-            stride = self.stride
-            padding = self.padding
-            dilation = self.dilation
-            ceil_mode = self.ceil_mode
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
-            out[0] = max_pool2d_with_indices_backward(
+        self_ = unpack(self, self.self_, self.self__version)
+        kernel_size = self.kernel_size
+        stride = self.stride
+        padding = self.padding
+        dilation = self.dilation
+        ceil_mode = self.ceil_mode
+        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        return (
+            max_pool2d_with_indices_backward(
                 grad, self_, kernel_size, stride, padding, dilation, ceil_mode, result1
-            )
-        return out
+            ),
+        )
 
     def release(self) -> None:
         self.self_ = self.result1 = FREED
@@ -66,7 +74,6 @@ class MaxPool2dWithIndicesBackward0(Node):
 def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     kernel_size = args[1]
     stride = args[2]
@@ -79,7 +86,7 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = MaxPool2dWithIndicesBackward0.__new__(MaxPool2dWithIndicesBackward0)
+        node = MaxPool2dWithIndicesBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -105,13 +112,12 @@ class MaxPool2dWithIndicesBackwardBackward0(Node):
 
     __slots__ = ("indices", "indices_version")
 
+    indices: Any
+    indices_version: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            indices = unpack(self, self.indices, self.indices_version)
-            out[0] = max_pool_double_backward(grad, indices)
-        return out
+        indices = unpack(self, self.indices, self.indices_version)
+        return (max_pool_double_backward(grad, indices),)
 
     def release(self) -> None:
         self.indices = FREED
@@ -120,7 +126,6 @@ class MaxPool2dWithIndicesBackwardBackward0(Node):
 def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
@@ -128,7 +133,7 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
             return inner(grad_output, self_, indices)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output, self_, indices)
-        node = MaxPool2dWithIndicesBackwardBackward0.__new__(MaxPool2dWithIndicesBackwardBackward0)
+        node = MaxPool2dWithIndicesBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -156,21 +161,28 @@ class AvgPool2dBackward0(Node):
         "stride",
     )
 
+    ceil_mode: Any
+    count_include_pad: Any
+    divisor_override: Any
+    kernel_size: Any
+    padding: Any
+    self_: Any
+    self__version: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            kernel_size = self.kernel_size
-            stride = self.stride
-            padding = self.padding
-            ceil_mode = self.ceil_mode
-            count_include_pad = self.count_include_pad
-            divisor_override = self.divisor_override
-            out[0] = avg_pool2d_backward(
+        self_ = unpack(self, self.self_, self.self__version)
+        kernel_size = self.kernel_size
+        stride = self.stride
+        padding = self.padding
+        ceil_mode = self.ceil_mode
+        count_include_pad = self.count_include_pad
+        divisor_override = self.divisor_override
+        return (
+            avg_pool2d_backward(
                 grad, self_, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-            )
-        return out
+            ),
+        )
 
     def release(self) -> None:
         self.self_ = FREED
@@ -179,7 +191,6 @@ class AvgPool2dBackward0(Node):
 def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     kernel_size = args[1]
     stride = args[2]
@@ -193,7 +204,7 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = AvgPool2dBackward0.__new__(AvgPool2dBackward0)
+        node = AvgPool2dBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -218,26 +229,28 @@ class AvgPool2dBackwardBackward0(Node):
 
     __slots__ = ("ceil_mode", "count_include_pad", "divisor_override", "kernel_size", "padding", "stride")
 
+    ceil_mode: Any
+    count_include_pad: Any
+    divisor_override: Any
+    kernel_size: Any
+    padding: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            kernel_size = self.kernel_size
-            stride = self.stride
-            padding = self.padding
-            ceil_mode = self.ceil_mode
-            count_include_pad = self.count_include_pad
-            divisor_override = self.divisor_override
-            out[0] = avg_pool2d(
-                grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-            )
-        return out
+        kernel_size = self.kernel_size
+        stride = self.stride
+        padding = self.padding
+        ceil_mode = self.ceil_mode
+        count_include_pad = self.count_include_pad
+        divisor_override = self.divisor_override
+        return (
+            avg_pool2d(grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        )
 
 
 def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     kernel_size = args[2]
     stride = args[3]
@@ -251,7 +264,7 @@ def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
             return inner(grad_output, self_)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output, self_)
-        node = AvgPool2dBackwardBackward0.__new__(AvgPool2dBackwardBackward0)
+        node = AvgPool2dBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

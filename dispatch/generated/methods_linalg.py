@@ -58,6 +58,8 @@ class LinalgMethods:
 
     __slots__ = ()
 
+    _spec: Any
+
     def mm(self, mat2: Any, *, out: Any = None) -> Any:
         """mm(Tensor self, Tensor mat2) -> Tensor"""
         if modes or out is not None:

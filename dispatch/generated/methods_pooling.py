@@ -12,3 +12,5 @@ class PoolingMethods:
     """Mixin of `Tensor`."""
 
     __slots__ = ()
+
+    _spec: Any

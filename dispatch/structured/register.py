@@ -18,9 +18,13 @@ _EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
 _composite_planners: dict[Callable[..., Any], Planner] = {}
 
 
-def define(name: str, schema: str, source: str, tags: tuple[str, ...] = ()) -> None:
+def define(
+    name: str, schema: str, source: str, tags: tuple[str, ...] = (), wrapped_numbers: bool = False
+) -> None:
     """Define an operator; its schema is parsed at first use."""
     _dispatcher.register_def(f"aten::{schema}", source, frozenset(tags), f"aten::{name}")
+    if wrapped_numbers:
+        _dispatcher.find_schema_or_throw(f"aten::{name}").numbers_as_tensors = True
 
 
 def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:

@@ -81,7 +81,9 @@ def convolution(
 ) -> None:
     """(N, C, *spatial) with weight (O, C / groups, *kernel) gives (N, O, *out); channels-last stays so."""
     if transposed or any(output_padding):
-        raise NotImplementedError("convolution: transposed=True is not implemented; use conv_transpose1d, 2d or 3d")
+        raise NotImplementedError(
+            "convolution: transposed=True is not implemented; use conv_transpose1d, 2d or 3d"
+        )
     _check_shapes(input, weight, bias, groups)
     kernel = weight.sizes[2:]
     check_window(len(kernel), stride, padding, dilation)
