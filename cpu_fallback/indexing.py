@@ -21,9 +21,19 @@ BLOCK = 1 << 18
 """Elements of row sums handled at a time, which bounds the memory for their positions."""
 
 
+UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+"""A negative index read as unsigned is a large one, so that one maximum finds both kinds out of bounds."""
+greatest = np.maximum.reduce
+
+
+def is_within(index: Any, size: int) -> bool:
+    """Whether every index lies in ``[0, size)``."""
+    return not index.size or bool(greatest(index.view(UNSIGNED[index.dtype.itemsize]), None) < size)
+
+
 def check_bounds(index: Any, size: int, dim: int, wraps: bool, error: type[Exception]) -> None:
     """Refuse an index outside ``[0, size)``, or ``[-size, size)`` if negative ones count from the end."""
-    if not index.size:
+    if is_within(index, size):
         return
     low, high = int(index.min()), int(index.max())
     if high >= size or low < (-size if wraps else 0):
@@ -33,7 +43,7 @@ def check_bounds(index: Any, size: int, dim: int, wraps: bool, error: type[Excep
 
 def check_rows(index: Any, size: int) -> None:
     """Refuse a row number outside ``[0, size)``."""
-    if index.size and (int(index.max()) >= size or int(index.min()) < 0):
+    if not is_within(index, size):
         raise IndexError("index out of range in self")
 
 
@@ -62,8 +72,8 @@ def cat(call: StructuredCall) -> PlannedKernel:
 
 def _wrapped(index: Any, size: int, dim: int) -> Any:
     """Positions from an index whose negative values count from the end. Raises IndexError out of bounds."""
-    check_bounds(index, size, dim, True, IndexError)
-    if index.size and int(index.min()) < 0:
+    if not is_within(index, size):
+        check_bounds(index, size, dim, True, IndexError)
         return np.where(index < 0, index + size, index)
     return index
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ...runtime.allocator import storage_size
@@ -12,18 +13,23 @@ from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ...runtime.storage import root_of
+from ...runtime.tensor_spec import TensorSpec
 from ..generated.functions import view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
 
 
+@lru_cache(maxsize=4096)
+def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """The shape with a -1 filled in, and whether a view has it."""
+    sizes = infer_size(shape, spec.numel)
+    return sizes, view_strides(spec.sizes, spec.strides, sizes) is not None
+
+
 def reshape(self: Any, shape: Sequence[int]) -> Any:
     """`torch.reshape`."""
-    spec = self._spec
-    sizes = infer_size(shape, spec.numel)
-    if view_strides(spec.sizes, spec.strides, sizes) is not None:
-        return self.view(sizes)
-    return self.clone(memory_format=contiguous_format).view(sizes)
+    sizes, is_view = _reshaped(self._spec, tuple(shape))
+    return self.view(sizes) if is_view else self.clone(memory_format=contiguous_format).view(sizes)
 
 
 def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
@@ -147,18 +153,23 @@ def adjoint(self: Any) -> Any:
     return turned.conj() if self._spec.dtype.is_complex else turned
 
 
-def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
-    """`torch.flatten`."""
-    spec = self._spec
-    first, last = wrap_dim(start_dim, spec.ndim), wrap_dim(end_dim, spec.ndim)
+@lru_cache(maxsize=4096)
+def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...] | None:
+    """The sizes with a range of dimensions joined; None where there is nothing to join."""
+    first, last = wrap_dim(start_dim, len(sizes)), wrap_dim(end_dim, len(sizes))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    if spec.ndim == 0:
-        return self.reshape((1,))
+    if not sizes:
+        return (1,)
     if first == last:
-        return self
-    joined = math.prod(spec.sizes[first : last + 1])
-    return self.reshape((*spec.sizes[:first], joined, *spec.sizes[last + 1 :]))
+        return None
+    return (*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :])
+
+
+def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+    """`torch.flatten`: the tensor itself where there is nothing to join."""
+    sizes = _flattened(self._spec.sizes, start_dim, end_dim)
+    return self if sizes is None else reshape(self, sizes)
 
 
 def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:

@@ -196,8 +196,8 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
 
 def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
     """``x[start:end:step]``: a slice whose step Python checks."""
-    if not isinstance(step, int) or step <= 0:
-        raise ValueError("step must be greater than zero")
+    if step <= 0:
+        raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
     return slice_(self, 0, start, end, step)
 
 
