@@ -88,7 +88,7 @@ def _translated(failure: IndexError) -> IndexError:
 
 
 def index(call: StructuredCall) -> PlannedKernel:
-    """``self[indices]`` with integer indices; NumPy and PyTorch agree on where the result's dimensions stand."""
+    """``self[indices]`` with integer indices; NumPy and PyTorch agree on the order of the dimensions."""
     indices = call.args["indices"]
     used = [i for i, spec in enumerate(indices) if spec is not None]
     spec = call.args["self"]
@@ -136,7 +136,12 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
             raise _translated(failure) from None
         return found if found.flags.c_contiguous and found.flags.owndata else found.copy()
 
-    if len(indices) == 1 and indices[0].ndim == spec.ndim > 0 and spec.is_contiguous and indices[0].is_contiguous:
+    if (
+        len(indices) == 1
+        and indices[0].ndim == spec.ndim > 0
+        and spec.is_contiguous
+        and indices[0].is_contiguous
+    ):
         return PlannedKernel(fresh, lambda data, indices: data.reshape(-1).compress(indices[0].reshape(-1)))
     return PlannedKernel(fresh, fresh)
 
@@ -156,7 +161,7 @@ def add_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
 
 
 def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
-    """Add rows of `values` (n, width) to the rows of a contiguous `target` (m, width) that `rows` (n) names."""
+    """Add rows of `values` (n, width) to those of a contiguous `target` (m, width) that `rows` (n) names."""
     width = target.shape[1]
     if not width or not len(rows):
         return
@@ -309,7 +314,7 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
 
 
 def _places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
-    """A function from an index along `axis` to places in a contiguous array of `sizes`; `picked` is its shape."""
+    """A function from an index of shape `picked` along `axis` to places in a contiguous array of `sizes`."""
     strides = [1] * len(sizes)
     for d in range(len(sizes) - 2, -1, -1):
         strides[d] = strides[d + 1] * sizes[d + 1]

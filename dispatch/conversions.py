@@ -35,7 +35,8 @@ class ConversionMethods(_Base):
         spec = tensor._spec
         if spec.device is not CPU:
             raise TypeError(
-                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                "tensor to "
                 "host memory first."
             )
         if spec.requires_grad:
@@ -129,7 +130,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if not tensor.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+                "at the moment."
             )
         known = memo.get(id(self))
         if known is None:
@@ -143,7 +145,9 @@ class ConversionMethods(_Base):
     def T(self) -> Any:
         """The tensor with its dimensions reversed."""
         tensor: Any = self
-        return tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
+        return (
+            tensor.t() if self._spec.ndim == 2 else tensor.permute(tuple(range(self._spec.ndim - 1, -1, -1)))
+        )
 
     @property
     def mT(self) -> Any:
@@ -158,7 +162,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if self._spec.ndim not in (0, 2):
             raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. For batches of "
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. "
+                "For batches of "
                 "matrices, consider using tensor.mH"
             )
         return tensor.adjoint()
@@ -183,16 +188,16 @@ class ConversionMethods(_Base):
 
         return real(self)
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        _assign(self.real, value)
+
     @property
     def imag(self) -> Any:
         """The imaginary part of a complex tensor, a view."""
         from .generated.functions import imag
 
         return imag(self)
-
-    @real.setter
-    def real(self, value: Any) -> None:
-        _assign(self.real, value)
 
     @imag.setter
     def imag(self, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""``x[...]`` and ``x[...] = value``: basic indices become one view, tensors and masks `index` and `index_put_`.
+"""``x[...]`` and ``x[...] = value``: basic indices become one view, others `index` and `index_put_`.
 
 Source: torch/csrc/autograd/python_variable_indexing.cpp. A list of numbers stands for a tensor, a bool for a
 mask of no dimension; a list that holds tensors, sequences, slices, None or Ellipsis counts as a tuple.
@@ -97,7 +97,7 @@ class IndexingMethods(_Base):
 
 
 def _number(value: Any, tensor: Any) -> Any:
-    """A Python number of what is assigned. Raises TypeError for anything that is neither number nor tensor."""
+    """A Python number of what is assigned. Raises TypeError for what is neither number nor tensor."""
     if isinstance(value, np.generic) and value.dtype.kind not in "OSUmM":
         value = value.item()
     if isinstance(value, int | float | complex):
@@ -160,7 +160,7 @@ def _check_mask(tensor: Any, mask: Any, position: int) -> None:
 
 
 def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:
-    """``tensor[index]`` for numbers, slices, None and Ellipsis, as one planned view; None for other indices."""
+    """``tensor[index]`` for numbers, slices, None and Ellipsis, as one planned view; None for others."""
     key: list[Any] = []
     numbers = 0
     for item in index:
@@ -253,7 +253,7 @@ def _encoded(spec: TensorSpec, index: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _bounds(item: slice) -> tuple[int | None, int | None, int]:
-    """A slice's bounds and step as ints. Raises ValueError for a step that is not positive, TypeError for no int."""
+    """A slice's bounds and step as ints. Raises ValueError for a step below 1, TypeError for no int."""
     bounds: list[int | None] = []
     for value in (item.start, item.stop, item.step):
         if value is not None and not hasattr(value, "__index__"):
@@ -273,7 +273,11 @@ def _as_tuple(index: Any) -> tuple[Any, ...]:
         return tuple(index)
     if isinstance(index, list) and len(index) < 32:
         for item in index:
-            if item is None or item is Ellipsis or isinstance(item, TensorImpl | Sequence | slice | np.ndarray):
+            if (
+                item is None
+                or item is Ellipsis
+                or isinstance(item, TensorImpl | Sequence | slice | np.ndarray)
+            ):
                 return tuple(index)
     return (index,)
 
@@ -353,7 +357,8 @@ def _integer(item: Any) -> int:
         if isinstance(item, str):
             raise TypeError("new(): invalid data type 'str'")
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
+            "indices "
             f"(got {type(item).__name__})"
         )
     return int(item.__index__())

@@ -33,7 +33,7 @@ def reshape(self: Any, shape: Sequence[int]) -> Any:
 
 
 def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
-    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start unless left out."""
+    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     if any(n < 0 for n in size):
@@ -47,11 +47,12 @@ def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_of
     own = self.storage_offset()
     first = own if storage_offset is None else storage_offset
     itemsize = self._spec.itemsize
-    needed = (first + storage_size(size, stride)) * itemsize
+    needed = (first + storage_size(tuple(size), tuple(stride))) * itemsize
     have = root_of(self._data).nbytes
     if 0 not in size and needed > have:
         raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize {itemsize} "
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize "
+            f"{itemsize} "
             f"requiring a storage size of {needed} are out of bounds for storage of size {have}"
         )
     return self._strided_from(tuple(size), tuple(stride), first - own)
@@ -78,7 +79,9 @@ def narrow(self: Any, dim: int, start: int, length: int) -> Any:
         raise RuntimeError("narrow(): length must be non-negative.")
     size = spec.sizes[wrap_dim(dim, spec.ndim)]
     if not -size <= start <= size:
-        raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
+        )
     if start < 0:
         start += size
     if start + length > size:
@@ -120,7 +123,8 @@ def movedim(self: Any, source: int | Sequence[int], destination: int | Sequence[
     rank = self._spec.ndim
     if len(given) != len(wanted):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({list(given)} dims) should contain the same number "
+            f"movedim: Invalid source or destination dims: source ({list(given)} dims) should contain the "
+            "same number "
             f"of dims as destination ({list(wanted)} dims)"
         )
     sources = [wrap_dim(d, rank) for d in given]
@@ -185,7 +189,8 @@ def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:
         raise RuntimeError("unflatten got an unexpected error:\nonly one dimension can be inferred")
     if known != have if not inferred else known == 0 or have % known:
         raise RuntimeError(
-            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({have}) in the input "
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({have}) in "
+            "the input "
             "tensor"
         )
     whole = [have // known if n == -1 else n for n in sizes]
@@ -229,7 +234,8 @@ def split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[A
         )
     if sum(split_sizes) != size:
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), "
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at "
+            f"dimension {dim}), "
             f"but got split_sizes={list(split_sizes)}"
         )
     ends = list(itertools.accumulate(split_sizes))
@@ -274,7 +280,8 @@ def tensor_split_tensor(self: Any, tensor_indices_or_sections: Any, dim: int) ->
     given = tensor_indices_or_sections._spec
     if given.dtype is not int64:
         raise RuntimeError(
-            f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {given.dtype.scalar_name}"
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{given.dtype.scalar_name}"
         )
     if given.device.type != "cpu":
         raise RuntimeError(
@@ -282,7 +289,8 @@ def tensor_split_tensor(self: Any, tensor_indices_or_sections: Any, dim: int) ->
         )
     if given.ndim > 1:
         raise RuntimeError(
-            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but "
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional "
+            "tensor, but "
             f"got a tensor with {given.ndim} dims"
         )
     values = tensor_indices_or_sections.tolist()
@@ -293,7 +301,9 @@ def tensor_split_tensor(self: Any, tensor_indices_or_sections: Any, dim: int) ->
 
 def _check_tensor_split(rank: int) -> None:
     if rank == 0:
-        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
 
 
 def unbind(self: Any, dim: int) -> tuple[Any, ...]:

@@ -20,7 +20,12 @@ VIEWS = [
     ("t", lambda x: x.t(), lambda a: a.T, (2, 3)),
     ("permute", lambda x: x.permute(2, 0, 1), lambda a: a.transpose(2, 0, 1), (2, 3, 4)),
     ("movedim", lambda x: x.movedim(0, -1), lambda a: np.moveaxis(a, 0, -1), (2, 3, 4)),
-    ("movedim_many", lambda x: x.movedim((0, 1), (2, 0)), lambda a: np.moveaxis(a, (0, 1), (2, 0)), (2, 3, 4)),
+    (
+        "movedim_many",
+        lambda x: x.movedim((0, 1), (2, 0)),
+        lambda a: np.moveaxis(a, (0, 1), (2, 0)),
+        (2, 3, 4),
+    ),
     ("swapaxes", lambda x: x.swapaxes(1, 2), lambda a: a.swapaxes(1, 2), (2, 3, 4)),
     ("expand", lambda x: x.expand(5, -1, 3), lambda a: np.broadcast_to(a, (5, 2, 3)), (2, 1)),
     ("broadcast_to", lambda x: tt.broadcast_to(x, (4, 3)), lambda a: np.broadcast_to(a, (4, 3)), (3,)),
@@ -43,8 +48,18 @@ VIEWS = [
     ("unsqueeze", lambda x: x.unsqueeze(-1), lambda a: a[..., None], (2, 3)),
     ("flatten", lambda x: x.flatten(1), lambda a: a.reshape(2, 12), (2, 3, 4)),
     ("unflatten", lambda x: x.unflatten(1, (2, -1)), lambda a: a.reshape(2, 2, 3), (2, 6)),
-    ("as_strided", lambda x: x.as_strided((2, 2), (1, 2), 1), lambda a: np.array([[1, 3], [2, 4]]) * 1.0, (3, 3)),
-    ("overlapping", lambda x: x.as_strided((3, 2), (1, 1)), lambda a: np.array([[0, 1], [1, 2], [2, 3]]) * 1.0, (5,)),
+    (
+        "as_strided",
+        lambda x: x.as_strided((2, 2), (1, 2), 1),
+        lambda a: np.array([[1, 3], [2, 4]]) * 1.0,
+        (3, 3),
+    ),
+    (
+        "overlapping",
+        lambda x: x.as_strided((3, 2), (1, 1)),
+        lambda a: np.array([[0, 1], [1, 2], [2, 3]]) * 1.0,
+        (5,),
+    ),
     ("T", lambda x: x.T, lambda a: a.T, (2, 3)),
     ("mT", lambda x: x.mT, lambda a: a.swapaxes(-1, -2), (2, 3, 4)),
     ("adjoint", lambda x: x.adjoint(), lambda a: a.swapaxes(-1, -2), (2, 3, 4)),
@@ -80,14 +95,18 @@ def test_a_view_on_meta_has_the_same_geometry(row):
     _, view, _, sizes = row
     x = tt.from_numpy(arange(*sizes))
     here, there = view(x), view(x.to("meta"))
-    assert (here.shape, here.stride(), here.storage_offset()) == (there.shape, there.stride(), there.storage_offset())
+    assert (here.shape, here.stride(), here.storage_offset()) == (
+        there.shape,
+        there.stride(),
+        there.storage_offset(),
+    )
     assert there.is_meta
 
 
 @pytest.mark.parametrize("row", VIEWS, ids=NAMES)
 def test_gradients_of_views_are_their_adjoints(row):
     """For a linear map the gradient of <v, A x> is A^T v, and the gradient of that in v is A itself."""
-    _, view, reference, sizes = row
+    _, view, _, sizes = row
     rng = np.random.default_rng(0)
     a = rng.standard_normal(sizes)
     x = tt.from_numpy(a).requires_grad_()
@@ -134,7 +153,12 @@ def test_all_parts_of_a_split_share_the_base():
 
 @pytest.mark.parametrize(
     ("source", "target", "sizes"),
-    [("float32", "int32", (3, 4)), ("float32", "int16", (3, 8)), ("float32", "float64", (3, 2)), ("int64", "uint8", (3, 32))],
+    [
+        ("float32", "int32", (3, 4)),
+        ("float32", "int16", (3, 8)),
+        ("float32", "float64", (3, 2)),
+        ("int64", "uint8", (3, 32)),
+    ],
 )
 def test_view_as_another_dtype_reads_the_same_bytes(source, target, sizes):
     a = arange(3, 4).astype(source)
@@ -164,16 +188,28 @@ ERRORS = [
     (lambda x: x.t().view(12), RuntimeError, "view size is not compatible"),
     (lambda x: x.view(-1, -1), RuntimeError, "only one dimension can be inferred"),
     (lambda x: x.t().view(tt.float64), RuntimeError, "self.stride(-1)|divisible by 2"),
-    (lambda x: x[:, :3].view(tt.float64), RuntimeError, "self.size(-1) must be divisible by 2 to view Float as Double"),
+    (
+        lambda x: x[:, :3].view(tt.float64),
+        RuntimeError,
+        "self.size(-1) must be divisible by 2 to view Float as Double",
+    ),
     (lambda x: x[:, 1:3].view(tt.float64), RuntimeError, "self.storage_offset() must be divisible by 2"),
     (lambda x: x[0, 0].view(tt.int16), RuntimeError, "self.dim() cannot be 0 to view Float as Short"),
     (lambda x: x.permute(0, 0), RuntimeError, "duplicate dims"),
     (lambda x: x.permute(0), RuntimeError, "number of dimensions"),
     (lambda x: x.transpose(0, 2), IndexError, "Dimension out of range"),
-    (lambda x: x.expand(2, 4), RuntimeError, "The expanded size of the tensor (2) must match the existing size (3)"),
+    (
+        lambda x: x.expand(2, 4),
+        RuntimeError,
+        "The expanded size of the tensor (2) must match the existing size (3)",
+    ),
     (lambda x: x.narrow(0, 2, 3), RuntimeError, "start (2) + length (3) exceeds dimension size (3)."),
     (lambda x: x.narrow(0, 4, 1), IndexError, "start out of range"),
-    (lambda x: x.select(0, 3), IndexError, "select(): index 3 out of range for tensor of size [3, 4] at dimension 0"),
+    (
+        lambda x: x.select(0, 3),
+        IndexError,
+        "select(): index 3 out of range for tensor of size [3, 4] at dimension 0",
+    ),
     (lambda x: x[::-1], ValueError, "step must be greater than zero"),
     (lambda x: x.slice(0, 0, 3, -1), RuntimeError, "slice step must be positive"),
     (lambda x: x.diagonal(0, 1, 1), RuntimeError, "diagonal dimensions cannot be identical 1, 1"),
