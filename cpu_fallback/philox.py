@@ -17,6 +17,10 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 BLOCK = 1 << 13
 """Counters of a block: its arrays stay in the second-level cache."""
 
+PAGE = 256
+"""Counters of the run that is kept for small draws."""
+
+_kept: tuple[int, int, Any] = (-1, -1, None)
 _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
@@ -48,8 +52,18 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[An
 def words(seed: int, first: int, counters: int) -> Any:
     """The uint32 words of `counters` counters from `first` on, an array of shape (counters, 4).
 
-    The key is (low, high) half of the seed, a counter (low half, high half, 0, 0) of its number.
+    The key is (low, high) half of the seed, a counter (low half, high half, 0, 0) of its number. Small draws are
+    taken from a run of counters that is kept, since a hundred array operations cost the same for one as for many.
     """
+    page, offset = divmod(first, PAGE)
+    if offset + counters <= PAGE:
+        global _kept
+        kept = _kept
+        if kept[0] != seed or kept[1] != page:
+            made = np.empty((PAGE, 4), np.uint32)
+            fill_words(made, seed, page * PAGE)
+            kept = _kept = (seed, page, made)
+        return kept[2][offset : offset + counters]
     out = np.empty((counters, 4), np.uint32)
     fill_words(out, seed, first)
     return out

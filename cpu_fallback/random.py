@@ -282,7 +282,7 @@ def random(call: StructuredCall) -> PlannedKernel:
 def _high_product(draws: Any, span: int) -> Any:
     """The upper 64 bits of ``draws * span``, by four products of halves."""
     if span == 1 << 64:
-        return draws.copy()
+        return draws.copy()  # the caller adds to it in place
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     low, high = draws & mask, draws >> half
     span_low, span_high = np.uint64(span & 0xFFFFFFFF), np.uint64(span >> 32)

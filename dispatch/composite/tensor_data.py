@@ -35,9 +35,9 @@ def from_numpy(array: Any) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    dtype = from_numpy_dtype(array.dtype)
     if not array.dtype.isnative:
         raise ValueError("given numpy array has byte order different from the native byte order.")
+    dtype = from_numpy_dtype(array.dtype)
     itemsize = dtype.itemsize
     if any(s < 0 for s in array.strides):
         raise ValueError(
@@ -116,7 +116,8 @@ def _array_of(data: Any, dtype: ScalarType | None) -> Any:
         leaves = [_number_in(leaf) if isinstance(leaf, TensorImpl) else leaf for leaf in leaves]
     kinds = set(map(type, leaves))
     if chosen.is_complex:
-        return np.array(leaves, np.complex128).astype(chosen.np).reshape(shape)
+        with np.errstate(all="ignore"):
+            return np.array(leaves, np.complex128).astype(chosen.np).reshape(shape)
     if chosen.name == "bool":
         return np.array([bool(v) for v in leaves], np.bool_).reshape(shape)
     if any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
@@ -184,6 +185,10 @@ def tensor(
         >>> tt.tensor([[1, 2], [3, 4]]).dtype
         triten.int64
     """
+    if dtype is None and device is None and type(data) is float and -1e4 < data < 1e4 and get_default_device() is CPU:
+        spec = TensorSpec.of((), (), get_default_dtype(), CPU)
+        number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
+        return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
     _check_options("tensor", dtype)
     where = None if device is None else Device(device)
     made: Any

@@ -26,7 +26,7 @@ class CopyBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 2
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             out[1] = grad_to(grad, self.src_spec.dtype, self.src_spec.device)
         return out

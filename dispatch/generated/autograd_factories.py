@@ -25,7 +25,7 @@ class FillBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -61,7 +61,7 @@ class ZeroBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 

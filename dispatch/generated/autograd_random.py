@@ -37,7 +37,7 @@ class UniformBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -73,7 +73,7 @@ class NormalBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -109,7 +109,7 @@ class LogNormalBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -145,7 +145,7 @@ class CauchyBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -181,7 +181,7 @@ class ExponentialBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -217,7 +217,7 @@ class GeometricBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -253,7 +253,7 @@ class RandomBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -289,7 +289,7 @@ class RandomBackward1(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -325,7 +325,7 @@ class RandomBackward2(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
@@ -361,7 +361,7 @@ class BernoulliBackward0(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 2
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             out[1] = grad.new_zeros(self.p_spec.shape)
         return out
@@ -401,7 +401,7 @@ class BernoulliBackward1(Node):
         edges = self.next_edges
         out: list[Any] = [None] * 1
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            out[0] = grad.new_zeros(grad.shape)
         return out
 
 
