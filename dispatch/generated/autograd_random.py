@@ -428,7 +428,7 @@ def plan_bernoulli__float(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     return record
 
 
-class BernoulliBackward0(Node):
+class BernoulliBackward2(Node):
     """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ()
@@ -452,7 +452,7 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_, generator)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, generator)
-        node = BernoulliBackward0.__new__(BernoulliBackward0)
+        node = BernoulliBackward2.__new__(BernoulliBackward2)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -463,7 +463,7 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return record
 
 
-class BernoulliBackward1(Node):
+class BernoulliBackward3(Node):
     """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ()
@@ -487,7 +487,7 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, p, generator)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, p, generator)
-        node = BernoulliBackward1.__new__(BernoulliBackward1)
+        node = BernoulliBackward3.__new__(BernoulliBackward3)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -498,7 +498,7 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
-class NormalBackward0(Node):
+class NormalBackward1(Node):
     """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("mean_spec",)
@@ -522,7 +522,7 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
             return inner(mean, std, generator)
         edges = (edge_of(mean) if needs_mean else None,)
         out = inner(mean, std, generator)
-        node = NormalBackward0.__new__(NormalBackward0)
+        node = NormalBackward1.__new__(NormalBackward1)
         node.mean_spec = spec_of(mean)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -534,7 +534,7 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
     return record
 
 
-class NormalBackward1(Node):
+class NormalBackward2(Node):
     """normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("std_spec",)
@@ -558,7 +558,7 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
             return inner(mean, std, generator)
         edges = (edge_of(std) if needs_std else None,)
         out = inner(mean, std, generator)
-        node = NormalBackward1.__new__(NormalBackward1)
+        node = NormalBackward2.__new__(NormalBackward2)
         node.std_spec = spec_of(std)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -570,7 +570,7 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
     return record
 
 
-class NormalBackward2(Node):
+class NormalBackward3(Node):
     """normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("mean_spec", "std_spec")
@@ -597,7 +597,7 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
             return inner(mean, std, generator)
         edges = (edge_of(mean) if needs_mean else None, edge_of(std) if needs_std else None)
         out = inner(mean, std, generator)
-        node = NormalBackward2.__new__(NormalBackward2)
+        node = NormalBackward3.__new__(NormalBackward3)
         node.mean_spec = spec_of(mean)
         node.std_spec = spec_of(std)
         node.next_edges = edges
