@@ -24,7 +24,7 @@ Draw = Callable[..., Any]
 
 
 def _by_blocks(spec: TensorSpec, wide: bool, draw: Draw) -> PlannedKernel:
-    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, a block of elements in C order at a time."""
+    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, block by block in C order."""
     count = spec.numel * (2 if spec.dtype.is_complex else 1)
     real = spec.dtype.to_real().np
     draws, per = (draws64, 2) if wide else (draws32, 4)
@@ -196,7 +196,9 @@ def log_normal(call: StructuredCall) -> PlannedKernel:
     """exp(mean + std * z)."""
     spec = _floating(call)
     wide = spec.dtype is float64
-    return _by_blocks(spec, wide, lambda draws, _, mean, std: np.exp(mean + std * _standard_normal(draws, wide)))
+    return _by_blocks(
+        spec, wide, lambda draws, _, mean, std: np.exp(mean + std * _standard_normal(draws, wide))
+    )
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:
@@ -336,7 +338,8 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
                 return
             if (positive < samples).any():
                 raise RuntimeError(
-                    "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
+                    "invalid multinomial distribution (with replacement=False, not enough non-negative "
+                    "category to sample)"
                 )
             race = -np.log(_open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
             np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))

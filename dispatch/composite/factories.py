@@ -15,7 +15,12 @@ from ..generated.functions import _arange_, _linspace_, empty, empty_like
 
 
 def full(
-    size: Sequence[int], fill_value: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
+    size: Sequence[int],
+    fill_value: Any,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
 ) -> Any:
     """`torch.full`: the dtype follows the value unless given."""
     chosen = dtype_of_number(fill_value.__class__) if dtype is None else dtype
@@ -93,7 +98,7 @@ def _range_dtype(*numbers: Any) -> ScalarType:
 
 
 def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
-    """How many elements `arange` gives. Raises RuntimeError for a zero step, an infinite or an empty range."""
+    """How many elements `arange` gives. Raises RuntimeError for a zero step or an infinite range."""
     if any(isinstance(n, complex) for n in (start, end, step)):
         raise RuntimeError(f"arange(): complex bounds are not supported, got {start} -> {end} by {step}")
     if step == 0:
@@ -150,7 +155,8 @@ def _bound(name: str, value: Any) -> Any:
         return value
     if value.ndim:
         raise RuntimeError(
-            f"linspace only supports 0-dimensional start and end tensors, but got {name} with {value.ndim} dimension(s)."
+            f"linspace only supports 0-dimensional start and end tensors, but got {name} with {value.ndim} "
+            "dimension(s)."
         )
     tensor: Any = value
     return tensor.item()
@@ -167,7 +173,10 @@ def linspace(
     if dtype is None:
         dtype = get_default_dtype().to_complex() if has_complex else get_default_dtype()
     elif has_complex and not dtype.is_complex:
-        raise RuntimeError(f"linspace(): inferred dtype {get_default_dtype().to_complex()} can't be safely cast to passed dtype {dtype}")
+        raise RuntimeError(
+            f"linspace(): inferred dtype {get_default_dtype().to_complex()} can't be safely cast to "
+            f"passed dtype {dtype}"
+        )
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     return _linspace_(empty(steps, dtype=dtype, layout=layout, device=device), start, end)
@@ -199,9 +208,7 @@ def _with_diagonal(out: Any) -> Any:
     return out
 
 
-def eye_m(
-    n: int, m: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
-) -> Any:
+def eye_m(n: int, m: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
     """`torch.eye`: n rows and m columns."""
     _check_eye(n, m)
     return _with_diagonal(empty((n, m), dtype=dtype, layout=layout, device=device))

@@ -1,4 +1,4 @@
-"""Tensors from Python and NumPy data: `tensor`, `as_tensor`, `asarray`, `from_numpy` (torch/csrc/utils/tensor_new.cpp)."""
+"""Tensors from Python and NumPy data (torch/csrc/utils/tensor_new.cpp)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A tensor over an ndarray's memory (`torch.from_numpy`). A read-only array gives a tensor that refuses writes.
+    """A tensor over an ndarray's memory (`torch.from_numpy`). A read-only array gives a tensor that refuses
+    writes.
 
-    Raises TypeError for anything but an ndarray or for a dtype without counterpart, ValueError for negative or
-    odd strides.
+    Raises TypeError for anything but an ndarray or for a dtype without counterpart, ValueError for negative
+    or odd strides.
 
     Example:
         >>> import numpy as np, triten as tt
@@ -41,8 +42,8 @@ def from_numpy(array: Any) -> Tensor:
     itemsize = dtype.itemsize
     if any(s < 0 for s in array.strides):
         raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-            "supported. (You can probably work around this by making a copy of your array with array.copy().)"
+            "At least one stride in the given numpy array is negative, and tensors with negative strides "
+            "are not supported. (You can probably work around this by making a copy of your array with array.copy().)"
         )
     if any(s % itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy it first.")
@@ -70,7 +71,9 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
         length = len(level[0])
         for element in level:
             if len(element) != length:
-                raise ValueError(f"expected sequence of length {length} at dim {len(shape)} (got {len(element)})")
+                raise ValueError(
+                    f"expected sequence of length {length} at dim {len(shape)} (got {len(element)})"
+                )
         shape.append(length)
         level = list(chain.from_iterable(level))
     return tuple(shape), level
@@ -79,7 +82,7 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
 def _is_sequence(kind: type) -> bool:
     if kind is list or kind is tuple:
         return True
-    return issubclass(kind, Sequence) and not issubclass(kind, str | bytes) or (
+    return (issubclass(kind, Sequence) and not issubclass(kind, str | bytes)) or (
         issubclass(kind, np.ndarray) and not issubclass(kind, np.generic)
     )
 
@@ -170,10 +173,11 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor (`torch.tensor`).
+    """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor
+    (`torch.tensor`).
 
-    The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its complex;
-    NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy.
+    The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its
+    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy.
 
     Raises:
         ValueError: for ragged sequences and integers beyond 64 bits.
@@ -185,7 +189,13 @@ def tensor(
         >>> tt.tensor([[1, 2], [3, 4]]).dtype
         triten.int64
     """
-    if dtype is None and device is None and type(data) is float and -1e4 < data < 1e4 and get_default_device() is CPU:
+    if (
+        dtype is None
+        and device is None
+        and type(data) is float
+        and -1e4 < data < 1e4
+        and get_default_device() is CPU
+    ):
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
         number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
         return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
@@ -257,7 +267,8 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`obj` as a tensor (`torch.asarray`): shares memory if it can, always copies for `copy=True`, never for False.
+    """`obj` as a tensor (`torch.asarray`): shares memory if it can, always copies for `copy=True`, never for
+    False.
 
     Raises ValueError where ``copy=False`` cannot be kept.
 
@@ -274,7 +285,9 @@ def asarray(
     else:
         made = as_tensor(obj, dtype, device)
         if copy is False and not _shares(made, obj):
-            raise ValueError("can't alias memory: asarray(copy=False) needs a tensor or array of the asked dtype and device")
+            raise ValueError(
+                "can't alias memory: asarray(copy=False) needs a tensor or array of that dtype and device"
+            )
     if isinstance(obj, TensorImpl) and not requires_grad:
         return made.detach() if made._spec.requires_grad else made  # type: ignore[no-any-return]
     return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]

@@ -8,11 +8,24 @@ import pytest
 
 import triten as tt
 
-REAL = [tt.uint8, tt.int8, tt.int16, tt.int32, tt.int64, tt.float16, tt.bfloat16, tt.float32, tt.float64, tt.bool]
+REAL = [
+    tt.uint8,
+    tt.int8,
+    tt.int16,
+    tt.int32,
+    tt.int64,
+    tt.float16,
+    tt.bfloat16,
+    tt.float32,
+    tt.float64,
+    tt.bool,
+]
 NARROW = [tt.float16, tt.bfloat16, tt.float8_e5m2, tt.float8_e4m3fn]
 
 
-@pytest.mark.parametrize("target", [*REAL, tt.complex64, tt.complex128, tt.float8_e5m2, tt.uint16, tt.uint64], ids=str)
+@pytest.mark.parametrize(
+    "target", [*REAL, tt.complex64, tt.complex128, tt.float8_e5m2, tt.uint16, tt.uint64], ids=str
+)
 @pytest.mark.parametrize("source", [*REAL, tt.complex64], ids=str)
 def test_small_numbers_cast_exactly(source, target):
     numbers = [0, 1] if source is tt.bool else [0, 1, 2, 5, 100, 7]
@@ -51,7 +64,11 @@ def test_rounding_to_nearest_even(target):
     rng = np.random.default_rng(0)
     values = (rng.standard_normal(5000) * 2.0 ** rng.integers(-12, 8, 5000)).astype(np.float32)
     made = tt.from_numpy(values).to(target).numpy()
-    wanted = np.clip(values, -448, 448).astype(target.np) if target is tt.float8_e4m3fn else values.astype(target.np)
+    wanted = (
+        np.clip(values, -448, 448).astype(target.np)
+        if target is tt.float8_e4m3fn
+        else values.astype(target.np)
+    )
     assert (made.view(np.uint8) == wanted.view(np.uint8)).all()
     assert tt.tensor([math.nan]).to(target).float().numpy()[0] != 0
     assert np.isnan(tt.tensor([math.nan]).to(target).double().numpy()).all()
@@ -65,7 +82,9 @@ def test_ties_go_to_even():
 
 def test_complex_to_real_drops_the_imaginary_part():
     z = tt.tensor([1 + 2j, -3.5 - 4j])
-    assert z.float().tolist() == [1.0, -3.5] and z.int().tolist() == [1, -3] and z.half().tolist() == [1.0, -3.5]
+    assert (
+        z.float().tolist() == [1.0, -3.5] and z.int().tolist() == [1, -3] and z.half().tolist() == [1.0, -3.5]
+    )
     assert tt.tensor([0j, 1j]).bool().tolist() == [False, True]
 
 
@@ -97,7 +116,15 @@ def test_shorthands(method, dtype, device):
 def test_to_returns_itself_where_nothing_changes():
     x = tt.zeros(2, 3)
     y = tt.zeros(1, dtype=tt.float64)
-    for same in (x.to(tt.float32), x.to("cpu"), x.to(x), x.to("cpu", tt.float32), x.cpu(), x.contiguous(), x.type_as(x)):
+    for same in (
+        x.to(tt.float32),
+        x.to("cpu"),
+        x.to(x),
+        x.to("cpu", tt.float32),
+        x.cpu(),
+        x.contiguous(),
+        x.type_as(x),
+    ):
         assert same is x
     for copy in (x.to(tt.float32, copy=True), x.to("cpu", copy=True), x.to(x, copy=True), x.clone()):
         assert copy is not x and copy.data_ptr() != x.data_ptr()
@@ -114,9 +141,13 @@ def test_memory_formats(dtype):
     last = x.to(memory_format=tt.channels_last)
     assert last.is_contiguous(memory_format=tt.channels_last) and last.tolist() == x.tolist()
     assert last.clone().stride() == last.stride() and last.to(tt.float64).stride() == last.stride()
-    assert last.contiguous().is_contiguous() and last.clone(memory_format=tt.contiguous_format).is_contiguous()
+    assert (
+        last.contiguous().is_contiguous() and last.clone(memory_format=tt.contiguous_format).is_contiguous()
+    )
     assert last.contiguous(memory_format=tt.channels_last) is last
-    assert x.expand(2, 3, 4, 5).clone().is_contiguous() and x[:, :1].expand(2, 3, 4, 5).clone().is_contiguous()
+    assert (
+        x.expand(2, 3, 4, 5).clone().is_contiguous() and x[:, :1].expand(2, 3, 4, 5).clone().is_contiguous()
+    )
     with pytest.raises(RuntimeError, match="preserve"):
         x.contiguous(memory_format=tt.preserve_format)
 
@@ -127,7 +158,10 @@ def test_large_transposing_copies(shape, target):
     array = np.random.default_rng(0).integers(-100, 100, shape).astype(np.float32)
     x = tt.from_numpy(array).transpose(0, len(shape) - 1)
     made = x.to(target).contiguous()
-    assert made.is_contiguous() and (made.numpy().astype(np.float32) == np.swapaxes(array, 0, len(shape) - 1)).all()
+    assert (
+        made.is_contiguous()
+        and (made.numpy().astype(np.float32) == np.swapaxes(array, 0, len(shape) - 1)).all()
+    )
     back = tt.empty(shape, dtype=target)
     back.copy_(made.transpose(0, len(shape) - 1))
     assert (back.numpy().astype(np.float32) == array).all()
@@ -165,8 +199,14 @@ def test_gradients():
     target = base.clone()
     target.copy_(source)
     target.sum().backward()
-    assert source.grad.tolist() == [2.0] * 3 and source.grad.dtype is tt.float64 and base.grad.tolist() == [[0.0] * 3] * 2
-    assert not x.int().requires_grad and not x.detach().requires_grad and x.detach().data_ptr() == x.data_ptr()
+    assert (
+        source.grad.tolist() == [2.0] * 3
+        and source.grad.dtype is tt.float64
+        and base.grad.tolist() == [[0.0] * 3] * 2
+    )
+    assert (
+        not x.int().requires_grad and not x.detach().requires_grad and x.detach().data_ptr() == x.data_ptr()
+    )
 
 
 def test_numpy_error_state_is_left_alone():

@@ -33,7 +33,13 @@ def test_constant(make, value, size, dtype, device):
 def test_sizes_in_every_spelling(make):
     function = getattr(tt, make)
     wanted = (2, 3)
-    for made in (function(2, 3), function((2, 3)), function([2, 3]), function(tt.zeros(2, 3).shape), function(size=(2, 3))):
+    for made in (
+        function(2, 3),
+        function((2, 3)),
+        function([2, 3]),
+        function(tt.zeros(2, 3).shape),
+        function(size=(2, 3)),
+    ):
         assert made.shape == wanted
     assert function(()).shape == () and function(2).shape == (2,)
 
@@ -85,7 +91,11 @@ def test_default_dtype_is_asked_anew():
     assert tt.zeros(2).dtype is tt.float32 and tt.arange(1.0).dtype is tt.float32
     tt.set_default_dtype(tt.float64)
     assert tt.zeros(2).dtype is tt.float64 and tt.arange(1.0).dtype is tt.float64
-    assert tt.rand(2).dtype is tt.float64 and tt.tensor(1.0).dtype is tt.float64 and tt.full((1,), 1j).dtype is tt.complex128
+    assert (
+        tt.rand(2).dtype is tt.float64
+        and tt.tensor(1.0).dtype is tt.float64
+        and tt.full((1,), 1j).dtype is tt.complex128
+    )
 
 
 def test_default_device_is_asked_anew():
@@ -255,7 +265,9 @@ def test_fill_refuses_what_does_not_fit(dtype, value):
 
 def test_fill_keeps_signed_zero_apart():
     x = tt.zeros(2)
-    assert math.copysign(1, x.fill_(-0.0).tolist()[0]) == -1 and math.copysign(1, x.fill_(0.0).tolist()[0]) == 1
+    assert (
+        math.copysign(1, x.fill_(-0.0).tolist()[0]) == -1 and math.copysign(1, x.fill_(0.0).tolist()[0]) == 1
+    )
     assert math.copysign(1, tt.full((1,), -0.0).item()) == -1
 
 

@@ -32,7 +32,9 @@ def test_resize_of_a_view_uses_the_storage():
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_resize_formats(device):
     x = tt.empty(0, device=device)
-    assert x.resize_((2, 3, 4, 5), memory_format=tt.channels_last).is_contiguous(memory_format=tt.channels_last)
+    assert x.resize_((2, 3, 4, 5), memory_format=tt.channels_last).is_contiguous(
+        memory_format=tt.channels_last
+    )
     like = tt.zeros(1, 2, 3, 4, device=device).to(memory_format=tt.channels_last)
     assert x.resize_as_(like).shape == (1, 2, 3, 4) and x.is_contiguous()
     assert x.resize_as_(like, memory_format=tt.preserve_format).stride() == like.stride()

@@ -35,7 +35,11 @@ import triten as tt
 def test_inference(data, dtype):
     made = tt.tensor(data)
     wanted = np.array(data)
-    assert made.dtype is dtype and made.shape == wanted.shape and made.tolist() == wanted.astype(dtype.np).tolist()
+    assert (
+        made.dtype is dtype
+        and made.shape == wanted.shape
+        and made.tolist() == wanted.astype(dtype.np).tolist()
+    )
 
 
 @pytest.mark.parametrize(
