@@ -43,7 +43,8 @@ def from_numpy(array: Any) -> Tensor:
     if any(s < 0 for s in array.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides "
-            "are not supported. (You can probably work around this by making a copy of your array with array.copy().)"
+            "are not supported. (You can probably work around this by making a copy of your array with "
+            "array.copy().)"
         )
     if any(s % itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy it first.")

@@ -101,8 +101,8 @@ def _check_device(own: Device, source: Device) -> None:
 def _check_set(self: TensorSpec, source: TensorSpec) -> None:
     if self.dtype is not source.dtype:
         raise RuntimeError(
-            f"Could not set tensor of type {source.dtype.name} to a tensor of type "
-            f"{self.dtype.name}: the dtypes must agree"
+            f"Could not set tensor of type {source.dtype.name} to a tensor of type {self.dtype.name}: "
+            "the dtypes must agree"
         )
     _check_device(self.device, source.device)
 
