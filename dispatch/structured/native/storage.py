@@ -93,8 +93,8 @@ def resize_as_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def _check_device(own: Device, source: Device) -> None:
     if own is not source:
         raise RuntimeError(
-            f"set_: attempted to set the storage of a tensor on device '{own}' to a storage on different device "
-            f"'{source}'. This is no longer allowed; the devices must match."
+            f"set_: attempted to set the storage of a tensor on device '{own}' to a storage on different "
+            f"device '{source}'. This is no longer allowed; the devices must match."
         )
 
 
