@@ -1,13 +1,79 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from __future__ import annotations
-
-from . import cpu_fallback, dispatch
+from . import autograd, cpu_fallback, cuda, library, nn
 from .dispatch import load as _load
+from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
+from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.generated import functions as _functions
-from .dispatch.tensor import Tensor
 from .dispatch.generated.functions import *
-from .dispatch.composite.factories import tensor, from_numpy, as_tensor
-from .runtime.scalar_type import *
+from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
+from .dispatch.structured.stub import register_loader as _register_loader
+from .dispatch.tensor import Tensor
+from .dispatch import random
+from .dispatch.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .runtime.device import device, get_default_device, set_default_device
+from .runtime.dispatch_key import DispatchKey
+from .runtime.dispatch_key_set import DispatchKeySet
+from .runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from .runtime.layout import layout, sparse_coo, sparse_csr, strided
+from .runtime.memory_format import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
+)
+from .runtime.scalar_type import (
+    bfloat16,
+    complex64,
+    complex128,
+    dtype,
+    finfo,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    set_default_dtype,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .runtime.scalar_type import bool_ as bool
+from .runtime.size import Size
+from .runtime.storage import Storage as UntypedStorage
+
+half, double, short, long = float16, float64, int16, int64
+float, int, cfloat, cdouble = float32, int32, complex64, complex128
+ops = _Ops()
+
+
+def _load_cuda_kernels() -> None:
+    from .runtime.cuda.driver import driver
+
+    driver()
+    from . import triton_kernels
+
+
 _load()
-__all__=[n for n in dir() if not n.startswith('_')]
+_register_loader("cuda", _load_cuda_kernels)
+
+__all__ = sorted(
+    {name for name in globals() if not name.startswith("_")} - {"cpu_fallback"} | set(_functions.__all__)
+)

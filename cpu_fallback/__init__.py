@@ -5,6 +5,17 @@ sees the `StructuredCall` (dtypes, sizes, strides) once, and returns the functio
 calls. No loop over elements in Python.
 """
 
-from . import convolution, copy, factories, indexing, linalg, pointwise, reduction
+from . import convolution, copy, factories, indexing, linalg, loss, pointwise, random, reduction, softmax
 
-__all__ = ["convolution", "copy", "factories", "indexing", "linalg", "pointwise", "reduction"]
+__all__ = [
+    "convolution",
+    "copy",
+    "factories",
+    "indexing",
+    "linalg",
+    "loss",
+    "pointwise",
+    "random",
+    "reduction",
+    "softmax",
+]

@@ -32,5 +32,3 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
 def raises_flags(np_dtype: Any) -> bool:
     """Whether arithmetic on this dtype can raise floating-point flags."""
     return bool(np_dtype.kind in "fcV")
-
-

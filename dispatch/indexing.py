@@ -366,7 +366,7 @@ def _integer(item: Any) -> int:
 
 def _tensor_of(values: Any, tensor: Any) -> Any:
     """A sequence as an index on the tensor's device: truths as a mask, anything else as int64."""
-    from .composite.factories import tensor as make
+    from .composite.tensor_data import tensor as make
 
     try:
         made = make(values if isinstance(values, np.ndarray) else list(values), device=tensor.device)

@@ -93,4 +93,5 @@ def _nested(array: Any, text: Any, indent: int, summarise: bool) -> str:
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     rows = ["..." if i is None else _nested(array[i], text, indent + 1, summarise) for i in picks]
-    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(rows) + "]"
+    separator: str = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
+    return "[" + separator.join(rows) + "]"

@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
 import triten as tt
 import triten.nn.functional as F
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 DIGITS = Path(__file__).with_name("digits.npz")
 TEST_IMAGES = 360

@@ -79,10 +79,17 @@ host_is_custom: list[Allocator] = []
 
 
 def get_allocator(device_type: str) -> Allocator:
-    """The allocator of a device type. Raises RuntimeError where none is registered."""
+    """The allocator of a device type; CUDA's is the caching one, loaded at first use.
+
+    Raises RuntimeError where none is registered.
+    """
     found = _registry.get(device_type)
     if found is None:
-        raise RuntimeError(f"Allocator for {device_type} is not set.")
+        if device_type != "cuda":
+            raise RuntimeError(f"Allocator for {device_type} is not set.")
+        from .cuda.caching_allocator import CUDA_ALLOCATOR
+
+        found = _registry[device_type] = CUDA_ALLOCATOR
     return found
 
 
@@ -141,7 +148,9 @@ class _ForeignBytes:
         }
 
 
-def array_over(pointer: DataPtr, sizes: tuple[int, ...], np_dtype: Any, byte_strides: tuple[int, ...] | None) -> Any:
+def array_over(
+    pointer: DataPtr, sizes: tuple[int, ...], np_dtype: Any, byte_strides: tuple[int, ...] | None
+) -> Any:
     """An ndarray over host memory that keeps the memory alive."""
     if pointer.nbytes == 0:
         return np.empty(sizes, np_dtype)

@@ -6,6 +6,7 @@ A `device` is interned, so that devices compare by identity on the call path.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from .dispatch_key import BackendComponent
 
@@ -57,7 +58,8 @@ class device:
                 f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}"
             )
         if isinstance(type, int):
-            type, index = "cuda", type
+            index = type
+            type = "cuda"
         found = _interned.get((type, index))
         return found if found is not None else _parse(type, index)
 
@@ -73,7 +75,7 @@ class device:
         index = "" if self.index is None else f", index={self.index}"
         return f"device(type='{self.type}'{index})"
 
-    def __reduce__(self) -> tuple[type[device], tuple[str, int | None]]:
+    def __reduce__(self) -> tuple[object, tuple[str, int | None]]:
         return device, (self.type, self.index)
 
     def __copy__(self) -> device:
@@ -87,7 +89,9 @@ def _parse(text: str, index: int | None) -> device:
     name, colon, ordinal = text.partition(":")
     if colon:
         if index is not None:
-            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
+            raise RuntimeError(
+                f"type (string) must not include an index because index was passed explicitly: {text}"
+            )
         if not ordinal.isdecimal() or (len(ordinal) > 1 and ordinal[0] == "0"):
             raise RuntimeError(f"Invalid device string: '{text}'")
         index = int(ordinal)
@@ -109,3 +113,29 @@ def _parse(text: str, index: int | None) -> device:
 
 CPU = device("cpu")
 META = device("meta")
+
+_default: list[device] = [CPU]
+on_default_change: list[Callable[[], None]] = []
+"""Called after the default device changed: whoever remembers decisions that depend on it forgets them."""
+
+
+def get_default_device() -> device:
+    """Where factories put tensors when no device is named (the CPU at first)."""
+    return _default[0]
+
+
+def set_default_device(device: device | str | int | None) -> None:
+    """Set where factories put tensors when no device is named; None restores the CPU.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_default_device("meta"); tt.zeros(2).device
+        device(type='meta')
+        >>> tt.set_default_device(None)
+    """
+    _default[0] = CPU if device is None else _of(device)
+    for changed in on_default_change:
+        changed()
+
+
+_of = device

@@ -103,7 +103,10 @@ class DispatchKey:
             self.bits |= 1 << (NUM_BACKENDS + functionality)
         if backend is not None:
             self.bits |= 1 << backend
-        self.priority = (-1 if functionality is None else int(functionality), -1 if backend is None else int(backend))
+        self.priority = (
+            -1 if functionality is None else int(functionality),
+            -1 if backend is None else int(backend),
+        )
 
     def __repr__(self) -> str:
         return f"DispatchKey.{self.name}"

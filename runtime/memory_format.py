@@ -164,7 +164,9 @@ def strides_for(
     if fmt is channels_last or fmt is channels_last_3d:
         rank = 4 if fmt is channels_last else 5
         if len(sizes) != rank:
-            raise RuntimeError(f"required rank {rank} tensor to use {fmt.name} format, but got rank {len(sizes)}")
+            raise RuntimeError(
+                f"required rank {rank} tensor to use {fmt.name} format, but got rank {len(sizes)}"
+            )
         return channels_last_strides(sizes)
     if fmt is preserve_format and like is not None:
         old_sizes, old_strides = like

@@ -6,6 +6,7 @@ dtypes is in `dispatch/iterator/type_promotion.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -135,6 +136,8 @@ def from_numpy_dtype(np_type: Any) -> dtype:
 
 
 _default: list[dtype] = [float32]
+on_default_change: list[Callable[[], None]] = []
+"""Called after the default dtype changed: whoever remembers decisions that depend on it forgets them."""
 
 
 def get_default_dtype() -> dtype:
@@ -149,6 +152,8 @@ def set_default_dtype(d: dtype) -> None:
     if d not in (float16, bfloat16, float32, float64):
         raise TypeError(f"only floating-point types are supported as the default type, but got {d}")
     _default[0] = d
+    for changed in on_default_change:
+        changed()
 
 
 def dtype_of_number(kind: type) -> dtype:
@@ -175,7 +180,7 @@ class finfo:
         d = type if type is not None else get_default_dtype()
         if not isinstance(d, dtype) or not (d.is_floating_point or d.is_complex):
             raise TypeError(f"finfo() requires a floating point input type. Use iinfo to handle '{d}'")
-        limits = ml_dtypes.finfo(d.to_real().np)
+        limits: Any = ml_dtypes.finfo(d.to_real().np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
         self.bits = int(limits.bits)
         self.eps = float(limits.eps)
         self.max = float(limits.max)
@@ -204,9 +209,7 @@ class iinfo:
 
     def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or not type.is_integral:
-            raise TypeError(
-                f"iinfo() requires an integer input type. Use finfo to handle '{type}'"
-            )
+            raise TypeError(f"iinfo() requires an integer input type. Use finfo to handle '{type}'")
         limits = np.iinfo(type.np)
         self.bits, self.max, self.min, self.dtype = limits.bits, int(limits.max), int(limits.min), type.name
 

@@ -100,7 +100,11 @@ class Storage:
         self.root = new
         _storages[id(new)] = self
         for tensor, offset in followers:
-            if allocators.storage_size(tensor._spec.sizes, tensor._spec.strides) * tensor._spec.itemsize + offset <= nbytes:
+            if (
+                allocators.storage_size(tensor._spec.sizes, tensor._spec.strides) * tensor._spec.itemsize
+                + offset
+                <= nbytes
+            ):
                 tensor._data = view_at(self, offset, tensor._spec)
         return self
 
@@ -133,8 +137,10 @@ def view_at(storage: Storage, offset: int, spec: Any) -> Any:
     root = storage.root
     if isinstance(root, DataPtr):
         return root.offset_by(offset)
-    if needed == 0:
-        return np.ndarray(spec.sizes, spec.np_dtype)
+    if needed == 0 and offset > storage.nbytes():
+        offset = 0
     strides = tuple(s * spec.itemsize for s in spec.strides)
-    flat = root if root.flags.c_contiguous else root.T
+    flat = root
+    if not root.flags.c_contiguous:
+        flat = root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))
     return np.ndarray(spec.sizes, spec.np_dtype, flat, offset, strides)

@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
 import triten as tt
 
 ROOT = Path(__file__).parents[1]

@@ -37,71 +37,88 @@ def run_backward(
 
 
 def _run(
-    roots: Sequence[Edge], grads: Sequence[Any], retain_graph: bool, inputs: Sequence[Edge] | None, accumulate: bool
+    roots: Sequence[Edge],
+    grads: Sequence[Any],
+    retain_graph: bool,
+    inputs: Sequence[Edge] | None,
+    accumulate: bool,
 ) -> list[Any]:
-    captured: list[Any] = [None] * len(inputs or ())
+    captured: list[Any] = []
     wanted: dict[tuple[Node, int], list[int]] = {}
     needed: set[Node] | None = None
     if inputs is not None:
+        captured = [None] * len(inputs)
         for position, edge in enumerate(inputs):
             wanted.setdefault(edge, []).append(position)
         needed = _nodes_towards([node for node, _ in roots], {node for node, _ in inputs})
     buffers: dict[Node, Any] = {}
     heap: list[tuple[int, int, Node]] = []
-    for (node, number), grad in zip(roots, grads, strict=True):
-        mark_shared(grad)
-        _send(buffers, heap, node, number, grad)
-    while heap:
+    if len(roots) == 1 and len(roots[0][0].specs) == 1:
+        node, buffer = roots[0][0], grads[0]
+    else:
+        for (root, number), grad in zip(roots, grads, strict=True):
+            _send(buffers, heap, root, number, grad)
         node = heapq.heappop(heap)[2]
-        while True:
-            buffer = buffers.pop(node)
-            hooks = node.hooks
-            if hooks is not None and (hooks.tensor or hooks.pre):
-                buffer = _before(node, buffer)
-            if wanted:
-                _capture(node, buffer, wanted, captured)
-            if node.__class__ is AccumulateGrad:
-                if accumulate:
-                    _accumulate(node, buffer)  # type: ignore[arg-type]  # the class says so
-                break
-            if needed is not None and node not in needed:
-                break
+        buffer = buffers.pop(node)
+    while True:
+        following: Node | None = None
+        hooks = node.hooks
+        if hooks is not None and (hooks.tensor or hooks.pre):
+            buffer = _before(node, buffer)
+        if wanted:
+            _capture(node, buffer, wanted, captured)
+        if node.__class__ is AccumulateGrad:
+            if accumulate:
+                _accumulate(node, buffer)
+        elif needed is None or node in needed:
             results = node.backward(buffer) if buffer.__class__ is not list else node.backward(*buffer)
             if hooks is not None and hooks.post:
                 results = _after(node, results, buffer)
-            if len(results) > 1 and len({id(r) for r in results}) < len(results):
-                for grad in results:
-                    if grad is not None:
-                        mark_shared(grad)
-            following = None
-            for edge, grad in zip(node.next_edges, results, strict=True):
-                if edge is None or grad is None:
+            edges = node.next_edges
+            if len(edges) > 1:
+                _mark_repeated(results)
+            for onward, grad in zip(edges, results):  # noqa: B905 - of one length by construction
+                if onward is None or grad is None:
                     continue
-                target, number = edge
+                target, number = onward
                 specs = target.specs
-                if grad._spec.detached is not specs[number].detached:
-                    grad = reduce_to_spec(grad, specs[number], node)
-                if following is None and not heap and len(specs) == 1 and target not in buffers:
-                    following = target
-                    buffers[target] = grad
+                spec = specs[number]
+                if grad._spec is not spec and grad._spec.twin is not spec:
+                    grad = reduce_to_spec(grad, spec, node)
+                if target.__class__ is AccumulateGrad and target.hooks is None and not wanted and accumulate:
+                    _accumulate(target, grad)
+                elif following is None and not heap and len(specs) == 1:
+                    following, next_buffer = target, grad
                 elif target is following:
-                    buffers[target] = buffers[target] + grad
+                    next_buffer = next_buffer + grad
                 else:
                     if following is not None:
-                        heapq.heappush(heap, (-following.sequence, id(following), following))
+                        _send(buffers, heap, following, 0, next_buffer)
                         following = None
                     _send(buffers, heap, target, number, grad)
             if not retain_graph:
                 node.release()
-            if following is None or heap:
-                if following is not None:
-                    heapq.heappush(heap, (-following.sequence, id(following), following))
-                break
-            node = following
-    return captured
+        if following is not None:
+            node, buffer = following, next_buffer
+        elif heap:
+            node = heapq.heappop(heap)[2]
+            buffer = buffers.pop(node)
+        else:
+            return captured
 
 
-def _send(buffers: dict[Node, Any], heap: list[tuple[int, int, Node]], node: Node, number: int, grad: Any) -> None:
+def _mark_repeated(results: Sequence[Any]) -> None:
+    """Mark a gradient that goes along several edges, so that no leaf takes it for its own."""
+    for position, grad in enumerate(results):
+        if grad is not None:
+            for other in results[:position]:
+                if other is grad:
+                    mark_shared(grad)
+
+
+def _send(
+    buffers: dict[Node, Any], heap: list[tuple[int, int, Node]], node: Node, number: int, grad: Any
+) -> None:
     """Add a gradient to a node's buffer; the first one puts the node on the heap."""
     outputs = len(node.specs)
     present = buffers.get(node)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
-from .engine import run_backward
+from ...runtime.tensor_spec import TensorSpec
+from .engine import mark_shared, run_backward
 from .node import edge_of
+
+_one_plans: dict[TensorSpec, Callable[[], Any]] = {}
+
+
+def ones_of(spec: TensorSpec) -> Callable[[], Any]:
+    """A function that makes a tensor of ones of this spec."""
+    from ..structured.native.factories import filled
+
+    return filled(spec, "fill_stub", 1)
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -22,8 +32,10 @@ def _root_gradient(output: Any, grad: Any) -> Any:
         if spec.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
-            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}")
-        return _ones(output)
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}"
+            )
+        return _one(spec)
     if not isinstance(grad, TensorImpl):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._spec.sizes != spec.sizes:
@@ -31,13 +43,18 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             f"Mismatch in shape: grad_output[0] has a shape of {list(grad.shape)} and output[0] has a shape of "
             f"{list(spec.sizes)}."
         )
+    mark_shared(grad)
     return grad
 
 
-def _ones(output: Any) -> Any:
-    from ..generated.functions import ones_like
-
-    return ones_like(output.detach())
+def _one(spec: TensorSpec) -> Any:
+    """The gradient of a scalar with respect to itself."""
+    plan = _one_plans.get(spec)
+    if plan is None:
+        if len(_one_plans) > 64:
+            _one_plans.clear()
+        plan = _one_plans[spec] = ones_of(spec.detached)
+    return plan()
 
 
 def backward(
@@ -59,6 +76,11 @@ def backward(
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
+    if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
+        seed = _root_gradient(tensors, None)
+        keep = create_graph if retain_graph is None else retain_graph
+        run_backward((edge_of(tensors),), (seed,), retain_graph=keep, create_graph=create_graph)
+        return
     outputs = _as_tuple(tensors)
     given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
     if len(given) != len(outputs):
@@ -70,7 +92,9 @@ def backward(
         edges = [edge_of(t) for t in _as_tuple(inputs)]
         if not edges:
             raise RuntimeError("'inputs' argument to backward() cannot be empty.")
-    run_backward([edge_of(o) for o in outputs], grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
+    run_backward(
+        [edge_of(o) for o in outputs], grads, retain_graph=keep, create_graph=create_graph, inputs=edges
+    )
 
 
 def grad(

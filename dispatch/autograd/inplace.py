@@ -6,7 +6,7 @@ import gc
 import sys
 from typing import Any
 
-from .node import AutogradMeta, Edge, Node, edge_of
+from .node import Edge, Node, edge_of, leaf_meta
 from .view_history import CopySlices, ViewGeometry, refresh
 
 
@@ -50,11 +50,8 @@ def rebase_history(tensor: Any, node: Node) -> None:
 def _set_edge(tensor: Any, edge: Edge) -> None:
     meta = tensor._autograd
     if meta is None:
-        meta = tensor._autograd = AutogradMeta()
-    hooks, meta.hooks = meta.hooks, None
+        meta = tensor._autograd = leaf_meta()
     meta.edge = edge
-    if hooks is not None:
-        edge[0].hooks = hooks
     cell = tensor._version
     meta.version = 0 if cell is None else cell[0]
     if not tensor._spec.requires_grad:
@@ -69,7 +66,5 @@ def _tell_views(base: Any, cell: list[int]) -> None:
         if getattr(holder, "_view_base", None) is base and not holder._spec.requires_grad:
             holder._spec = holder._spec.twin
             if holder._autograd is None:
-                holder._autograd = AutogradMeta()
+                holder._autograd = leaf_meta()
             holder._autograd.version = -1
-
-

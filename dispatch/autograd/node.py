@@ -111,26 +111,27 @@ class RemovableHandle:
 
 
 class AutogradMeta:
-    """What autograd keeps of a tensor: its edge, gradient and hooks.
+    """What autograd keeps of a tensor: its edge and gradient.
 
     `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
-    needed). `version` is the version at which a view's edge was computed.
+    needed). `version`, set for views alone, is the version of the bytes at which the edge was computed;
+    `retains_grad` is set by `retain_grad` alone.
     """
 
-    __slots__ = ("edge", "grad", "hooks", "retains_grad", "version")
+    __slots__ = ("edge", "grad", "retains_grad", "version")
 
     edge: Edge | None
     grad: Any
-    hooks: NodeHooks | None
     retains_grad: bool
     version: int
 
-    def __init__(self, edge: Edge | None = None) -> None:
-        self.edge = edge
-        self.grad = None
-        self.hooks = None
-        self.retains_grad = False
-        self.version = 0
+
+def leaf_meta() -> AutogradMeta:
+    """The metadata of a leaf."""
+    meta = AutogradMeta()
+    meta.edge = meta.grad = None
+    meta.version = 0
+    return meta
 
 
 class AccumulateGrad(Node):
@@ -172,24 +173,18 @@ def edge_of(tensor: Any) -> Edge:
         meta = tensor._autograd
     edge = meta.edge
     if edge is None:
-        node = AccumulateGrad(tensor)
-        if meta.hooks is not None:
-            node.hooks = meta.hooks
-        edge = meta.edge = (node, 0)
+        edge = meta.edge = (AccumulateGrad(tensor), 0)
     return edge
 
 
 def set_history(out: Any, node: Node, number: int = 0) -> None:
     """Make `node` the origin of a fresh output."""
     out._spec = out._spec.twin
-    meta = AutogradMeta.__new__(AutogradMeta)
+    out._autograd = meta = AutogradMeta()
     meta.edge = (node, number)
     meta.grad = None
-    meta.hooks = None
-    meta.retains_grad = False
-    cell = out._version
-    meta.version = 0 if cell is None else cell[0]
-    out._autograd = meta
+    if out._view_base is not None:
+        meta.version = out._version[0]
 
 
 def saved_version(tensor: Any) -> int:

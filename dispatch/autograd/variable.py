@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .node import AccumulateGrad, AutogradMeta, Node, NodeHooks, RemovableHandle, edge_of
+from . import functional
+from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
@@ -39,7 +41,9 @@ class AutogradMethods(_Base):
         if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if requires_grad and spec.is_inference:
-            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+            )
         if not self.is_leaf:
             if requires_grad:
                 return self
@@ -50,7 +54,7 @@ class AutogradMethods(_Base):
         if requires_grad != spec.requires_grad:
             self._spec = spec.twin
         if requires_grad and self._autograd is None:
-            self._autograd = AutogradMeta()
+            self._autograd = leaf_meta()
         return self
 
     @property
@@ -89,7 +93,9 @@ class AutogradMethods(_Base):
                     f"assigned grad has data of a different size: expected {list(own.sizes)}, got {list(spec.sizes)}"
                 )
             if spec.dtype is not own.dtype:
-                raise RuntimeError(f"assigned grad has data of a different type: expected {own.dtype}, got {spec.dtype}")
+                raise RuntimeError(
+                    f"assigned grad has data of a different type: expected {own.dtype}, got {spec.dtype}"
+                )
             if spec.device is not own.device:
                 raise RuntimeError(
                     f"assigned grad has data located on a different device: expected {own.device}, got {spec.device}"
@@ -97,7 +103,7 @@ class AutogradMethods(_Base):
         if self._autograd is None:
             if value is None:
                 return
-            self._autograd = AutogradMeta()
+            self._autograd = leaf_meta()
         self._autograd.grad = value
 
     @grad.deleter
@@ -123,9 +129,7 @@ class AutogradMethods(_Base):
             >>> w.grad
             tensor([2., 4.])
         """
-        from .functional import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs)
+        functional.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach_(self) -> Any:
         """Take this tensor out of the graph that made it."""
@@ -171,10 +175,8 @@ class AutogradMethods(_Base):
         """Have backward keep this non-leaf's gradient in ``grad``."""
         if not self._spec.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-        if self.is_leaf or self._autograd.retains_grad:
+        if self.is_leaf or self.retains_grad:
             return
-        import weakref
-
         self._autograd.retains_grad = True
         target = weakref.ref(self)
 
@@ -189,7 +191,7 @@ class AutogradMethods(_Base):
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called on this non-leaf."""
-        return not self.is_leaf and self._autograd.retains_grad
+        return not self.is_leaf and getattr(self._autograd, "retains_grad", False)
 
     def _is_view(self) -> bool:
         return self._view_base is not None
@@ -198,4 +200,3 @@ class AutogradMethods(_Base):
     def _base(self) -> Any:
         """The tensor that this one is a view of, or None."""
         return self._view_base
-

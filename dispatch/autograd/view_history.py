@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...runtime.storage import address_of
-from .node import AutogradMeta, Edge, Node, edge_of, next_sequence
+from .node import Edge, Node, edge_of, leaf_meta, next_sequence
 
 
 class ViewGeometry(NamedTuple):
@@ -72,7 +72,9 @@ class AsStridedBackward0(Node):
         spec = self.base.spec
         strides = spec.strides if spec.is_dense() else None
         if strides is None:
-            raise RuntimeError("as_strided backward: the base's elements overlap or have gaps; clone() it first")
+            raise RuntimeError(
+                "as_strided backward: the base's elements overlap or have gaps; clone() it first"
+            )
         full = grads[0].new_empty_strided(spec.sizes, strides).zero_()
         part = self.geometry.take(full)
         if part._spec.overlaps:
@@ -101,7 +103,9 @@ class CopySlices(Node):
     def backward(self, *grads: Any) -> Sequence[Any]:
         copied = like_base(grads[0], self.base)
         if copied is None:
-            raise RuntimeError("a write to a view of a base with overlapping or gapped elements has no gradient")
+            raise RuntimeError(
+                "a write to a view of a base with overlapping or gapped elements has no gradient"
+            )
         part = self.geometry.take(copied)
         inner = self.node.backward(part.clone())
         if self.next_edges[0] is None:
@@ -122,7 +126,7 @@ def refresh(view: Any) -> None:
     base = view._view_base
     meta = view._autograd
     if meta is None:
-        meta = view._autograd = AutogradMeta()
+        meta = view._autograd = leaf_meta()
     cell = view._version
     meta.version = 0 if cell is None else cell[0]
     if not base._spec.requires_grad:
@@ -132,8 +136,6 @@ def refresh(view: Any) -> None:
         return
     node = AsStridedBackward0(base, ViewGeometry.of(view, base))
     node.specs = (view._spec.detached,)
-    hooks, meta.hooks = meta.hooks, None
-    node.hooks = hooks
     meta.edge = (node, 0)
     if not view._spec.requires_grad:
         view._spec = view._spec.twin

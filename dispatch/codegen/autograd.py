@@ -7,6 +7,7 @@ wrapper is a planner: it plans the call below autograd, then closes over that an
 from __future__ import annotations
 
 import ast
+import keyword
 from pathlib import Path
 
 from .derivatives import Derivative, Formula, is_list, result_names
@@ -36,7 +37,7 @@ def _source(formula: Formula) -> str:
 
 
 def _local(name: str) -> str:
-    return "self_" if name == "self" else name
+    return f"{name}_" if name == "self" or keyword.iskeyword(name) else name
 
 
 def _all(d: Derivative, attribute: str) -> list[str]:
@@ -59,41 +60,47 @@ def node_text(d: Derivative) -> str:
     lines = [f"class {d.node}(Node):", f'    """{d.function.schema}"""', ""]
     lines.append(f"    __slots__ = ({', '.join(repr(s) for s in slots)}{',' if len(slots) == 1 else ''})")
     lines.append("")
+    if slots:
+        lines += [f"    {slot}: Any" for slot in slots]
+        lines.append("")
     signature = "*grads: Any" if several else "grad: Any"
     lines.append(f"    def backward(self, {signature}) -> Any:")
     if several and not any(f.uses_grads for f in d.formulas):
         lines.append("        grad = grads[0]")
-    lines.append("        edges = self.next_edges")
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
-    lines.append(f"        out: list[Any] = [None] * {'len(edges)' if one_list else len(inputs)}")
-    for f in d.formulas:
-        wanted = [i for i in f.inputs if f.source != "None"]
-        if not wanted:
-            continue
-        positions = [inputs.index(i) for i in wanted]
-        if one_list:
-            body = _unpack_lines(d, f)
-            lines += [f"        {line}" for line in body]
-            lines.append(f"        out = list({_source(f)})")
-            continue
-        condition = " or ".join(f"edges[{p}] is not None" for p in positions)
-        lines.append(f"        if {condition}:")
-        lines += [f"            {line}" for line in _unpack_lines(d, f)]
-        if len(wanted) == 1:
-            lines.append(f"            out[{positions[0]}] = {_source(f)}")
-        else:
-            if "output_mask" in f.source:
-                mask = ", ".join(f"edges[{p}] is not None" for p in positions)
-                lines.append(f"            output_mask = ({mask})")
-            targets = ", ".join(f"out[{p}]" for p in positions)
-            lines.append(f"            {targets} = {_source(f)}")
-    lines.append("        return out")
+    lines += [f"        {line}" for line in _backward_lines(d, one_list)]
     freed = [_local(n) for n in saves] + list(results)
     if freed:
         lines += ["", "    def release(self) -> None:"]
         lines.append("        " + "".join(f"self.{n} = " for n in freed) + "FREED")
     return "\n".join(lines)
+
+
+def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
+    """The body of `backward` after the gradient is at hand."""
+    inputs = d.inputs
+    formulas = [f for f in d.formulas if f.source != "None"]
+    if one_list:
+        return [line for f in formulas for line in _unpack_lines(d, f)] + [
+            f"return list({_source(formulas[0])})"
+        ]
+    if len(inputs) == 1:
+        return [line for f in formulas for line in _unpack_lines(d, f)] + [
+            f"return ({_source(formulas[0])},)"
+        ]
+    outs = [f"grad_{_local(i).rstrip('_')}" for i in inputs]
+    lines = ["edges = self.next_edges", *(f"{out}: Any = None" for out in outs)]
+    for f in formulas:
+        positions = [inputs.index(i) for i in f.inputs]
+        condition = " or ".join(f"edges[{p}] is not None" for p in positions)
+        lines.append(f"if {condition}:")
+        lines += [f"    {line}" for line in _unpack_lines(d, f)]
+        if "output_mask" in f.source:
+            mask = ", ".join(f"edges[{p}] is not None" for p in positions)
+            lines.append(f"    output_mask = ({mask})")
+        lines.append(f"    {', '.join(outs[p] for p in positions)} = {_source(f)}")
+    return [*lines, f"return {', '.join(outs)}"]
 
 
 def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
@@ -102,60 +109,62 @@ def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
         local = _local(n)
         function = "unpack_list" if is_list(d.function, n) else "unpack"
         lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
-    for n in f.statics:
-        lines.append(f"{n} = self.{n}")
+    lines += [f"{n} = self.{n}" for n in f.statics]
     names = result_names(d.function)
-    for n in f.results:
-        lines.append(f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})")
+    lines += [f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})" for n in f.results]
     return lines
 
 
 def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     """The planner of an operator's autograd kernel, for its functional or in-place form."""
-    inplace = function.form == "inplace"
     arguments = [a for a in function.schema.arguments if not a.is_out]
     names = [a.name for a in arguments]
     lines = [f"def plan_{function.identifier}(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:"]
     lines.append(f'    """{function.schema}"""')
     lines.append("    inner = op.plan(key_set & BELOW_AUTOGRAD, args)")
-    lines.append("    runtime = op.runtime_positions(args)")
     inputs = d.inputs
-    positions = [names.index(n) for n in inputs]
     plain = [n for n in inputs if not is_list(d.function, n)]
     for n in plain:
+        if n == "self" and function.form == "inplace":
+            continue
         lines.append(f"    needs_{_local(n)} = requires_grad(args[{names.index(n)}])")
     from .signature import role_of
 
     runtime = [i for i, a in enumerate(arguments) if role_of(a.type, a, False) != "static"]
-    baked = [i for i in runtime if arguments[i].default.__class__ is int and role_of(arguments[i].type, arguments[i], False) == "scale"]
+    baked = [
+        i
+        for i in runtime
+        if arguments[i].default.__class__ is int
+        and role_of(arguments[i].type, arguments[i], False) == "scale"
+    ]
     statics = _all(d, "statics")
     for i, n in enumerate(names):
         if n in statics and i not in runtime:
             lines.append(f"    {n} = args[{i}]")
     if baked:
-        lines.append(f"    if len(runtime) == {len(runtime)}:")
-        lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, [])]
+        lines.append(f"    if len(op.runtime_positions(args)) == {len(runtime)}:")
+        lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, "record_scaled")]
         present = [i for i in runtime if i not in baked]
         if len(baked) > 1:
-            lines.append(f"    if len(runtime) != {len(present)}:")
+            lines.append(f"    if len(op.runtime_positions(args)) != {len(present)}:")
             lines.append("        return partly_scaled(op, key_set, args)")
         for i in baked:
             lines.append(f"    {names[i]} = args[{i}]")
-        lines += [f"    {line}" for line in _plan_lines(d, function, names, present, baked)]
+        lines += [f"    {line}" for line in _plan_lines(d, function, names, present)]
     else:
-        lines += [f"    {line}" for line in _plan_lines(d, function, names, runtime, [])]
-    del positions, inplace
+        lines += [f"    {line}" for line in _plan_lines(d, function, names, runtime)]
     return "\n".join(lines)
 
 
-def _plan_lines(d: Derivative, function: NativeFunction, names: list[str], runtime: list[int], baked: list[int]) -> list[str]:
+def _plan_lines(
+    d: Derivative, function: NativeFunction, names: list[str], runtime: list[int], record: str = "record"
+) -> list[str]:
     inplace = function.form == "inplace"
-    parameters = [_local(names[i]) if names[i] == "self" else names[i] for i in runtime]
-    parameters = ["self_" if p == "self" else p for p in parameters]
+    parameters = [_local(names[i]) for i in runtime]
     call = ", ".join(parameters)
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
-    lines = [f"def record({', '.join(f'{p}: Any' for p in parameters)}) -> Any:"]
+    lines = [f"def {record}({', '.join(f'{p}: Any' for p in parameters)}) -> Any:"]
     body: list[str] = ["if grad_disabled and not is_grad_enabled():", f"    return inner({call})"]
     if inplace:
         body.append("check_inplace(self_)")
@@ -175,32 +184,31 @@ def _plan_lines(d: Derivative, function: NativeFunction, names: list[str], runti
     saves = _all(d, "saves")
     if inplace and "self" in saves:
         users = {i for f in d.formulas if "self" in f.saves for i in f.inputs}
-        needed = " or ".join(f"needs_{_local(u)}" if u != "self" else "edges[0] is not None" for u in sorted(users))
+        needed = " or ".join(
+            f"needs_{_local(u)}" if u != "self" else "edges[0] is not None" for u in sorted(users)
+        )
         body.append(f"original = detached_clone(self_) if {needed} else None")
-        specs_source = "self_"
-    else:
-        specs_source = "self_"
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     if inplace:
-        body.append(f"node = {d.node}.__new__({d.node})")
-        for n in specs:
-            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        body.append(f"node = {d.node}()")
+        body += [f"node.{n}_spec = spec_of({_local(n)})" for n in specs]
         body.append(f"inner({call})")
         result = "self_"
     else:
         body.append(f"out = inner({call})")
-        body.append(f"node = {d.node}.__new__({d.node})")
-        for n in specs:
-            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        body.append(f"node = {d.node}()")
+        body += [f"node.{n}_spec = spec_of({_local(n)})" for n in specs]
         result = "out"
     body.append("node.next_edges = edges")
     body.append("node.sequence = next_sequence()")
     body.append("node.hooks = None")
     for n in saves:
         local = _local(n)
-        users = list(dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs if f.source != "None"))
+        users_of = list(
+            dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs if f.source != "None")
+        )
         condition = " or ".join(
-            ("edges[0] is not None" if inplace and u == "self" else f"needs_{_local(u)}") for u in users
+            ("edges[0] is not None" if inplace and u == "self" else f"needs_{_local(u)}") for u in users_of
         )
         source = "original" if inplace and n == "self" else local
         if is_list(d.function, n):
@@ -213,11 +221,12 @@ def _plan_lines(d: Derivative, function: NativeFunction, names: list[str], runti
             body.append(f"if {condition}:")
             body.append(f"    node.{local} = {source}")
             body.append(f"    node.{local}_version = version_of({source})")
-    for n in _all(d, "statics"):
-        body.append(f"node.{n} = {n}")
+    body += [f"node.{n} = {n}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:
-        body.append(f"node.specs = ({result}._spec,)" if not inplace else "node.specs = (self_._spec.detached,)")
+        body.append(
+            f"node.specs = ({result}._spec,)" if not inplace else "node.specs = (self_._spec.detached,)"
+        )
         if inplace:
             body.append("rebase_history(self_, node)")
         else:
@@ -235,8 +244,7 @@ def _plan_lines(d: Derivative, function: NativeFunction, names: list[str], runti
             body.append(f"node.{n} = save_result(out[{index}])")
             body.append(f"node.{n}_version = saved_version(node.{n})")
     body.append("return self_" if inplace else "return out")
-    del specs_source, baked
-    return lines + [f"    {line}" for line in body] + ["", "return record"]
+    return lines + [f"    {line}" for line in body] + ["", f"return {record}"]
 
 
 def autograd_module(family: str, derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
@@ -261,10 +269,20 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     inplace_names = sorted(words & {"check_inplace", "inplace_edge", "rebase_history"})
     node_names = sorted(
         words
-        & {"FREED", "Node", "edge_of", "next_sequence", "save_result", "saved_version", "set_history", "unpack",
-           "unpack_list", "unpack_result"}
+        & {
+            "FREED",
+            "Node",
+            "edge_of",
+            "next_sequence",
+            "save_result",
+            "saved_version",
+            "set_history",
+            "unpack",
+            "unpack_list",
+            "unpack_result",
+        }
     )
-    recording = sorted(words & {"detached_clone", "partly_scaled", "requires_grad", "spec_of", "version_of"})
+    shared = sorted(words & {"detached_clone", "partly_scaled", "requires_grad", "spec_of", "version_of"})
     builtins = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}
     written = formula_functions()
     manual: dict[str, list[str]] = {}
@@ -276,7 +294,8 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     if inplace_names:
         imports.append(f"from ..autograd.inplace import {', '.join(inplace_names)}")
     imports.append(f"from ..autograd.node import {', '.join(node_names)}")
-    imports.append(f"from ..autograd.recording import {', '.join(recording)}")
+    if shared:
+        imports.append(f"from ..autograd.recording import {', '.join(shared)}")
     imports.append("from ..core.kernel_function import Plan")
     imports.append("from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
     if generated:
@@ -298,4 +317,5 @@ def formula_functions() -> dict[str, str]:
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
     """The in-place form that shares a functional operator's derivative."""
     wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
-    return next((f for f in functions if str(f.name) == wanted and f.form == "inplace"), None)
+    names = (wanted, *function.autogen)
+    return next((f for f in functions if str(f.name) in names and f.form == "inplace"), None)

@@ -17,7 +17,9 @@ from ..schema.types import ListType, OptionalType
 from .load import Operators, read_entries
 from .model import Location, ModelError, NativeFunction
 
-SPEC_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "layout", "sizes", "specs", "strides", "numel"})
+SPEC_ATTRIBUTES = frozenset(
+    {"shape", "dtype", "ndim", "device", "layout", "sizes", "specs", "strides", "numel"}
+)
 """What a formula may ask of a tensor without saving it; ``tensors.specs`` are the specs of a list."""
 
 
@@ -109,7 +111,11 @@ def _formula(names: Any, text: Any, function: NativeFunction, location: Location
     calls: list[str] = []
     attribute_of: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in SPEC_ATTRIBUTES:
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.attr in SPEC_ATTRIBUTES
+        ):
             attribute_of.add(id(node.value))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             calls.append(node.func.id)
@@ -130,7 +136,14 @@ def _formula(names: Any, text: Any, function: NativeFunction, location: Location
     specs = tuple(n for n in spec_only if n not in whole)
     uses_grads = any(isinstance(n, ast.Name) and n.id == "grads" for n in ast.walk(tree))
     return Formula(
-        inputs, source, tuple(whole), specs, tuple(statics), tuple(used_results), tuple(dict.fromkeys(calls)), uses_grads
+        inputs,
+        source,
+        tuple(whole),
+        specs,
+        tuple(statics),
+        tuple(used_results),
+        tuple(dict.fromkeys(calls)),
+        uses_grads,
     )
 
 

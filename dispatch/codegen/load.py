@@ -16,7 +16,7 @@ class _Lines(yaml.SafeLoader):
 
 
 def _mapping(loader: _Lines, node: yaml.MappingNode) -> dict[Any, Any]:
-    out: dict[Any, Any] = loader.construct_mapping(node, deep=True)  # type: ignore[no-untyped-call]
+    out: dict[Any, Any] = loader.construct_mapping(node, deep=True)
     if node.start_mark is not None and any(k in out for k in ("func", "name")):
         out["__line__"] = node.start_mark.line + 1
     return out
@@ -77,7 +77,9 @@ def load_functions(folder: Path) -> Operators:
         if f.structured_delegate is not None:
             target = by_name.get(f.structured_delegate)
             if target is None or not target.structured:
-                raise ModelError(f"{f.location}: structured_delegate {f.structured_delegate} is no structured operator")
+                raise ModelError(
+                    f"{f.location}: structured_delegate {f.structured_delegate} is no structured operator"
+                )
             f = replace(
                 f,
                 meta=f.meta or target.meta or target.base,

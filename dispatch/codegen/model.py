@@ -35,7 +35,9 @@ FIELDS = frozenset(
     }
 )
 BACKENDS = ("CPU", "CUDA", "Meta")
-IGNORED_BACKENDS = frozenset({"MkldnnCPU", "Mkldnn", "MKLDNN", "MPS", "ZeroTensor", "NestedTensorCPU", "NestedTensorCUDA"})
+IGNORED_BACKENDS = frozenset(
+    {"MkldnnCPU", "Mkldnn", "MKLDNN", "MPS", "ZeroTensor", "NestedTensorCPU", "NestedTensorCUDA"}
+)
 """Entries for libraries and layouts that are not built: parsed, and then left alone."""
 
 
@@ -161,7 +163,9 @@ class NativeFunction:
             form=form_of(schema),
         )
         if made.structured and made.structured_delegate:
-            raise ModelError(f"{location}: {schema.operator_name} is structured and delegates; it can be one of them")
+            raise ModelError(
+                f"{location}: {schema.operator_name} is structured and delegates; it can be one of them"
+            )
         if "method" in variants and not any(a.name == "self" for a in schema.arguments):
             raise ModelError(f"{location}: a method needs an argument 'self': {schema}")
         if not (made.structured or made.structured_delegate or made.planner or made.dispatch):
@@ -182,11 +186,15 @@ class NativeFunction:
             many = len(self.schema.returns) > 1
             for letter, each in zip(letters, self.schema.returns, strict=False):
                 mark = AliasInfo((letter,), (letter,), True)
-                out = Argument(each.name or "out" if many else "out", each.type, kwarg_only=True, alias_info=mark)
+                out = Argument(
+                    each.name or "out" if many else "out", each.type, kwarg_only=True, alias_info=mark
+                )
                 arguments.append(out)
                 returns += (replace(each, alias_info=mark),)
         else:
-            raise ModelError(f"{self.location}: autogen {name} is neither {self.base}_ nor an out= form of {self.base}")
+            raise ModelError(
+                f"{self.location}: autogen {name} is neither {self.base}_ nor an out= form of {self.base}"
+            )
         schema = replace(self.schema, operator_name=wanted, arguments=tuple(arguments), returns=returns)
         form = form_of(schema)
         variants = frozenset({"method"}) if form == "inplace" else frozenset({"function"})

@@ -10,7 +10,9 @@ from .model import NativeFunction
 
 def registrations_module(family: str, functions: list[NativeFunction], derivatives: list[Derivative]) -> str:
     """The module whose `register` defines a family."""
-    text = HEADER.format(title=f"Registrations of the {family} family.", source=f"native_functions/{family}.yaml")
+    text = HEADER.format(
+        title=f"Registrations of the {family} family.", source=f"native_functions/{family}.yaml"
+    )
     lines: list[str] = []
     used: set[str] = set()
     modules: set[str] = set()
@@ -22,7 +24,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             twins[str(twin.name)] = d
     for f in functions:
         tags = f", ({', '.join(repr(t) for t in sorted(f.tags))},)" if f.tags else ""
-        lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags})')
+        wrapped = ", wrapped_numbers=True" if f.wrapped_numbers else ""
+        lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags}{wrapped})')
         used.add("define")
         if f.is_view:
             lines.append(f'view("{f.name}", native.{f.meta or f.base})')
@@ -44,16 +47,18 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             lines.append(f'autograd("{f.name}", autograd_{family}.plan_{f.identifier})')
             used.add("autograd")
             modules.add("autograd")
-        elif f.form == "out" and f.structured:
-            lines.append(f'autograd("{f.name}", out_refuses_grad)')
-            used.add("autograd")
-            modules.add("refuse")
         elif "nondifferentiable" in f.tags:
             lines.append(f'autograd("{f.name}", never_differentiable)')
             used.add("autograd")
             modules.add("never")
+        elif f.form == "out" and f.structured:
+            lines.append(f'autograd("{f.name}", out_refuses_grad)')
+            used.add("autograd")
+            modules.add("refuse")
     imports: list[str] = []
-    recording = [n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules]
+    recording = [
+        n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules
+    ]
     if recording:
         imports.append(f"from ..autograd.recording import {', '.join(recording)}")
     if "composition" in modules:
@@ -68,7 +73,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     return (
         text
         + "\n".join(imports)
-        + f'\n\n\ndef register() -> None:\n    """Define the {family} operators and register their kernels."""\n{body}\n'
+        + "\n\n\ndef register() -> None:\n"
+        + f'    """Define the {family} operators and register their kernels."""\n{body}\n'
     )
 
 
@@ -85,7 +91,11 @@ def tensor_methods_module(families: list[str]) -> str:
     text = HEADER.format(title="All generated methods of Tensor, as one mixin.", source="*.yaml")
     imports = "\n".join(f"from .methods_{f} import {f.title().replace('_', '')}Methods" for f in families)
     bases = "".join(f"    {f.title().replace('_', '')}Methods,\n" for f in families)
-    return text + imports + f'\n\n\nclass TensorMethods(\n{bases}):\n    """Every family\'s methods."""\n\n    __slots__ = ()\n'
+    return (
+        text
+        + imports
+        + f'\n\n\nclass TensorMethods(\n{bases}):\n    """Every family\'s methods."""\n\n    __slots__ = ()\n'
+    )
 
 
 def register_all_module(families: list[str]) -> str:
@@ -103,7 +113,9 @@ def functions_index_module(names: dict[str, list[str]]) -> str:
     exported: list[str] = []
     for family, functions in names.items():
         if functions:
-            imports += f"from .functions_{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
+            imports += (
+                f"from .functions_{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
+            )
             exported += functions
     listed = "".join(f'    "{n}",\n' for n in sorted(exported))
     return text + imports + f"\n__all__ = [\n{listed}]\n"

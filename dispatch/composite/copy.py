@@ -37,28 +37,44 @@ def to_dtype_layout(
     same = (
         (dtype is None or dtype is spec.dtype)
         and target is spec.device
-        and (memory_format is None or memory_format is preserve_format or spec.is_contiguous_in(memory_format))
+        and (
+            memory_format is None or memory_format is preserve_format or spec.is_contiguous_in(memory_format)
+        )
     )
     if same and not copy:
         return self
     return _to_copy(
-        self, dtype=dtype, layout=layout, device=target, non_blocking=non_blocking, memory_format=memory_format
+        self,
+        dtype=dtype,
+        layout=layout,
+        device=target,
+        non_blocking=non_blocking,
+        memory_format=memory_format,
     )
 
 
 def to_device(
-    self: Any, device: Device, dtype: ScalarType, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
+    self: Any,
+    device: Device,
+    dtype: ScalarType,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: MemoryFormat | None,
 ) -> Any:
     """``to(device, dtype)``."""
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
 
 
-def to_dtype(self: Any, dtype: ScalarType, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None) -> Any:
+def to_dtype(
+    self: Any, dtype: ScalarType, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
+) -> Any:
     """``to(dtype)``."""
     return to_dtype_layout(self, dtype, None, None, None, non_blocking, copy, memory_format)
 
 
-def to_other(self: Any, other: Any, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None) -> Any:
+def to_other(
+    self: Any, other: Any, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
+) -> Any:
     """``to(other)``: dtype and device of another tensor."""
     return to_dtype_layout(self, other.dtype, None, other.device, None, non_blocking, copy, memory_format)
 
@@ -73,3 +89,8 @@ def to_prim_device(
 ) -> Any:
     """``to(device)``."""
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
+
+
+def type_as(self: Any, other: Any) -> Any:
+    """`Tensor.type_as`: dtype and device of another tensor."""
+    return to_dtype_layout(self, other.dtype, None, other.device, None, False, False, None)

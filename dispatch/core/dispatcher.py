@@ -126,7 +126,11 @@ class Dispatcher:
                     f"{self._libraries[namespace]}, again at {source}. Use FRAGMENT to add to it."
                 )
             self._libraries[namespace] = source
-        return RegistrationHandle(lambda: self._libraries.pop(namespace, None) and None)
+
+        def undo() -> None:
+            self._libraries.pop(namespace, None)
+
+        return RegistrationHandle(undo)
 
     def _find_or_create(self, name: str) -> OperatorEntry:
         entry = self._operators.get(name)

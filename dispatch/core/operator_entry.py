@@ -43,6 +43,9 @@ _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.
 MAX_PLANS = 4096
 """Plans that one operator keeps; beyond them it starts anew."""
 
+CURRENT_CUDA = Device("cuda")
+"""The CUDA device without index: whichever is current at the call."""
+
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
 
@@ -133,7 +136,10 @@ class OperatorEntry:
                 raise NotImplementedError(self.missing_kernel(bits))
             kernel = self.kernel_for(key)
             if kernel is None:
-                if key.functionality in _AUTOGRAD_FUNCTIONALITIES or key.functionality in _BACKEND_FUNCTIONALITIES:
+                if (
+                    key.functionality in _AUTOGRAD_FUNCTIONALITIES
+                    or key.functionality in _BACKEND_FUNCTIONALITIES
+                ):
                     raise NotImplementedError(self.missing_kernel(bits))
             elif not kernel.is_fallthrough:
                 return kernel
@@ -224,7 +230,30 @@ class OperatorEntry:
 
     def plan(self, bits: int, args: Sequence[Any]) -> Plan:
         """A new plan for a key set and bound arguments."""
+        if any(value is CURRENT_CUDA for value in args):
+            return self._plan_on_current_device(bits, args)
         return self.lookup(bits).plan(self, bits, args)
+
+    def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
+        """A plan that follows the current device: "cuda" names another one after `set_device`."""
+        from ...runtime.cuda.driver import driver
+
+        current_device = driver().current_device
+        positions = self.runtime_positions(args)
+        template = [None if i in positions else value for i, value in enumerate(args)]
+        plans: dict[int, Plan] = {}
+
+        def plan(*runtime: Any) -> Any:
+            index = current_device()
+            found = plans.get(index)
+            if found is None:
+                bound = [Device("cuda", index) if value is CURRENT_CUDA else value for value in template]
+                for position, value in zip(positions, runtime, strict=True):
+                    bound[position] = value
+                found = plans[index] = self.lookup(bits).plan(self, bits, bound)
+            return found(*runtime)
+
+        return plan
 
     def runtime_positions(self, args: Sequence[Any]) -> list[int]:
         """Positions of the arguments that a plan is called with: runtime ones that are not baked."""
@@ -275,8 +304,10 @@ def is_baked(value: Any, default: Any) -> bool:
 def without(bits: int, key: DispatchKey) -> int:
     """The set below `key`: without its functionality, or without its backend where that is the dense one's."""
     assert key.functionality is not None
-    if key.functionality in _BACKEND_FUNCTIONALITIES and key.backend is not None and bits & BACKEND_MASK & (
-        (1 << key.backend) - 1
+    if (
+        key.functionality in _BACKEND_FUNCTIONALITIES
+        and key.backend is not None
+        and bits & BACKEND_MASK & ((1 << key.backend) - 1)
     ):
         return bits & ~(1 << key.backend)
     return bits & ~(1 << (NUM_BACKENDS + key.functionality))
@@ -284,4 +315,3 @@ def without(bits: int, key: DispatchKey) -> int:
 
 BELOW_AUTOGRAD = ~AUTOGRAD_BITS
 """Mask that takes the autograd functionalities out of a key set."""
-

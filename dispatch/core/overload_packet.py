@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...runtime import device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, resolve
 from .dispatcher import Dispatcher
@@ -56,7 +57,26 @@ class WrappedNumber(TensorImpl):
         self.value = value
 
 
+FIRST: list[int | str] = [0]
+"""Where the runtime arguments of a general call stand if the first argument is the only one."""
+
 _NUMBERS = (int, float, complex, bool)
+
+
+def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
+    args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
+    for name in ("other", "input", "self"):
+        if isinstance(kwargs.get(name), _NUMBERS):
+            kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
+    return args, kwargs
+
+
+def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
+    """Bound arguments with the numbers themselves again."""
+    return [v.value if v.__class__ is WrappedNumber else v for v in bound]
+
+
 _lock = threading.Lock()
 packets: dict[str, OverloadPacket] = {}
 
@@ -79,7 +99,17 @@ class OverloadPacket:
     same for calls whose ``alpha``-like arguments are not at their defaults.
     """
 
-    __slots__ = ("_entries", "_general", "count", "name", "numbers_as_tensors", "overloads", "parameters", "plans", "scaled")
+    __slots__ = (
+        "_entries",
+        "_general",
+        "count",
+        "name",
+        "numbers_as_tensors",
+        "overloads",
+        "parameters",
+        "plans",
+        "scaled",
+    )
 
     def __init__(
         self, name: str, overloads: Sequence[str], parameters: Sequence[Parameter], numbers_as_tensors: bool
@@ -116,13 +146,10 @@ class OverloadPacket:
         """
         entries = self._schemas()
         if self.numbers_as_tensors:
-            args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
-            other = kwargs.get("other")
-            if isinstance(other, _NUMBERS):
-                kwargs = {**kwargs, "other": WrappedNumber(other)}
+            args, kwargs = wrap_numbers(args, kwargs)
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
-        schema, bound = resolve(schemas, args, kwargs, self.name)
-        return entries[id(schema)], [v.value if v.__class__ is WrappedNumber else v for v in bound]
+        schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
+        return entries[id(schema)], unwrap_numbers(bound)
 
     def miss(self, *args: Any) -> Plan:
         """The plan for arguments in the parameters' order, stored under the key that the wrapper computes.
@@ -189,7 +216,9 @@ class OverloadPacket:
                 positional.append(value)
         return positional, named
 
-    def _adapt(self, entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]) -> tuple[Plan, bool]:
+    def _adapt(
+        self, entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]
+    ) -> tuple[Plan, bool]:
         """A plan called with `runtime`'s values, and whether it holds for other values of the same key."""
         arguments = entry.schema.arguments
         wanted = entry.runtime_positions(bound)
@@ -224,7 +253,7 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        entry, bound = self.resolve([a for a in args], {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
+        entry, bound = self.resolve(list(args), {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
         return entry.call(*bound)
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
@@ -237,10 +266,14 @@ class OverloadPacket:
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given."""
-        key: Any = (
-            tuple([general_part(a) for a in args]),
-            tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]),
-        )
+        key: Any
+        if len(args) == 1 and not kwargs:
+            key = general_part(args[0])
+        else:
+            key = (
+                tuple([general_part(a) for a in args]),
+                tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]) if kwargs else None,
+            )
         try:
             found = self._general.get(key)
         except TypeError:
@@ -265,6 +298,8 @@ class OverloadPacket:
                 self._general.clear()
             self._general[key] = found = (plan, where)
         plan, where = found
+        if where == FIRST:
+            return plan(args[0])
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
@@ -297,9 +332,11 @@ def part_of(value: Any) -> Any:
 
 def general_part(value: Any) -> Any:
     """The key part of an argument whose role is not known yet: numbers stand by class and value."""
+    kind = value.__class__
+    if kind is int or kind is bool:
+        return (kind, value)
     if isinstance(value, TensorImpl):
         return value._spec
-    kind = value.__class__
     if kind is list or kind is tuple:
         return tuple([general_part(v) for v in value])
     return (kind, value) if kind is float or kind is int or kind is bool or kind is complex else value
@@ -317,3 +354,5 @@ def clear_plans() -> None:
 
 
 Dispatcher.singleton().on_change.append(clear_plans)
+scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
+device.on_default_change.append(Dispatcher.singleton().forget_all)

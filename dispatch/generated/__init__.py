@@ -11,7 +11,11 @@ FAMILIES = (
     "factories",
     "indexing",
     "linalg",
+    "loss",
     "pointwise",
+    "random",
     "reduction",
+    "softmax",
+    "storage",
     "views",
 )

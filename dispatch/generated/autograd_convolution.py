@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.convolution import convolution_of
+from ..autograd.formulas.convolution import convolution_bias_backward, convolution_of
+from ..autograd.formulas.pointwise import conjugated
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
 from ..autograd.recording import requires_grad, spec_of, version_of
 from ..core.kernel_function import Plan
@@ -33,17 +34,30 @@ class ConvolutionBackward0(Node):
         "weight_version",
     )
 
+    dilation: Any
+    groups: Any
+    input: Any
+    input_spec: Any
+    input_version: Any
+    padding: Any
+    stride: Any
+    weight: Any
+    weight_spec: Any
+    weight_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 3
+        grad_input: Any = None
+        grad_weight: Any = None
+        grad_bias: Any = None
         if edges[0] is not None:
             weight = unpack(self, self.weight, self.weight_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_backward_input(
-                grad, weight, self.input_spec.shape, stride, padding, dilation, groups
+            grad_input = convolution_backward_input(
+                grad, conjugated(weight), self.input_spec.shape, stride, padding, dilation, groups
             )
         if edges[1] is not None:
             input = unpack(self, self.input, self.input_version)
@@ -51,12 +65,12 @@ class ConvolutionBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[1] = convolution_backward_weight(
-                grad, input, self.weight_spec.shape, stride, padding, dilation, groups
+            grad_weight = convolution_backward_weight(
+                grad, conjugated(input), self.weight_spec.shape, stride, padding, dilation, groups
             )
         if edges[2] is not None:
-            out[2] = grad.sum((0, 2, 3))
-        return out
+            grad_bias = convolution_bias_backward(grad)
+        return grad_input, grad_weight, grad_bias
 
     def release(self) -> None:
         self.weight = self.input = FREED
@@ -65,7 +79,6 @@ class ConvolutionBackward0(Node):
 def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_input = requires_grad(args[0])
     needs_weight = requires_grad(args[1])
     needs_bias = requires_grad(args[2])
@@ -83,7 +96,7 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             edge_of(bias) if needs_bias else None,
         )
         out = inner(input, weight, bias)
-        node = ConvolutionBackward0.__new__(ConvolutionBackward0)
+        node = ConvolutionBackward0()
         node.input_spec = spec_of(input)
         node.weight_spec = spec_of(weight)
         node.next_edges = edges
@@ -112,6 +125,7 @@ class ConvolutionBackwardInputBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "padding",
@@ -121,26 +135,40 @@ class ConvolutionBackwardInputBackward0(Node):
         "weight_version",
     )
 
+    dilation: Any
+    grad_output: Any
+    grad_output_spec: Any
+    grad_output_version: Any
+    groups: Any
+    padding: Any
+    stride: Any
+    weight: Any
+    weight_spec: Any
+    weight_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_grad_output: Any = None
+        grad_weight: Any = None
         if edges[0] is not None:
             weight = unpack(self, self.weight, self.weight_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_of(grad, weight, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(
+                grad, conjugated(weight), stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[1] = convolution_backward_weight(
-                grad_output, grad, self.weight_spec.shape, stride, padding, dilation, groups
+            grad_weight = convolution_backward_weight(
+                conjugated(grad_output), grad, self.weight_spec.shape, stride, padding, dilation, groups
             )
-        return out
+        return grad_grad_output, grad_weight
 
     def release(self) -> None:
         self.weight = self.grad_output = FREED
@@ -149,7 +177,6 @@ class ConvolutionBackwardInputBackward0(Node):
 def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     needs_weight = requires_grad(args[1])
     stride = args[3]
@@ -165,7 +192,8 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
             edge_of(weight) if needs_weight else None,
         )
         out = inner(grad_output, weight)
-        node = ConvolutionBackwardInputBackward0.__new__(ConvolutionBackwardInputBackward0)
+        node = ConvolutionBackwardInputBackward0()
+        node.grad_output_spec = spec_of(grad_output)
         node.weight_spec = spec_of(weight)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -193,6 +221,7 @@ class ConvolutionBackwardWeightBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "input",
@@ -202,26 +231,40 @@ class ConvolutionBackwardWeightBackward0(Node):
         "stride",
     )
 
+    dilation: Any
+    grad_output: Any
+    grad_output_spec: Any
+    grad_output_version: Any
+    groups: Any
+    input: Any
+    input_spec: Any
+    input_version: Any
+    padding: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_grad_output: Any = None
+        grad_input: Any = None
         if edges[0] is not None:
             input = unpack(self, self.input, self.input_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[0] = convolution_of(input, grad, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(
+                conjugated(input), grad, stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            out[1] = convolution_backward_input(
-                grad_output, grad, self.input_spec.shape, stride, padding, dilation, groups
+            grad_input = convolution_backward_input(
+                conjugated(grad_output), grad, self.input_spec.shape, stride, padding, dilation, groups
             )
-        return out
+        return grad_grad_output, grad_input
 
     def release(self) -> None:
         self.input = self.grad_output = FREED
@@ -230,7 +273,6 @@ class ConvolutionBackwardWeightBackward0(Node):
 def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     needs_input = requires_grad(args[1])
     stride = args[3]
@@ -243,7 +285,8 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
             return inner(grad_output, input)
         edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(input) if needs_input else None)
         out = inner(grad_output, input)
-        node = ConvolutionBackwardWeightBackward0.__new__(ConvolutionBackwardWeightBackward0)
+        node = ConvolutionBackwardWeightBackward0()
+        node.grad_output_spec = spec_of(grad_output)
         node.input_spec = spec_of(input)
         node.next_edges = edges
         node.sequence = next_sequence()

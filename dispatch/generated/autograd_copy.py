@@ -22,21 +22,22 @@ class CopyBackward0(Node):
 
     __slots__ = ("src_spec",)
 
+    src_spec: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_src: Any = None
         if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            grad_self = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
         if edges[1] is not None:
-            out[1] = grad_to(grad, self.src_spec.dtype, self.src_spec.device)
-        return out
+            grad_src = grad_to(grad, self.src_spec.dtype, self.src_spec.device)
+        return grad_self, grad_src
 
 
 def plan_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[1])
 
     def record(self_: Any, src: Any) -> Any:
@@ -44,7 +45,7 @@ def plan_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, src)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
-        node = CopyBackward0.__new__(CopyBackward0)
+        node = CopyBackward0()
         node.src_spec = spec_of(src)
         inner(self_, src)
         node.next_edges = edges
@@ -63,17 +64,12 @@ class CloneBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad
-        return out
+        return (grad,)
 
 
 def plan_clone(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -81,7 +77,7 @@ def plan_clone(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = CloneBackward0.__new__(CloneBackward0)
+        node = CloneBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -97,18 +93,15 @@ class ToCopyBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad_to(grad, self.self_spec.dtype, self.self_spec.device)
-        return out
+        return (grad_to(grad, self.self_spec.dtype, self.self_spec.device),)
 
 
 def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -116,7 +109,7 @@ def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ToCopyBackward0.__new__(ToCopyBackward0)
+        node = ToCopyBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()

@@ -11,7 +11,6 @@ from typing import Any
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import Node, next_sequence
-from ..autograd.recording import requires_grad
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -22,25 +21,19 @@ class FillBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
-        return out
+        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
 
 
 def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, value)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = FillBackward0.__new__(FillBackward0)
+        node = FillBackward0()
         inner(self_, value)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -58,25 +51,19 @@ class ZeroBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
-        return out
+        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
 
 
 def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """zero_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = ZeroBackward0.__new__(ZeroBackward0)
+        node = ZeroBackward0()
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()

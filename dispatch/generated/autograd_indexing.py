@@ -16,7 +16,7 @@ from ..autograd.formulas.indexing import (
     index_add_source_backward,
     index_backward,
     index_put_self_backward,
-    index_select_backward,
+    index_select_self_backward,
     masked_fill_value_backward,
     scatter_src_backward,
     take_backward,
@@ -43,18 +43,17 @@ class CatBackward0(Node):
 
     __slots__ = ("dim", "tensors_spec")
 
+    dim: Any
+    tensors_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * len(edges)
         dim = self.dim
-        out = list(cat_backward(grad, self.tensors_spec, dim))
-        return out
+        return list(cat_backward(grad, self.tensors_spec, dim))
 
 
 def plan_cat(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cat(Tensor[] tensors, int dim=0) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     dim = args[1]
 
     def record(tensors: Any) -> Any:
@@ -62,7 +61,7 @@ def plan_cat(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(tensors)
         edges = tuple([edge_of(t) if requires_grad(t) else None for t in tensors])
         out = inner(tensors)
-        node = CatBackward0.__new__(CatBackward0)
+        node = CatBackward0()
         node.tensors_spec = spec_of(tensors)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -80,13 +79,13 @@ class IndexBackward0(Node):
 
     __slots__ = ("indices", "indices_version", "self_spec")
 
+    indices: Any
+    indices_version: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            indices = unpack_list(self, self.indices, self.indices_version)
-            out[0] = index_backward(grad, self.self_spec.shape, indices)
-        return out
+        indices = unpack_list(self, self.indices, self.indices_version)
+        return (index_backward(grad, self.self_spec.shape, indices),)
 
     def release(self) -> None:
         self.indices = FREED
@@ -95,7 +94,6 @@ class IndexBackward0(Node):
 def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, indices: Any) -> Any:
@@ -103,7 +101,7 @@ def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, indices)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, indices)
-        node = IndexBackward0.__new__(IndexBackward0)
+        node = IndexBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -122,17 +120,22 @@ class IndexPutBackward0(Node):
 
     __slots__ = ("accumulate", "indices", "indices_version")
 
+    accumulate: Any
+    indices: Any
+    indices_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_values: Any = None
         if edges[0] is not None:
             indices = unpack_list(self, self.indices, self.indices_version)
             accumulate = self.accumulate
-            out[0] = index_put_self_backward(grad, indices, accumulate)
+            grad_self = index_put_self_backward(grad, indices, accumulate)
         if edges[1] is not None:
             indices = unpack_list(self, self.indices, self.indices_version)
-            out[1] = grad.index(indices)
-        return out
+            grad_values = grad.index(indices)
+        return grad_self, grad_values
 
     def release(self) -> None:
         self.indices = FREED
@@ -141,7 +144,6 @@ class IndexPutBackward0(Node):
 def plan_index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_values = requires_grad(args[2])
     accumulate = args[3]
@@ -151,7 +153,7 @@ def plan_index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_, indices, values)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(values) if needs_values else None)
         out = inner(self_, indices, values)
-        node = IndexPutBackward0.__new__(IndexPutBackward0)
+        node = IndexPutBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -168,8 +170,6 @@ def plan_index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 def plan_index_put_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_values = requires_grad(args[2])
     accumulate = args[3]
 
@@ -178,7 +178,7 @@ def plan_index_put_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_, indices, values)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(values) if needs_values else None)
-        node = IndexPutBackward0.__new__(IndexPutBackward0)
+        node = IndexPutBackward0()
         inner(self_, indices, values)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -198,14 +198,15 @@ class IndexSelectBackward0(Node):
 
     __slots__ = ("dim", "index", "index_version", "self_spec")
 
+    dim: Any
+    index: Any
+    index_version: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            index = unpack(self, self.index, self.index_version)
-            dim = self.dim
-            out[0] = index_select_backward(grad, self.self_spec.shape, dim, index)
-        return out
+        index = unpack(self, self.index, self.index_version)
+        dim = self.dim
+        return (index_select_self_backward(grad, self.self_spec.shape, dim, index),)
 
     def release(self) -> None:
         self.index = FREED
@@ -214,7 +215,6 @@ class IndexSelectBackward0(Node):
 def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
 
@@ -223,7 +223,7 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, index)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
-        node = IndexSelectBackward0.__new__(IndexSelectBackward0)
+        node = IndexSelectBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -244,17 +244,24 @@ class IndexAddBackward0(Node):
 
     __slots__ = ("alpha", "dim", "index", "index_version", "source_spec")
 
+    alpha: Any
+    dim: Any
+    index: Any
+    index_version: Any
+    source_spec: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_source: Any = None
         if edges[0] is not None:
-            out[0] = grad
+            grad_self = grad
         if edges[1] is not None:
             index = unpack(self, self.index, self.index_version)
             dim = self.dim
             alpha = self.alpha
-            out[1] = index_add_source_backward(grad, self.source_spec, dim, index, alpha)
-        return out
+            grad_source = index_add_source_backward(grad, self.source_spec, dim, index, alpha)
+        return grad_self, grad_source
 
     def release(self) -> None:
         self.index = FREED
@@ -263,18 +270,17 @@ class IndexAddBackward0(Node):
 def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
-    if len(runtime) == 4:
+    if len(op.runtime_positions(args)) == 4:
 
-        def record(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, index, source, alpha)
             edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
             out = inner(self_, index, source, alpha)
-            node = IndexAddBackward0.__new__(IndexAddBackward0)
+            node = IndexAddBackward0()
             node.source_spec = spec_of(source)
             node.next_edges = edges
             node.sequence = next_sequence()
@@ -288,7 +294,7 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             set_history(out, node)
             return out
 
-        return record
+        return record_scaled
     alpha = args[4]
 
     def record(self_: Any, index: Any, source: Any) -> Any:
@@ -296,7 +302,7 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_, index, source)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
         out = inner(self_, index, source)
-        node = IndexAddBackward0.__new__(IndexAddBackward0)
+        node = IndexAddBackward0()
         node.source_spec = spec_of(source)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -316,18 +322,16 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
-    if len(runtime) == 4:
+    if len(op.runtime_positions(args)) == 4:
 
-        def record(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
+        def record_scaled(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
             if grad_disabled and not is_grad_enabled():
                 return inner(self_, index, source, alpha)
             check_inplace(self_)
             edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
-            node = IndexAddBackward0.__new__(IndexAddBackward0)
+            node = IndexAddBackward0()
             node.source_spec = spec_of(source)
             inner(self_, index, source, alpha)
             node.next_edges = edges
@@ -342,7 +346,7 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             rebase_history(self_, node)
             return self_
 
-        return record
+        return record_scaled
     alpha = args[4]
 
     def record(self_: Any, index: Any, source: Any) -> Any:
@@ -350,7 +354,7 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_, index, source)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
-        node = IndexAddBackward0.__new__(IndexAddBackward0)
+        node = IndexAddBackward0()
         node.source_spec = spec_of(source)
         inner(self_, index, source)
         node.next_edges = edges
@@ -373,18 +377,24 @@ class IndexCopyBackward0(Node):
 
     __slots__ = ("dim", "index", "index_version", "source_spec")
 
+    dim: Any
+    index: Any
+    index_version: Any
+    source_spec: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_source: Any = None
         if edges[0] is not None:
             index = unpack(self, self.index, self.index_version)
             dim = self.dim
-            out[0] = grad.index_fill(dim, index, 0)
+            grad_self = grad.index_fill(dim, index, 0)
         if edges[1] is not None:
             index = unpack(self, self.index, self.index_version)
             dim = self.dim
-            out[1] = index_add_source_backward(grad, self.source_spec, dim, index, 1)
-        return out
+            grad_source = index_add_source_backward(grad, self.source_spec, dim, index, 1)
+        return grad_self, grad_source
 
     def release(self) -> None:
         self.index = FREED
@@ -393,7 +403,6 @@ class IndexCopyBackward0(Node):
 def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
@@ -403,7 +412,7 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_, index, source)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
         out = inner(self_, index, source)
-        node = IndexCopyBackward0.__new__(IndexCopyBackward0)
+        node = IndexCopyBackward0()
         node.source_spec = spec_of(source)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -422,8 +431,6 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
 
@@ -432,7 +439,7 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, index, source)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
-        node = IndexCopyBackward0.__new__(IndexCopyBackward0)
+        node = IndexCopyBackward0()
         node.source_spec = spec_of(source)
         inner(self_, index, source)
         node.next_edges = edges
@@ -454,14 +461,15 @@ class GatherBackward0(Node):
 
     __slots__ = ("dim", "index", "index_version", "self_spec")
 
+    dim: Any
+    index: Any
+    index_version: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            index = unpack(self, self.index, self.index_version)
-            dim = self.dim
-            out[0] = gather_backward(grad, self.self_spec.shape, dim, index)
-        return out
+        index = unpack(self, self.index, self.index_version)
+        dim = self.dim
+        return (gather_backward(grad, self.self_spec.shape, dim, index),)
 
     def release(self) -> None:
         self.index = FREED
@@ -470,7 +478,6 @@ class GatherBackward0(Node):
 def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
 
@@ -479,7 +486,7 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, index)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
-        node = GatherBackward0.__new__(GatherBackward0)
+        node = GatherBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -500,18 +507,24 @@ class ScatterBackward0(Node):
 
     __slots__ = ("dim", "index", "index_version", "src_spec")
 
+    dim: Any
+    index: Any
+    index_version: Any
+    src_spec: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_src: Any = None
         if edges[0] is not None:
             index = unpack(self, self.index, self.index_version)
             dim = self.dim
-            out[0] = grad.scatter(dim, index, 0)
+            grad_self = grad.scatter(dim, index, 0)
         if edges[1] is not None:
             index = unpack(self, self.index, self.index_version)
             dim = self.dim
-            out[1] = scatter_src_backward(grad, dim, index, self.src_spec.shape)
-        return out
+            grad_src = scatter_src_backward(grad, dim, index, self.src_spec.shape)
+        return grad_self, grad_src
 
     def release(self) -> None:
         self.index = FREED
@@ -520,7 +533,6 @@ class ScatterBackward0(Node):
 def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
@@ -530,7 +542,7 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, index, src)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
         out = inner(self_, index, src)
-        node = ScatterBackward0.__new__(ScatterBackward0)
+        node = ScatterBackward0()
         node.src_spec = spec_of(src)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -549,8 +561,6 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
 
@@ -559,7 +569,7 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, index, src)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
-        node = ScatterBackward0.__new__(ScatterBackward0)
+        node = ScatterBackward0()
         node.src_spec = spec_of(src)
         inner(self_, index, src)
         node.next_edges = edges
@@ -581,14 +591,14 @@ class ScatterBackward1(Node):
 
     __slots__ = ("dim", "index", "index_version")
 
+    dim: Any
+    index: Any
+    index_version: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            index = unpack(self, self.index, self.index_version)
-            dim = self.dim
-            out[0] = grad.scatter(dim, index, 0)
-        return out
+        index = unpack(self, self.index, self.index_version)
+        dim = self.dim
+        return (grad.scatter(dim, index, 0),)
 
     def release(self) -> None:
         self.index = FREED
@@ -597,7 +607,6 @@ class ScatterBackward1(Node):
 def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
 
@@ -606,7 +615,7 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             return inner(self_, index, value)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index, value)
-        node = ScatterBackward1.__new__(ScatterBackward1)
+        node = ScatterBackward1()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -624,8 +633,6 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     dim = args[1]
 
     def record(self_: Any, index: Any, value: Any) -> Any:
@@ -633,7 +640,7 @@ def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
             return inner(self_, index, value)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = ScatterBackward1.__new__(ScatterBackward1)
+        node = ScatterBackward1()
         inner(self_, index, value)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -654,16 +661,22 @@ class ScatterAddBackward0(Node):
 
     __slots__ = ("dim", "index", "index_version", "src_spec")
 
+    dim: Any
+    index: Any
+    index_version: Any
+    src_spec: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_src: Any = None
         if edges[0] is not None:
-            out[0] = grad
+            grad_self = grad
         if edges[1] is not None:
             index = unpack(self, self.index, self.index_version)
             dim = self.dim
-            out[1] = scatter_src_backward(grad, dim, index, self.src_spec.shape)
-        return out
+            grad_src = scatter_src_backward(grad, dim, index, self.src_spec.shape)
+        return grad_self, grad_src
 
     def release(self) -> None:
         self.index = FREED
@@ -672,7 +685,6 @@ class ScatterAddBackward0(Node):
 def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
@@ -682,7 +694,7 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, index, src)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
         out = inner(self_, index, src)
-        node = ScatterAddBackward0.__new__(ScatterAddBackward0)
+        node = ScatterAddBackward0()
         node.src_spec = spec_of(src)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -701,8 +713,6 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
 
@@ -711,7 +721,7 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, index, src)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
-        node = ScatterAddBackward0.__new__(ScatterAddBackward0)
+        node = ScatterAddBackward0()
         node.src_spec = spec_of(src)
         inner(self_, index, src)
         node.next_edges = edges
@@ -733,13 +743,12 @@ class MaskedFillBackward0(Node):
 
     __slots__ = ("mask", "mask_version")
 
+    mask: Any
+    mask_version: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            mask = unpack(self, self.mask, self.mask_version)
-            out[0] = grad.masked_fill(mask, 0)
-        return out
+        mask = unpack(self, self.mask, self.mask_version)
+        return (grad.masked_fill(mask, 0),)
 
     def release(self) -> None:
         self.mask = FREED
@@ -748,7 +757,6 @@ class MaskedFillBackward0(Node):
 def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
@@ -756,7 +764,7 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
             return inner(self_, mask, value)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, mask, value)
-        node = MaskedFillBackward0.__new__(MaskedFillBackward0)
+        node = MaskedFillBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -773,15 +781,13 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
 def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mask, value)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = MaskedFillBackward0.__new__(MaskedFillBackward0)
+        node = MaskedFillBackward0()
         inner(self_, mask, value)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -801,16 +807,20 @@ class MaskedFillBackward1(Node):
 
     __slots__ = ("mask", "mask_version")
 
+    mask: Any
+    mask_version: Any
+
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        out: list[Any] = [None] * 2
+        grad_self: Any = None
+        grad_value: Any = None
         if edges[0] is not None:
             mask = unpack(self, self.mask, self.mask_version)
-            out[0] = grad.masked_fill(mask, 0)
+            grad_self = grad.masked_fill(mask, 0)
         if edges[1] is not None:
             mask = unpack(self, self.mask, self.mask_version)
-            out[1] = masked_fill_value_backward(grad, mask)
-        return out
+            grad_value = masked_fill_value_backward(grad, mask)
+        return grad_self, grad_value
 
     def release(self) -> None:
         self.mask = FREED
@@ -819,7 +829,6 @@ class MaskedFillBackward1(Node):
 def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     needs_value = requires_grad(args[2])
 
@@ -828,7 +837,7 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
             return inner(self_, mask, value)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(value) if needs_value else None)
         out = inner(self_, mask, value)
-        node = MaskedFillBackward1.__new__(MaskedFillBackward1)
+        node = MaskedFillBackward1()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -845,8 +854,6 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
 def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     needs_value = requires_grad(args[2])
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
@@ -854,7 +861,7 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
             return inner(self_, mask, value)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(value) if needs_value else None)
-        node = MaskedFillBackward1.__new__(MaskedFillBackward1)
+        node = MaskedFillBackward1()
         inner(self_, mask, value)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -874,13 +881,13 @@ class TakeBackward0(Node):
 
     __slots__ = ("index", "index_version", "self_spec")
 
+    index: Any
+    index_version: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            index = unpack(self, self.index, self.index_version)
-            out[0] = take_backward(grad, self.self_spec.shape, index)
-        return out
+        index = unpack(self, self.index, self.index_version)
+        return (take_backward(grad, self.self_spec.shape, index),)
 
     def release(self) -> None:
         self.index = FREED
@@ -889,7 +896,6 @@ class TakeBackward0(Node):
 def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """take(Tensor self, Tensor index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, index: Any) -> Any:
@@ -897,7 +903,7 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, index)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
-        node = TakeBackward0.__new__(TakeBackward0)
+        node = TakeBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -917,17 +923,21 @@ class EmbeddingBackward0(Node):
 
     __slots__ = ("indices", "indices_version", "padding_idx", "scale_grad_by_freq", "weight_spec")
 
+    indices: Any
+    indices_version: Any
+    padding_idx: Any
+    scale_grad_by_freq: Any
+    weight_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            indices = unpack(self, self.indices, self.indices_version)
-            padding_idx = self.padding_idx
-            scale_grad_by_freq = self.scale_grad_by_freq
-            out[0] = embedding_dense_backward(
+        indices = unpack(self, self.indices, self.indices_version)
+        padding_idx = self.padding_idx
+        scale_grad_by_freq = self.scale_grad_by_freq
+        return (
+            embedding_dense_backward(
                 grad, indices, self.weight_spec.shape[0], padding_idx, scale_grad_by_freq
-            )
-        return out
+            ),
+        )
 
     def release(self) -> None:
         self.indices = FREED
@@ -936,7 +946,6 @@ class EmbeddingBackward0(Node):
 def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_weight = requires_grad(args[0])
     padding_idx = args[2]
     scale_grad_by_freq = args[3]
@@ -946,7 +955,7 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(weight, indices)
         edges = (edge_of(weight) if needs_weight else None,)
         out = inner(weight, indices)
-        node = EmbeddingBackward0.__new__(EmbeddingBackward0)
+        node = EmbeddingBackward0()
         node.weight_spec = spec_of(weight)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -968,14 +977,14 @@ class EmbeddingDenseBackwardBackward0(Node):
 
     __slots__ = ("indices", "indices_version", "padding_idx")
 
+    indices: Any
+    indices_version: Any
+    padding_idx: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            indices = unpack(self, self.indices, self.indices_version)
-            padding_idx = self.padding_idx
-            out[0] = embedding_double_backward(grad, indices, padding_idx)
-        return out
+        indices = unpack(self, self.indices, self.indices_version)
+        padding_idx = self.padding_idx
+        return (embedding_double_backward(grad, indices, padding_idx),)
 
     def release(self) -> None:
         self.indices = FREED
@@ -984,7 +993,6 @@ class EmbeddingDenseBackwardBackward0(Node):
 def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     padding_idx = args[3]
 
@@ -993,7 +1001,7 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
             return inner(grad_output, indices)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output, indices)
-        node = EmbeddingDenseBackwardBackward0.__new__(EmbeddingDenseBackwardBackward0)
+        node = EmbeddingDenseBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -1013,19 +1021,16 @@ class FlipBackward0(Node):
 
     __slots__ = ("dims",)
 
+    dims: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dims = self.dims
-            out[0] = grad.flip(dims)
-        return out
+        dims = self.dims
+        return (grad.flip(dims),)
 
 
 def plan_flip(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """flip(Tensor self, int[] dims) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dims = args[1]
 
@@ -1034,7 +1039,7 @@ def plan_flip(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = FlipBackward0.__new__(FlipBackward0)
+        node = FlipBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -1051,19 +1056,16 @@ class TrilBackward0(Node):
 
     __slots__ = ("diagonal",)
 
+    diagonal: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            diagonal = self.diagonal
-            out[0] = grad.tril(diagonal)
-        return out
+        diagonal = self.diagonal
+        return (grad.tril(diagonal),)
 
 
 def plan_tril(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """tril(Tensor self, int diagonal=0) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     diagonal = args[1]
 
@@ -1072,7 +1074,7 @@ def plan_tril(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TrilBackward0.__new__(TrilBackward0)
+        node = TrilBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -1087,8 +1089,6 @@ def plan_tril(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def plan_tril_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     diagonal = args[1]
 
     def record(self_: Any) -> Any:
@@ -1096,7 +1096,7 @@ def plan_tril_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = TrilBackward0.__new__(TrilBackward0)
+        node = TrilBackward0()
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -1114,19 +1114,16 @@ class TriuBackward0(Node):
 
     __slots__ = ("diagonal",)
 
+    diagonal: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            diagonal = self.diagonal
-            out[0] = grad.triu(diagonal)
-        return out
+        diagonal = self.diagonal
+        return (grad.triu(diagonal),)
 
 
 def plan_triu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """triu(Tensor self, int diagonal=0) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     diagonal = args[1]
 
@@ -1135,7 +1132,7 @@ def plan_triu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TriuBackward0.__new__(TriuBackward0)
+        node = TriuBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -1150,8 +1147,6 @@ def plan_triu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def plan_triu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
-    needs_self_ = requires_grad(args[0])
     diagonal = args[1]
 
     def record(self_: Any) -> Any:
@@ -1159,7 +1154,7 @@ def plan_triu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = TriuBackward0.__new__(TriuBackward0)
+        node = TriuBackward0()
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()

@@ -29,18 +29,15 @@ class ViewBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -48,7 +45,7 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ViewBackward0.__new__(ViewBackward0)
+        node = ViewBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -65,23 +62,23 @@ class StridedFromBackward0(Node):
 
     __slots__ = ("offset", "self_spec", "size", "stride")
 
+    offset: Any
+    self_spec: Any
+    size: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            size = self.size
-            stride = self.stride
-            offset = self.offset
-            out[0] = as_strided_backward(
-                grad, self.self_spec.sizes, self.self_spec.strides, size, stride, offset
-            )
-        return out
+        size = self.size
+        stride = self.stride
+        offset = self.offset
+        return (
+            as_strided_backward(grad, self.self_spec.sizes, self.self_spec.strides, size, stride, offset),
+        )
 
 
 def plan__strided_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     size = args[1]
     stride = args[2]
@@ -92,7 +89,7 @@ def plan__strided_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = StridedFromBackward0.__new__(StridedFromBackward0)
+        node = StridedFromBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -112,18 +109,15 @@ class ExpandBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = sum_to(grad, self.self_spec.shape)
-        return out
+        return (sum_to(grad, self.self_spec.shape),)
 
 
 def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -131,7 +125,7 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ExpandBackward0.__new__(ExpandBackward0)
+        node = ExpandBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -148,19 +142,16 @@ class PermuteBackward0(Node):
 
     __slots__ = ("dims",)
 
+    dims: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dims = self.dims
-            out[0] = permute_backward(grad, dims)
-        return out
+        dims = self.dims
+        return (permute_backward(grad, dims),)
 
 
 def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dims = args[1]
 
@@ -169,7 +160,7 @@ def plan_permute(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = PermuteBackward0.__new__(PermuteBackward0)
+        node = PermuteBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -186,20 +177,18 @@ class TransposeBackward0(Node):
 
     __slots__ = ("dim0", "dim1")
 
+    dim0: Any
+    dim1: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim0 = self.dim0
-            dim1 = self.dim1
-            out[0] = grad.transpose(dim0, dim1)
-        return out
+        dim0 = self.dim0
+        dim1 = self.dim1
+        return (grad.transpose(dim0, dim1),)
 
 
 def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim0 = args[1]
     dim1 = args[2]
@@ -209,7 +198,7 @@ def plan_transpose_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TransposeBackward0.__new__(TransposeBackward0)
+        node = TransposeBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -228,17 +217,12 @@ class TBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.t()
-        return out
+        return (grad.t(),)
 
 
 def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """t(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -246,7 +230,7 @@ def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = TBackward0.__new__(TBackward0)
+        node = TBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -262,20 +246,19 @@ class SelectBackward0(Node):
 
     __slots__ = ("dim", "index", "self_spec")
 
+    dim: Any
+    index: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            index = self.index
-            out[0] = select_backward(grad, self.self_spec.shape, dim, index)
-        return out
+        dim = self.dim
+        index = self.index
+        return (select_backward(grad, self.self_spec.shape, dim, index),)
 
 
 def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     index = args[2]
@@ -285,7 +268,7 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SelectBackward0.__new__(SelectBackward0)
+        node = SelectBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -304,22 +287,23 @@ class SliceBackward0(Node):
 
     __slots__ = ("dim", "end", "self_spec", "start", "step")
 
+    dim: Any
+    end: Any
+    self_spec: Any
+    start: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = slice_backward(grad, self.self_spec.shape, dim, start, end, step)
-        return out
+        dim = self.dim
+        start = self.start
+        end = self.end
+        step = self.step
+        return (slice_backward(grad, self.self_spec.shape, dim, start, end, step),)
 
 
 def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     start = args[2]
@@ -331,7 +315,7 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SliceBackward0.__new__(SliceBackward0)
+        node = SliceBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -352,21 +336,21 @@ class SliceFirstBackward0(Node):
 
     __slots__ = ("end", "self_spec", "start", "step")
 
+    end: Any
+    self_spec: Any
+    start: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = slice_backward(grad, self.self_spec.shape, 0, start, end, step)
-        return out
+        start = self.start
+        end = self.end
+        step = self.step
+        return (slice_backward(grad, self.self_spec.shape, 0, start, end, step),)
 
 
 def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     start = args[1]
     end = args[2]
@@ -377,7 +361,7 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SliceFirstBackward0.__new__(SliceFirstBackward0)
+        node = SliceFirstBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -397,18 +381,15 @@ class SqueezeBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -416,7 +397,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward0.__new__(SqueezeBackward0)
+        node = SqueezeBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -433,18 +414,15 @@ class SqueezeBackward1(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -452,7 +430,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward1.__new__(SqueezeBackward1)
+        node = SqueezeBackward1()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -469,18 +447,15 @@ class SqueezeBackward2(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -488,7 +463,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = SqueezeBackward2.__new__(SqueezeBackward2)
+        node = SqueezeBackward2()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -505,18 +480,15 @@ class UnsqueezeBackward0(Node):
 
     __slots__ = ("self_spec",)
 
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad.reshape(self.self_spec.shape)
-        return out
+        return (grad.reshape(self.self_spec.shape),)
 
 
 def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -524,7 +496,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = UnsqueezeBackward0.__new__(UnsqueezeBackward0)
+        node = UnsqueezeBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -542,17 +514,12 @@ class AliasBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = grad
-        return out
+        return (grad,)
 
 
 def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """alias(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -560,7 +527,7 @@ def plan_alias(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = AliasBackward0.__new__(AliasBackward0)
+        node = AliasBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -576,20 +543,18 @@ class SelectBackwardBackward0(Node):
 
     __slots__ = ("dim", "index")
 
+    dim: Any
+    index: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            index = self.index
-            out[0] = grad.select(dim, index)
-        return out
+        dim = self.dim
+        index = self.index
+        return (grad.select(dim, index),)
 
 
 def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     dim = args[2]
     index = args[3]
@@ -599,7 +564,7 @@ def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = SelectBackwardBackward0.__new__(SelectBackwardBackward0)
+        node = SelectBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -617,22 +582,22 @@ class SliceBackwardBackward0(Node):
 
     __slots__ = ("dim", "end", "start", "step")
 
+    dim: Any
+    end: Any
+    start: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dim = self.dim
-            start = self.start
-            end = self.end
-            step = self.step
-            out[0] = grad.slice(dim, start, end, step)
-        return out
+        dim = self.dim
+        start = self.start
+        end = self.end
+        step = self.step
+        return (grad.slice(dim, start, end, step),)
 
 
 def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     dim = args[2]
     start = args[3]
@@ -644,7 +609,7 @@ def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = SliceBackwardBackward0.__new__(SliceBackwardBackward0)
+        node = SliceBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -664,21 +629,20 @@ class AsStridedBackwardBackward0(Node):
 
     __slots__ = ("offset", "size", "stride")
 
+    offset: Any
+    size: Any
+    stride: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            size = self.size
-            stride = self.stride
-            offset = self.offset
-            out[0] = grad.contiguous().as_strided(size, stride, offset)
-        return out
+        size = self.size
+        stride = self.stride
+        offset = self.offset
+        return (grad.contiguous().as_strided(size, stride, offset),)
 
 
 def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     size = args[3]
     stride = args[4]
@@ -689,7 +653,7 @@ def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[An
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = AsStridedBackwardBackward0.__new__(AsStridedBackwardBackward0)
+        node = AsStridedBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -708,19 +672,17 @@ class SelectFirstBackward0(Node):
 
     __slots__ = ("index", "self_spec")
 
+    index: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            index = self.index
-            out[0] = select_backward(grad, self.self_spec.shape, 0, index)
-        return out
+        index = self.index
+        return (select_backward(grad, self.self_spec.shape, 0, index),)
 
 
 def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, index: Any) -> Any:
@@ -728,7 +690,7 @@ def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             return inner(self_, index)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
-        node = SelectFirstBackward0.__new__(SelectFirstBackward0)
+        node = SelectFirstBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -746,19 +708,17 @@ class BasicIndexBackward0(Node):
 
     __slots__ = ("index", "self_spec")
 
+    index: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            index = self.index
-            out[0] = _basic_index_backward(grad, self.self_spec.shape, index)
-        return out
+        index = self.index
+        return (_basic_index_backward(grad, self.self_spec.shape, index),)
 
 
 def plan__basic_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     index = args[1]
 
@@ -767,7 +727,7 @@ def plan__basic_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = BasicIndexBackward0.__new__(BasicIndexBackward0)
+        node = BasicIndexBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -785,19 +745,16 @@ class BasicIndexBackwardBackward0(Node):
 
     __slots__ = ("index",)
 
+    index: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            index = self.index
-            out[0] = grad._basic_index(index)
-        return out
+        index = self.index
+        return (grad._basic_index(index),)
 
 
 def plan__basic_index_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     index = args[2]
 
@@ -806,7 +763,7 @@ def plan__basic_index_backward(op: OperatorEntry, key_set: int, args: Sequence[A
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = BasicIndexBackwardBackward0.__new__(BasicIndexBackwardBackward0)
+        node = BasicIndexBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -823,21 +780,21 @@ class DiagonalBackward0(Node):
 
     __slots__ = ("dim1", "dim2", "offset", "self_spec")
 
+    dim1: Any
+    dim2: Any
+    offset: Any
+    self_spec: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            offset = self.offset
-            dim1 = self.dim1
-            dim2 = self.dim2
-            out[0] = diagonal_backward(grad, self.self_spec.shape, offset, dim1, dim2)
-        return out
+        offset = self.offset
+        dim1 = self.dim1
+        dim2 = self.dim2
+        return (diagonal_backward(grad, self.self_spec.shape, offset, dim1, dim2),)
 
 
 def plan_diagonal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     offset = args[1]
     dim1 = args[2]
@@ -848,7 +805,7 @@ def plan_diagonal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = DiagonalBackward0.__new__(DiagonalBackward0)
+        node = DiagonalBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -868,21 +825,20 @@ class DiagonalBackwardBackward0(Node):
 
     __slots__ = ("dim1", "dim2", "offset")
 
+    dim1: Any
+    dim2: Any
+    offset: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            offset = self.offset
-            dim1 = self.dim1
-            dim2 = self.dim2
-            out[0] = grad.diagonal(offset, dim1, dim2)
-        return out
+        offset = self.offset
+        dim1 = self.dim1
+        dim2 = self.dim2
+        return (grad.diagonal(offset, dim1, dim2),)
 
 
 def plan_diagonal_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_grad_output = requires_grad(args[0])
     offset = args[2]
     dim1 = args[3]
@@ -893,7 +849,7 @@ def plan_diagonal_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
             return inner(grad_output)
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output)
-        node = DiagonalBackwardBackward0.__new__(DiagonalBackwardBackward0)
+        node = DiagonalBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -912,21 +868,21 @@ class UnfoldBackward0(Node):
 
     __slots__ = ("dimension", "self_spec", "size", "step")
 
+    dimension: Any
+    self_spec: Any
+    size: Any
+    step: Any
+
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            dimension = self.dimension
-            size = self.size
-            step = self.step
-            out[0] = unfold_backward(grad, self.self_spec.shape, dimension, size, step)
-        return out
+        dimension = self.dimension
+        size = self.size
+        step = self.step
+        return (unfold_backward(grad, self.self_spec.shape, dimension, size, step),)
 
 
 def plan_unfold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
     dimension = args[1]
     size = args[2]
@@ -937,7 +893,7 @@ def plan_unfold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = UnfoldBackward0.__new__(UnfoldBackward0)
+        node = UnfoldBackward0()
         node.self_spec = spec_of(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -958,17 +914,12 @@ class ViewAsRealBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = view_as_complex(grad.contiguous())
-        return out
+        return (view_as_complex(grad.contiguous()),)
 
 
 def plan_view_as_real(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """view_as_real(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -976,7 +927,7 @@ def plan_view_as_real(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ViewAsRealBackward0.__new__(ViewAsRealBackward0)
+        node = ViewAsRealBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -993,17 +944,12 @@ class ViewAsComplexBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        out: list[Any] = [None] * 1
-        if edges[0] is not None:
-            out[0] = view_as_real(grad.contiguous())
-        return out
+        return (view_as_real(grad.contiguous()),)
 
 
 def plan_view_as_complex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """view_as_complex(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    runtime = op.runtime_positions(args)
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any) -> Any:
@@ -1011,7 +957,7 @@ def plan_view_as_complex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = ViewAsComplexBackward0.__new__(ViewAsComplexBackward0)
+        node = ViewAsComplexBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

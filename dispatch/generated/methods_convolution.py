@@ -12,3 +12,5 @@ class ConvolutionMethods:
     """Mixin of `Tensor`."""
 
     __slots__ = ()
+
+    _spec: Any

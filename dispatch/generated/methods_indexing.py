@@ -91,6 +91,8 @@ class IndexingMethods:
 
     __slots__ = ()
 
+    _spec: Any
+
     def index(self, indices: Any) -> Any:
         """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
         if modes:

@@ -91,6 +91,8 @@ class ViewsMethods:
 
     __slots__ = ()
 
+    _spec: Any
+
     def view(self, *sizes: Any, size: Any = None) -> Any:
         """view(Tensor(a) self, SymInt[] size) -> Tensor(a)
 

@@ -11,8 +11,12 @@ from . import (
     registrations_factories,
     registrations_indexing,
     registrations_linalg,
+    registrations_loss,
     registrations_pointwise,
+    registrations_random,
     registrations_reduction,
+    registrations_softmax,
+    registrations_storage,
     registrations_views,
 )
 
@@ -24,6 +28,10 @@ def register_all() -> None:
     registrations_factories.register()
     registrations_indexing.register()
     registrations_linalg.register()
+    registrations_loss.register()
     registrations_pointwise.register()
+    registrations_random.register()
     registrations_reduction.register()
+    registrations_softmax.register()
+    registrations_storage.register()
     registrations_views.register()

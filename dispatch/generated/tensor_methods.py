@@ -10,8 +10,12 @@ from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
 from .methods_indexing import IndexingMethods
 from .methods_linalg import LinalgMethods
+from .methods_loss import LossMethods
 from .methods_pointwise import PointwiseMethods
+from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
+from .methods_softmax import SoftmaxMethods
+from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
 
 
@@ -21,8 +25,12 @@ class TensorMethods(
     FactoriesMethods,
     IndexingMethods,
     LinalgMethods,
+    LossMethods,
     PointwiseMethods,
+    RandomMethods,
     ReductionMethods,
+    SoftmaxMethods,
+    StorageMethods,
     ViewsMethods,
 ):
     """Every family's methods."""

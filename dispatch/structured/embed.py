@@ -18,7 +18,9 @@ def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
     """A plan that makes zeros of `target` and copies the argument into the view."""
     part = TensorSpec.of(geometry.sizes, geometry.strides, target.dtype, target.device)
     if part.overlaps:
-        raise RuntimeError("the view's elements overlap, so a copy cannot be its backward; clone() the view first")
+        raise RuntimeError(
+            "the view's elements overlap, so a copy cannot be its backward; clone() the view first"
+        )
     allocate = allocator_of(target)
     if target.is_meta:
         return lambda self: Tensor.from_data(allocate(), target)

@@ -100,9 +100,7 @@ class MetaBase:
                 f"{self.name}(): expected out tensor to be on device {device}, but got {given.device} instead"
             )
         if given.dtype is not dtype:
-            raise RuntimeError(
-                f"Expected out tensor to have dtype {dtype}, but got {given.dtype} instead"
-            )
+            raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {given.dtype} instead")
         self.adopt(index, given, wanted, exact)
 
     def _missing_dtype(self, index: int) -> ScalarType:

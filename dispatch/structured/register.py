@@ -15,11 +15,16 @@ _dispatcher = Dispatcher.singleton()
 _BACKENDS: tuple[DispatchKey, ...] = tuple(BY_NAME[name] for name in ("CPU", "CUDA", "Meta"))
 _AUTOGRAD = BY_NAME["Autograd"]
 _EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
+_composite_planners: dict[Callable[..., Any], Planner] = {}
 
 
-def define(name: str, schema: str, source: str, tags: tuple[str, ...] = ()) -> None:
+def define(
+    name: str, schema: str, source: str, tags: tuple[str, ...] = (), wrapped_numbers: bool = False
+) -> None:
     """Define an operator; its schema is parsed at first use."""
     _dispatcher.register_def(f"aten::{schema}", source, frozenset(tags), f"aten::{name}")
+    if wrapped_numbers:
+        _dispatcher.find_schema_or_throw(f"aten::{name}").numbers_as_tensors = True
 
 
 def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
@@ -28,14 +33,18 @@ def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
 
 def structured(name: str, meta: MetaFunction, stub: str, form: str) -> None:
     """Register a form of a structured operator for every backend that has stubs."""
-    kernel = KernelFunction(None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True)
+    kernel = KernelFunction(
+        None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True
+    )
     for key in _BACKENDS:
         _impl(name, key, kernel)
 
 
 def view(name: str, geometry: GeometryFunction) -> None:
     """Register a view operator for every backend."""
-    _impl(name, _EXPLICIT, KernelFunction(None, planner=ViewKernel(geometry), source="view geometry", leaf=True))
+    _impl(
+        name, _EXPLICIT, KernelFunction(None, planner=ViewKernel(geometry), source="view geometry", leaf=True)
+    )
 
 
 def planner(name: str, key: str, plan: Planner) -> None:
@@ -43,9 +52,20 @@ def planner(name: str, key: str, plan: Planner) -> None:
     _impl(name, BY_NAME[key], KernelFunction(None, planner=plan, source=plan.__module__, leaf=True))
 
 
+def planned_by(planner: Planner) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a composition whose calls `planner` plans, where the specs tell which single part serves them."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _composite_planners[function] = planner
+        return function
+
+    return decorate
+
+
 def composite(name: str, key: str, function: Callable[..., Any]) -> None:
     """Register a composition of other operators."""
-    _impl(name, BY_NAME[key], KernelFunction(function, source=function.__module__))
+    kernel = KernelFunction(function, planner=_composite_planners.get(function), source=function.__module__)
+    _impl(name, BY_NAME[key], kernel)
 
 
 def autograd(name: str, plan: Planner) -> None:

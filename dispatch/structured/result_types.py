@@ -8,7 +8,7 @@ from typing import Any
 
 from ..schema import FunctionSchema
 
-_types: dict[tuple[str, tuple[str, ...]], type] = {}
+_types: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | None:
@@ -20,8 +20,7 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
         return tuple
     base = schema.operator_name.base_name
     key = (base, names)
-    made = _types.get(key)
-    if made is None:
-        made = _types[key] = namedtuple(base, names)  # type: ignore[misc]  # the fields come from the schema
-    make: Callable[[Sequence[Any]], Any] = made._make  # type: ignore[attr-defined]
+    if key not in _types:
+        _types[key] = namedtuple(base, names)  # type: ignore[misc]  # the fields come from the schema
+    make: Callable[[Sequence[Any]], Any] = _types[key]._make
     return make

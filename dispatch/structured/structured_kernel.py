@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.device import CPU
 from ...runtime.device import device as Device
+from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
@@ -35,15 +38,22 @@ class StructuredKernel:
         form: ``functional``, ``inplace`` or ``out``.
     """
 
-    __slots__ = ("form", "meta", "stub")
+    __slots__ = ("_alike", "form", "meta", "stub")
 
     def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
         self.meta = meta
         self.stub = stub
         self.form = form
+        self._alike: dict[Any, tuple[PlannedKernel, ScalarType]] = {}
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
+        alike = self._key_of_alike(args)
+        if alike is not None and alike in self._alike:
+            kernel, dtype = self._alike[alike]
+            spec = args[0]._spec.detached
+            result = spec if dtype is spec.dtype else spec.replace(dtype=dtype)
+            return functional_plan(kernel, (result,), [True] * len(alike[1]), None)
         schema = op.schema
         name = op.name.partition("::")[2].partition(".")[0].rstrip("_")
         runtime = op.runtime_positions(args)
@@ -74,9 +84,40 @@ class StructuredKernel:
             kernel = find_kernel(self.stub, call.device.type, name)(call)
         kinds = [isinstance(args[i], TensorImpl) for i in runtime]
         if self.form == "functional":
+            if (
+                alike is not None
+                and kernel.any_shape
+                and builder.iterator is not None
+                and len(kinds) == len(alike[1])
+            ):
+                self._alike[alike] = (kernel, outputs[0].dtype)
             return functional_plan(kernel, outputs, kinds, result_type_of(schema))
         written = len(runtime) - len(outs) if self.form == "out" else 0
         return writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
+
+    def _key_of_alike(self, args: Sequence[Any]) -> Any:
+        """What plans of all small contiguous shapes have in common, or None for a call that is not of that kind.
+
+        A call whose tensors all have one spec can neither fail to broadcast nor mix dtypes, so a stream of new
+        shapes reuses the kernel that the first of them was given.
+        """
+        if self.form != "functional" or not isinstance(args[0], TensorImpl):
+            return None
+        spec = args[0]._spec
+        if spec.device is not CPU or not spec.is_contiguous or not spec.ndim or spec.is_inference:
+            return None
+        own, twin = spec, spec.twin
+        tensors, rest = [], []
+        for position, value in enumerate(args):
+            if isinstance(value, TensorImpl):
+                if value._spec is not own and value._spec is not twin:
+                    return None
+                tensors.append(position)
+            elif value.__class__ is int and value == 1:
+                rest.append(1)
+            else:
+                return None
+        return spec.dtype, tuple(tensors), tuple(rest)
 
 
 def device_of(specs: Sequence[Any]) -> Device:
@@ -113,10 +154,41 @@ def functional_plan(
     result_type: Callable[[Sequence[Any]], Any] | None,
 ) -> Plan:
     """The plan of a functional form, its frequent shapes spelt out to keep the call short."""
-    into, fresh = kernel
+    into, fresh, quiet = kernel.into, kernel.fresh, kernel.quiet
     if len(outputs) != 1 or result_type is not None:
-        return _several_outputs(into, outputs, result_type)
+        return _several_outputs(quietly(into) if quiet else into, outputs, result_type)
     spec = outputs[0]
+    if quiet and fresh is not None and numpy_may_allocate(spec) and all(kinds):
+        compute = fresh
+        if len(kinds) == 1:
+
+            def quiet_unary(self: Any) -> Any:
+                out = Tensor()
+                try:
+                    out._data = run_quiet(compute, self._data)
+                except RuntimeError:
+                    out._data = run_quiet_copy(compute, self._data)
+                out._spec = spec
+                out._version = out._autograd = out._view_base = None
+                return out
+
+            return quiet_unary
+        if len(kinds) == 2:
+
+            def quiet_binary(self: Any, other: Any) -> Any:
+                out = Tensor()
+                try:
+                    out._data = run_quiet(compute, self._data, other._data)
+                except RuntimeError:
+                    out._data = run_quiet_copy(compute, self._data, other._data)
+                out._spec = spec
+                out._version = out._autograd = out._view_base = None
+                return out
+
+            return quiet_binary
+    if quiet:
+        into = quietly(into)
+        fresh = None if fresh is None else quietly(fresh)
     if fresh is None or not numpy_may_allocate(spec):
         allocate = allocator_of(spec)
 
@@ -188,6 +260,18 @@ def functional_plan(
     return general
 
 
+def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, called with floating-point errors ignored."""
+
+    def called(*data: Any) -> Any:
+        try:
+            return run_quiet(function, *data)
+        except RuntimeError:
+            return run_quiet_copy(function, *data)
+
+    return called
+
+
 def _several_outputs(
     into: Callable[..., Any],
     outputs: tuple[TensorSpec, ...],
@@ -212,7 +296,7 @@ def writing_plan(
     result_type: Callable[[Sequence[Any]], Any] | None,
 ) -> Plan:
     """The plan of an in-place form (the output is the first argument) or an ``out=`` form."""
-    into = kernel.into
+    into = quietly(kernel.into) if kernel.quiet else kernel.into
     inplace = builder.form == "inplace"
     if inplace and not builder.proxy and len(kinds) <= 2 and all(kinds):
         if len(kinds) == 1:

@@ -31,7 +31,7 @@ class StructuredCall(NamedTuple):
 
     def kernel_name(self) -> str:
         """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
-        return f"{self.name}_{self.device.type}"
+        return f"{self.name.strip('_')}_{self.device.type}"
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""
@@ -42,11 +42,15 @@ class PlannedKernel(NamedTuple):
     """A kernel ready to run on bytes.
 
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
-    contiguous array, for host results that NumPy may allocate itself.
+    contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
+    floating-point errors ignored; such kernels raise no RuntimeError of their own. `any_shape` says that
+    `fresh` depends on dtypes alone, so that a contiguous call of another shape may have it too.
     """
 
     into: Callable[..., Any]
     fresh: Callable[..., Any] | None = None
+    quiet: bool = False
+    any_shape: bool = False
 
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
@@ -72,7 +76,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
     """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
     factory = _stubs.get(name, {}).get(device_type)
     if factory is None and device_type in _loaders:
-        _loaders.pop(device_type)()
+        _loaders[device_type]()
+        _loaders.pop(device_type, None)
         factory = _stubs.get(name, {}).get(device_type)
     if factory is None:
         having = ", ".join(sorted(_stubs.get(name, {}))) or "none"

@@ -26,13 +26,13 @@ from ..tensor import Tensor
 class Geometry(NamedTuple):
     """Where a view's elements are: sizes, strides and offset in elements of the result's dtype.
 
-    `index` is the same as a NumPy index, where there is one, which is the quickest way to the host's view.
+    `numpy_index` is the same as a NumPy index, where there is one, which is the quickest way to the host's view.
     """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
-    index: tuple[Any, ...] | None = None
+    numpy_index: tuple[Any, ...] | None = None
     dtype: ScalarType | None = None
 
 
@@ -122,8 +122,8 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
         axes = _permutation(spec, result)
         if axes is not None:
             return operator.methodcaller("transpose", axes)
-    if geometry.index is not None:
-        return operator.itemgetter((*geometry.index, Ellipsis))
+    if geometry.numpy_index is not None:
+        return operator.itemgetter((*geometry.numpy_index, Ellipsis))
     last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     if spec.is_contiguous and result.numel and offset >= 0 and last < spec.numel:
         nbytes = offset * itemsize

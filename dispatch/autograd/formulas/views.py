@@ -9,7 +9,7 @@ import numpy as np
 
 from ....runtime.allocator import storage_size
 from ....runtime.tensor_spec import TensorSpec
-from ...composite.factories import from_numpy
+from ...composite.tensor_data import from_numpy
 from ...generated import functions as ops
 from ..reduce_to_spec import sum_to_size
 

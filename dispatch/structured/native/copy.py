@@ -21,7 +21,6 @@ from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel
 
 
-
 def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
     """A copy; the strides as asked, else as `preserve_format` has them."""
     fmt = preserve_format if memory_format is None else memory_format
@@ -48,9 +47,7 @@ def copier(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], 
 
 
 def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
-    call = StructuredCall(
-        "copy", {"self": source}, ("self",), (destination,), None, destination.device, {}
-    )
+    call = StructuredCall("copy", {"self": source}, ("self",), (destination,), None, destination.device, {})
     return find_kernel("copy_stub", destination.device.type, "copy_")(call).into
 
 
@@ -158,5 +155,3 @@ def resolve_device(device: Device) -> Device:
 
         return Device("cuda", driver().current_device())
     return Device(device.type) if device.type in ("cpu", "meta") else device
-
-

@@ -12,7 +12,9 @@ def wrap_dim(dim: int, rank: int, scalar_ok: bool = True) -> int:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         rank = 1
     if not -rank <= dim < rank:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+        )
     return dim % rank
 
 

@@ -47,7 +47,7 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
 def view_strides(
     sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides that show the same elements in another shape, None where only a copy can (ATen computeStride)."""
+    """Strides that show the same elements in another shape; None where only a copy can (ATen computeStride)."""
     numel = math.prod(sizes)
     if numel == 0:
         if tuple(sizes) == tuple(shape):
@@ -122,8 +122,7 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
             if have != 1:
                 raise RuntimeError(
                     f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
-                    "non-singleton "
-                    f"dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
+                    f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
                 )
             stride = 0
         sizes.append(wanted)
@@ -179,7 +178,7 @@ def select(self: TensorSpec, dim: int, index: int) -> Geometry:
         self.sizes[:d] + self.sizes[d + 1 :],
         self.strides[:d] + self.strides[d + 1 :],
         index * self.strides[d],
-        index=(slice(None),) * d + (index,),
+        numpy_index=(slice(None),) * d + (index,),
     )
 
 
@@ -199,7 +198,7 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
     sizes = (*self.sizes[:d], length, *self.sizes[d + 1 :])
     strides = (*self.strides[:d], self.strides[d] * step, *self.strides[d + 1 :])
     index = (slice(None),) * d + (slice(first, last, step),)
-    return Geometry(sizes, strides, first * self.strides[d], index=index)
+    return Geometry(sizes, strides, first * self.strides[d], numpy_index=index)
 
 
 def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
@@ -357,7 +356,7 @@ def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
         (*sizes, *self.sizes[d:]),
         (*strides, *self.strides[d:]),
         offset,
-        index=tuple(picked) if picked else None,
+        numpy_index=tuple(picked) if picked else None,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Optional, Union
 
 import pytest
+
 from triten.dispatch.schema import infer_schema, parse_schema
 from triten.runtime.device import device
 from triten.runtime.scalar_type import dtype, float32

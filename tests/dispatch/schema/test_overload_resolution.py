@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from triten.dispatch.schema import FunctionSchema, parse_schema, resolve
 from triten.runtime.device import CPU
 from triten.runtime.scalar_type import float32

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from triten.runtime.cuda.caching_allocator import CUDA_ALLOCATOR, CachingAllocator, size_class
 from triten.runtime.cuda.driver import driver
 from triten.runtime.device import device as Device

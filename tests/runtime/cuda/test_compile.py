@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+
 from triten.runtime.cuda.compile import ParameterLayout, compile_kernel, format_of
 from triten.runtime.cuda.driver import is_available
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import triton
 import triton.language as tl
+
 from triten.runtime.cuda.driver import constexpr_key, driver, is_available
 
 

@@ -1,0 +1,19 @@
+"""`tt.autograd`: gradients on request, functions of your own, checks (`torch.autograd`)."""
+
+from .dispatch.autograd.function import Function
+from .dispatch.autograd.functional import backward, grad
+from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .dispatch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+__all__ = [
+    "Function",
+    "GradcheckError",
+    "backward",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+]

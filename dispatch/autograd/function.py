@@ -1,0 +1,208 @@
+"""`Function`: a user's own forward and backward (torch/autograd/function.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
+from .inplace import check_inplace, rebase_history
+from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
+
+
+class FunctionCtx(Node):
+    """The context of one call, and its node: what `forward` leaves for `backward`."""
+
+    __slots__ = (
+        "__dict__",
+        "_function",
+        "_materialize",
+        "_non_differentiable",
+        "_saved",
+        "_tensor_positions",
+        "_to_save",
+        "_written",
+        "needs_input_grad",
+    )
+
+    def __init__(self, function: type[Function], needs: tuple[bool, ...]) -> None:
+        self._function = function
+        self._materialize = True
+        self._non_differentiable: tuple[Any, ...] = ()
+        self._saved: list[tuple[Any, int, int]] = []
+        self._to_save: tuple[Any, ...] = ()
+        self._written: tuple[Any, ...] = ()
+        self._tensor_positions: list[int] = []
+        self.needs_input_grad = needs
+        self.hooks = None
+        self.specs = ()
+        self.next_edges = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors for `backward`, with a check that nobody writes to them in between."""
+        self._to_save = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Say which inputs `forward` wrote to."""
+        self._written = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Say which outputs carry no gradient."""
+        self._non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether `backward` gets zeros for outputs without gradient, rather than None."""
+        self._materialize = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept. Raises RuntimeError once freed or written to."""
+        out = []
+        for tensor, version, number in self._saved:
+            if number < 0:
+                out.append(unpack(self, tensor, version))
+            else:
+                out.append(unpack_result(self, tensor, version, number))
+        return tuple(out)
+
+    def name(self) -> str:
+        return f"{self._function.__name__}Backward"
+
+    def backward(self, *grads: Any) -> Sequence[Any]:
+        given = list(grads)
+        if self._materialize:
+            for position, grad in enumerate(given):
+                if grad is None:
+                    spec = self.specs[position]
+                    other = next(g for g in grads if g is not None)
+                    given[position] = other.new_zeros(spec.shape)
+        results = self._function.backward(self, *given)
+        results = results if isinstance(results, tuple | list) else (results,)
+        inputs = len(self.needs_input_grad)
+        if len(results) != inputs and not (
+            len(results) > inputs and all(r is None for r in results[inputs:])
+        ):
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {inputs}, "
+                f"got {len(results)})"
+            )
+        out = []
+        for position in self._tensor_positions:
+            grad = results[position]
+            if grad is not None and not isinstance(grad, TensorImpl):
+                raise TypeError(f"{self.name()}: expected Variable or None (got {type(grad).__name__})")
+            if grad is not None:
+                grad.version_cell()
+            out.append(grad)
+        return out
+
+    def release(self) -> None:
+        from .node import FREED
+
+        self._saved = [(FREED, 0, -1) for _ in self._saved]
+
+
+class Function:
+    """A differentiable function of your own: subclass it, write `forward` and `backward`, call `apply`.
+
+    `forward(ctx, *args)` may keep tensors by ``ctx.save_for_backward``; or write `forward(*args)` and
+    `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
+    argument of `forward`.
+
+    Example:
+        >>> import triten as tt
+        >>> class Double(tt.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x + x
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         return grad + grad
+        >>> x = tt.ones(2, requires_grad=True)
+        >>> Double.apply(x).sum().backward(); x.grad
+        tensor([2., 2.])
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute; to be overridden."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep what backward needs, where `forward` takes no context; to be overridden."""
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
+        """Gradients of the inputs; to be overridden."""
+        raise NotImplementedError("You must implement the backward function for custom autograd.Function.")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call `forward`, recording for backward where an argument requires grad."""
+        tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+        needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
+        recording = is_grad_enabled() and any(needs)
+        ctx = FunctionCtx(cls, needs)
+        edges = [edge_of(args[i]) if needs[i] else None for i in tensors]
+        before = set_grad_enabled(False)
+        try:
+            if cls.setup_context is not Function.setup_context:
+                result = cls.forward(*args)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args)
+        finally:
+            set_grad_enabled(before)
+        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        if recording:
+            outputs = cls._record(ctx, args, tensors, edges, outputs)
+        else:
+            ctx._saved = [(t, 0 if t is None else saved_version(t), -1) for t in ctx._to_save]
+        return type(result)(outputs) if isinstance(result, tuple | list) else outputs[0]
+
+    @classmethod
+    def _record(
+        cls, ctx: FunctionCtx, args: Any, tensors: list[int], edges: Any, outputs: list[Any]
+    ) -> list[Any]:
+        ctx._tensor_positions = tensors
+        ctx.next_edges = tuple(edges)
+        ctx.sequence = next_sequence()
+        for written in ctx._written:
+            check_inplace(written)
+        made: list[Any] = []
+        specs = []
+        for out in outputs:
+            if not isinstance(out, TensorImpl):
+                made.append(out)
+                continue
+            specs.append(out._spec.detached)
+            is_input = any(out is args[i] for i in tensors)
+            dirty = any(out is w for w in ctx._written)
+            if is_input and not dirty:
+                out = out.detach()  # type: ignore[attr-defined]  # every tensor of this package has it
+            made.append(out)
+        ctx.specs = tuple(specs)
+        number = 0
+        for out in made:
+            if not isinstance(out, TensorImpl):
+                continue
+            floating = out._spec.dtype.is_floating_point or out._spec.dtype.is_complex
+            if floating and not any(out is n for n in ctx._non_differentiable):
+                if any(out is w for w in ctx._written):
+                    rebase_history(out, ctx)
+                elif not out._spec.requires_grad:
+                    set_history(out, ctx, number)
+            number += 1
+        for tensor in ctx._to_save:
+            position = next((i for i, o in enumerate(made) if o is tensor), -1)
+            if tensor is None:
+                ctx._saved.append((None, 0, -1))
+            elif position >= 0 and isinstance(tensor, TensorImpl):
+                kept = save_result(tensor)
+                ctx._saved.append((kept, saved_version(kept), position))
+            else:
+                ctx._saved.append((tensor, saved_version(tensor), -1))
+        ctx._to_save = ()
+        return made

@@ -1,0 +1,142 @@
+"""``ops.<namespace>.<operator>.<overload>``: operators as objects (torch/_ops.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.dispatch_key import DispatchKey
+from ...runtime.dispatch_key_set import DispatchKeySet
+from ..schema import FunctionSchema, bind, resolve
+from .dispatcher import Dispatcher
+from .operator_entry import OperatorEntry
+from .overload_packet import unwrap_numbers, wrap_numbers
+
+
+class OpOverload:
+    """One overload; calling it binds the arguments to its schema and dispatches.
+
+    Example:
+        >>> import triten as tt
+        >>> str(tt.ops.aten.relu.default._schema)
+        'aten::relu(Tensor self) -> Tensor'
+    """
+
+    __slots__ = ("_entry",)
+
+    def __init__(self, entry: OperatorEntry) -> None:
+        self._entry = entry
+
+    @property
+    def _schema(self) -> FunctionSchema:
+        return self._entry.schema.with_namespace(self.namespace)
+
+    @property
+    def _name(self) -> str:
+        return self._entry.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self._entry.name.partition("::")[0]
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The operator's tags."""
+        return self._entry.tags
+
+    def name(self) -> str:
+        """The full name."""
+        return self._entry.name
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+        if self._entry.numbers_as_tensors:
+            args, kwargs = wrap_numbers(args, kwargs)
+            return unwrap_numbers(bind(self._entry.schema, tuple(args), kwargs))
+        return bind(self._entry.schema, tuple(args), kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Dispatch. Raises TypeError for arguments that do not fit the schema."""
+        return self._entry.call(*self._bound(args, kwargs))
+
+    def redispatch(self, key_set: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        """Call the kernel of this key set."""
+        return self._entry.call_with_keys(key_set.raw_repr(), self._bound(args, kwargs))
+
+    def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
+        """Whether a kernel is registered for exactly this key."""
+        return bool(self._entry.kernels.get(key))
+
+    def dump(self) -> str:
+        """The operator's kernels, as text."""
+        return self._entry.dump()
+
+    def __repr__(self) -> str:
+        namespace, _, rest = self._entry.name.partition("::")
+        base, _, overload = rest.partition(".")
+        return f"<OpOverload(op='{namespace}.{base}', overload='{overload or 'default'}')>"
+
+
+class OpOverloadGroup:
+    """All overloads of one operator; calling it picks one by its arguments."""
+
+    def __init__(self, qualified: str) -> None:
+        self._qualified = qualified
+
+    def overloads(self) -> list[str]:
+        """The overloads' names; the unnamed one is ``default``."""
+        names = Dispatcher.singleton().packets.get(self._qualified, [])
+        defined = [n for n in names if Dispatcher.singleton().find_schema(n) is not None]
+        return [n.partition("::")[2].partition(".")[2] or "default" for n in defined]
+
+    def __getattr__(self, overload: str) -> OpOverload:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        name = self._qualified if overload == "default" else f"{self._qualified}.{overload}"
+        entry = Dispatcher.singleton().find_schema(name)
+        if entry is None:
+            raise AttributeError(
+                f"'{self._qualified}' has no overload '{overload}'; it has {self.overloads()}"
+            )
+        return OpOverload(entry)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        entries = [getattr(self, overload)._entry for overload in self.overloads()]
+        schema, bound = resolve([e.schema for e in entries], args, kwargs, self._qualified.partition("::")[2])
+        return next(e for e in entries if e.schema is schema).call(*bound)
+
+    def __dir__(self) -> list[str]:
+        return self.overloads()
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self._qualified.replace('::', '.')}')>"
+
+
+class OpNamespace:
+    """The operators of one namespace."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, operator: str) -> OpOverloadGroup:
+        qualified = f"{self._name}::{operator}"
+        group = OpOverloadGroup(qualified)
+        if operator.startswith("__") or not group.overloads():
+            raise AttributeError(f"'{self._name}' has no operator '{operator}'")
+        return group
+
+    def __dir__(self) -> list[str]:
+        prefix = f"{self._name}::"
+        return [name[len(prefix) :] for name in Dispatcher.singleton().packets if name.startswith(prefix)]
+
+
+class Ops:
+    """``tt.ops``: every namespace as an attribute."""
+
+    def __getattr__(self, namespace: str) -> OpNamespace:
+        if namespace.startswith("__"):
+            raise AttributeError(namespace)
+        return OpNamespace(namespace)
+
+    def __dir__(self) -> list[str]:
+        return sorted({name.partition("::")[0] for name in Dispatcher.singleton().packets})
