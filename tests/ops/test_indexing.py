@@ -643,3 +643,11 @@ def test_meta_has_the_cpus_shape_strides_and_dtype(function, layout):
     here, there = function(x, i), function(x.to("meta"), i.to("meta"))
     assert (here.shape, here.stride(), here.dtype) == (there.shape, there.stride(), there.dtype)
     assert there.is_meta
+
+
+def test_take_along_dim_broadcasts_and_counts_from_the_end():
+    x = tt.from_numpy(make(3, 4))
+    got = tt.take_along_dim(x, index_of([-1, 0]), 1)
+    same(got, x.numpy()[:, [-1, 0]])
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        tt.take_along_dim(x, index_of([-5]), 1)
