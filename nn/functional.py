@@ -23,11 +23,15 @@ from ..dispatch.generated.functions import (
     softplus,
     tanh,
 )
+from ..dispatch.generated.functions import dropout as _dropout
+from ..dispatch.generated.functions import dropout_ as _dropout_
 from ..dispatch.generated.functions import embedding as _embedding
 from ..dispatch.generated.functions import embedding_renorm_ as _embedding_renorm_
 from ..dispatch.generated.functions import huber_loss as _huber_loss
 from ..dispatch.generated.functions import l1_loss as _l1_loss
 from ..dispatch.generated.functions import log_softmax as _log_softmax
+from ..dispatch.generated.functions import max_pool2d as _max_pool2d
+from ..dispatch.generated.functions import max_pool2d_with_indices as _max_pool2d_with_indices
 from ..dispatch.generated.functions import mse_loss as _mse_loss
 from ..dispatch.generated.functions import relu as _relu
 from ..dispatch.generated.functions import relu_ as _relu_
@@ -38,6 +42,7 @@ from ..runtime.scalar_type import dtype as ScalarType
 __all__ = [
     "conv2d",
     "cross_entropy",
+    "dropout",
     "embedding",
     "gelu",
     "huber_loss",
@@ -45,6 +50,7 @@ __all__ = [
     "leaky_relu",
     "linear",
     "log_softmax",
+    "max_pool2d",
     "mse_loss",
     "nll_loss",
     "relu",
@@ -331,3 +337,31 @@ def embedding(
         with no_grad():
             _embedding_renorm_(weight, input.contiguous(), max_norm, norm_type)
     return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
+
+    With `return_indices`, a pair of the values and their places in the flattened plane.
+    """
+    steps = [] if stride is None else stride
+    pool = _max_pool2d_with_indices if return_indices else _max_pool2d
+    return pool(input, kernel_size, steps, padding, dilation, ceil_mode)
+
+
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Elements set to zero with probability `p`, the others scaled by 1 / (1 - p) (`torch.nn.functional.dropout`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
