@@ -130,8 +130,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if not tensor.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
-                "at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
+                "the moment."
             )
         known = memo.get(id(self))
         if known is None:

@@ -16,11 +16,11 @@ from ..autograd.formulas.indexing import (
     index_add_source_backward,
     index_backward,
     index_put_self_backward,
+    index_select_self_backward,
     masked_fill_value_backward,
     scatter_src_backward,
     take_backward,
 )
-from ..autograd.formulas.reduction import index_select_backward
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
@@ -206,7 +206,7 @@ class IndexSelectBackward0(Node):
     def backward(self, grad: Any) -> Any:
         index = unpack(self, self.index, self.index_version)
         dim = self.dim
-        return (index_select_backward(grad, self.self_spec.shape, dim, index),)
+        return (index_select_self_backward(grad, self.self_spec.shape, dim, index),)
 
     def release(self) -> None:
         self.index = FREED
