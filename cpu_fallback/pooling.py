@@ -62,7 +62,10 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
     pad = Padding(window, np_dtype, lowest, last)
     corner, first = _flat_indices(window)
     width = window.spatial[-1]
-    offsets = [sum(t * d * w for t, d, w in zip(tap, window.dilation, (width, 1), strict=True)) for tap in window.taps]
+    offsets = [
+        sum(t * d * w for t, d, w in zip(tap, window.dilation, (width, 1), strict=True))
+        for tap in window.taps
+    ]
     places = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
 
     def into(values: Any, indices: Any, array: Any) -> None:
@@ -160,7 +163,9 @@ def avg_pool_backward(call: StructuredCall) -> PlannedKernel:
     spec = call.args["self"]
     window = window_of(call)
     np_dtype = compute_np(spec.dtype)
-    divisors = _divisors(window, call.args["count_include_pad"], call.args["divisor_override"]).astype(np_dtype)
+    divisors = _divisors(window, call.args["count_include_pad"], call.args["divisor_override"]).astype(
+        np_dtype
+    )
     places = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
     inside = (slice(None), slice(None), *window.inside)
 

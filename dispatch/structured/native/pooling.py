@@ -31,7 +31,9 @@ def _two(name: str, argument: str, values: Sequence[int], omissible: bool = Fals
     raise RuntimeError(f"{name}: {argument} must {how} of two ints")
 
 
-def pooling_output_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+def pooling_output_size(
+    n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> int:
     """Windows along a dimension; the last one starts inside the input or its left border."""
     reach = n + 2 * padding - dilation * (kernel - 1) - 1
     out = (reach + (stride - 1 if ceil_mode else 0)) // stride + 1
@@ -65,7 +67,9 @@ def pool2d(
                 f"dilation={d}"
             )
     if any(k <= 0 for k in kernel):
-        raise RuntimeError(f"kernel size should be greater than zero, but got kH: {kernel[0]} kW: {kernel[1]}")
+        raise RuntimeError(
+            f"kernel size should be greater than zero, but got kH: {kernel[0]} kW: {kernel[1]}"
+        )
     if any(s < 0 for s in steps):
         raise RuntimeError(f"stride should be greater than zero, but got dH: {steps[0]} dW: {steps[1]}")
     if any(d <= 0 for d in spread):
