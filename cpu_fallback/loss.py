@@ -15,7 +15,7 @@ from .widen import compute_np
 
 
 def _chosen(target: Any, weight: Any, classes: int, ignore_index: int, np_dtype: Any) -> tuple[Any, Any]:
-    """The class of each sample (0 where ignored) and its weight (0 where ignored). Raises IndexError out of range."""
+    """Each sample's class and weight, both 0 where ignored. Raises IndexError for a class out of range."""
     target = target.astype(np.int64, copy=False)
     counts = target != ignore_index
     index = np.where(counts, target, 0)

@@ -61,10 +61,10 @@ def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
 
 
 def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
-    """`pairwise_sum` for arrays of this geometry, decided beforehand: one NumPy call where that is pairwise."""
+    """`pairwise_sum` for arrays of this geometry: one NumPy call where that is as exact."""
     if adds_directly(spec, dims, np_dtype):
         axes = dims[0] if len(dims) == 1 else dims
-        reduce = np.add.reduce
+        reduce: Any = np.add.reduce
         return lambda array: reduce(array, axes, np_dtype, None, True)
     return lambda array: pairwise_sum(array, dims, np_dtype)
 
@@ -102,10 +102,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     reduce = np.add.reduce
     if _is_whole(call):
         if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            ones = np.ones(spec.numel, np_dtype)
-            if spec.ndim == 1:
-                return PlannedKernel(lambda out, array: array.dot(ones, out))
-            return PlannedKernel(lambda out, array: array.reshape(-1).dot(ones, out))
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype))
 
         def whole(out: Any, array: Any) -> None:
             token = set_state(IGNORE)
@@ -119,6 +116,27 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
     total = kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def _dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any, Any], None]:
+    """The sum of a small contiguous array, divided by `count` if given."""
+    ones = np.ones(size, np_dtype)
+
+    def total(out: Any, array: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            array.reshape(-1).dot(ones, out)
+        finally:
+            reset_state(token)
+
+    def mean(out: Any, array: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            out.fill(array.reshape(-1).dot(ones) / count)
+        finally:
+            reset_state(token)
+
+    return total if count is None else mean
 
 
 def _reducing(
@@ -154,8 +172,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
     count = np_dtype.type(count_of(spec, dims))
     if _is_whole(call) and out_spec.ndim == 0:
         if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            ones = np.ones(spec.numel, np_dtype)
-            return PlannedKernel(lambda out, array: out.fill(array.reshape(-1).dot(ones) / count))
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype, count))
         return PlannedKernel(quiet(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
     total = kept_sum(spec, dims, np_dtype)
@@ -198,17 +215,19 @@ def aminmax(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     np_dtype = compute_np(spec.dtype)
     dims, keepdims = call.extra["dims"], _keepdims(call)
+    lowest: Any = np.minimum.reduce
+    highest: Any = np.maximum.reduce
 
     def into(low: Any, high: Any, array: Any) -> None:
         wide = array.astype(np_dtype, copy=False)
-        np.copyto(low, np.minimum.reduce(wide, dims, keepdims=keepdims), casting="unsafe")
-        np.copyto(high, np.maximum.reduce(wide, dims, keepdims=keepdims), casting="unsafe")
+        np.copyto(low, lowest(wide, dims, None, None, keepdims), casting="unsafe")
+        np.copyto(high, highest(wide, dims, None, None, keepdims), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 
 
 def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``any`` and ``all``: NaN counts as true; no dimensions at all leave each element's truth."""
+    """The factory of ``any`` and ``all``: NaN counts as true, no dimensions leave each element's truth."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["self"]

@@ -35,7 +35,8 @@ class ConversionMethods(_Base):
         spec = tensor._spec
         if spec.device is not CPU:
             raise TypeError(
-                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                "tensor to "
                 "host memory first."
             )
         if spec.requires_grad:
@@ -49,16 +50,6 @@ class ConversionMethods(_Base):
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
-
-    def new_tensor(
-        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Any:
-        """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
-        from .composite.tensor_data import tensor
-
-        spec = self._spec
-        made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
-        return made.requires_grad_() if requires_grad else made
 
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
@@ -79,7 +70,7 @@ class ConversionMethods(_Base):
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         array = self.host_array()
-        if array.dtype.kind == "V" or (array.dtype.itemsize < 4 and array.dtype.kind not in "biuf"):
+        if array.dtype.kind == "V" or array.dtype.itemsize < 4 and array.dtype.kind not in "biuf":
             array = array.astype(np.float32)
         return array.tolist()
 
@@ -139,8 +130,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if not tensor.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
-                "the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+                "at the moment."
             )
         known = memo.get(id(self))
         if known is None:
@@ -171,7 +162,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if self._spec.ndim not in (0, 2):
             raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. For batches of "
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. "
+                "For batches of "
                 "matrices, consider using tensor.mH"
             )
         return tensor.adjoint()
@@ -196,16 +188,16 @@ class ConversionMethods(_Base):
 
         return real(self)
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        _assign(self.real, value)
+
     @property
     def imag(self) -> Any:
         """The imaginary part of a complex tensor, a view."""
         from .generated.functions import imag
 
         return imag(self)
-
-    @real.setter
-    def real(self, value: Any) -> None:
-        _assign(self.real, value)
 
     @imag.setter
     def imag(self, value: Any) -> None:

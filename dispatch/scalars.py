@@ -40,9 +40,9 @@ def overflow_error(dtype: ScalarType) -> RuntimeError:
 def element_of(value: Any, dtype: ScalarType) -> Any:
     """A Python number as a 0-d array of `dtype`.
 
-    Floats are truncated towards zero for integral dtypes; a negative number wraps for an unsigned one; infinities
-    and NaN pass to floating dtypes. Raises RuntimeError for a number out of the dtype's range (NaN is out of every
-    integral one), and for a complex
+    Floats are truncated towards zero for integral dtypes; a negative number wraps for an unsigned one;
+    infinities and NaN pass to floating dtypes. Raises RuntimeError for a number out of the dtype's range
+    (NaN is out of every integral one), and for a complex
     number with an imaginary part where the dtype is real.
     """
     if dtype.name == "bool":

@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions as implicit matrix products: columns are never written to memory.
+"""Convolutions over lines and planes as implicit matrix products: columns are never written to memory.
 
 Rows of the product are pixels, its columns channels of one group. The inner side runs over channels and
 filter taps in a fixed order; strides come as they are, so NCHW and NHWC share a kernel.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.driver import driver
 from ..runtime.memory_format import contiguous_strides
@@ -231,6 +231,37 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-register_stub("convolution_stub", "cuda", convolution)
-register_stub("convolution_backward_input_stub", "cuda", backward_input)
-register_stub("convolution_backward_weight_stub", "cuda", backward_weight)
+NEUTRAL = {"stride": 1, "padding": 0, "dilation": 1}
+
+
+def with_height(spec: TensorSpec) -> TensorSpec:
+    """(A, B, W) as (A, B, 1, W)."""
+    (a, b, w), (sa, sb, sw) = spec.sizes, spec.strides
+    return spec.replace(sizes=(a, b, 1, w), strides=(sa, sb, w * sw, sw))
+
+
+def over_planes(factory: KernelFactory) -> KernelFactory:
+    """The factory for one spatial dimension too, as a plane of height 1. Refuses three of them."""
+
+    def planned(call: StructuredCall) -> PlannedKernel:
+        rank = call.outputs[0].ndim - 2
+        if rank == 2:
+            return factory(call)
+        if rank != 1:
+            raise NotImplementedError(
+                f"{call.kernel_name()}: {rank} spatial dimensions are not implemented, expected 1 or 2"
+            )
+        args = dict(call.args)
+        for name, value in call.args.items():
+            if isinstance(value, TensorSpec) and value.ndim == 3:
+                args[name] = with_height(value)
+            elif name in NEUTRAL:
+                args[name] = (NEUTRAL[name], *value)
+        return factory(call._replace(args=args, outputs=(with_height(call.outputs[0]),)))
+
+    return planned
+
+
+register_stub("convolution_stub", "cuda", over_planes(convolution))
+register_stub("convolution_backward_input_stub", "cuda", over_planes(backward_input))
+register_stub("convolution_backward_weight_stub", "cuda", over_planes(backward_weight))

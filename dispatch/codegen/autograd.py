@@ -52,7 +52,7 @@ def node_text(d: Derivative) -> str:
         [f"{_local(n)}" for n in saves]
         + [f"{_local(n)}_version" for n in saves]
         + [f"{n}_spec" for n in specs]
-        + list(statics)
+        + [_local(n) for n in statics]
         + list(results)
         + [f"{n}_version" for n in results]
     )
@@ -109,7 +109,7 @@ def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
         local = _local(n)
         function = "unpack_list" if is_list(d.function, n) else "unpack"
         lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
-    lines += [f"{n} = self.{n}" for n in f.statics]
+    lines += [f"{_local(n)} = self.{_local(n)}" for n in f.statics]
     names = result_names(d.function)
     lines += [f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})" for n in f.results]
     return lines
@@ -221,7 +221,7 @@ def _plan_lines(
             body.append(f"if {condition}:")
             body.append(f"    node.{local} = {source}")
             body.append(f"    node.{local}_version = version_of({source})")
-    body += [f"node.{n} = {n}" for n in _all(d, "statics")]
+    body += [f"node.{_local(n)} = {_local(n)}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:
         body.append(
@@ -318,4 +318,12 @@ def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> N
     """The in-place form that shares a functional operator's derivative."""
     wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
     names = (wanted, *function.autogen)
-    return next((f for f in functions if str(f.name) in names and f.form == "inplace"), None)
+    types = [a.type for a in function.schema.arguments]
+    return next(
+        (
+            f
+            for f in functions
+            if f.form == "inplace" and str(f.name) in names and [a.type for a in f.schema.arguments] == types
+        ),
+        None,
+    )

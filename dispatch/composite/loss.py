@@ -77,8 +77,8 @@ def _aligned(weight: Any, rank: int, classes: int, class_dim: int) -> Any:
     """Class weights shaped to broadcast along the class dimension."""
     if weight.dim() != 1 or weight.numel() != classes:
         raise RuntimeError(
-            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got "
-            f"weight tensor of shape: {list(weight.shape)}"
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes "
+            f"but got weight tensor of shape: {list(weight.shape)}"
         )
     return weight.reshape([classes if d == class_dim else 1 for d in range(rank)])
 
@@ -134,10 +134,10 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
         return l1_loss(self, target, reduction)
-    distance = ops.abs(self - target)
+    gap = self - target
+    distance = ops.abs(gap)
     return reduced(
-        ops.where(ops.lt(distance, beta), distance * distance * (0.5 / beta), distance - 0.5 * beta),
-        reduction,
+        ops.where(ops.lt(distance, beta), gap * gap * (0.5 / beta), distance - 0.5 * beta), reduction
     )
 
 
@@ -145,8 +145,8 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     """Squared up to `delta`, linear above, continuous in slope."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    distance = ops.abs(self - target)
+    gap = self - target
+    distance = ops.abs(gap)
     return reduced(
-        ops.where(ops.lt(distance, delta), distance * distance * 0.5, (distance - 0.5 * delta) * delta),
-        reduction,
+        ops.where(ops.lt(distance, delta), gap * gap * 0.5, (distance - 0.5 * delta) * delta), reduction
     )

@@ -41,9 +41,10 @@ _BACKEND_FUNCTIONALITIES = {
 _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
 
 MAX_PLANS = 4096
+"""Plans that one operator keeps; beyond them it starts anew."""
+
 CURRENT_CUDA = Device("cuda")
 """The CUDA device without index: whichever is current at the call."""
-"""Plans that one operator keeps; beyond them it starts anew."""
 
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""

@@ -29,7 +29,7 @@ class CopyBackward0(Node):
         grad_self: Any = None
         grad_src: Any = None
         if edges[0] is not None:
-            grad_self = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_src = grad_to(grad, self.src_spec.dtype, self.src_spec.device)
         return grad_self, grad_src

@@ -1016,17 +1016,17 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 class PowBackward2(Node):
     """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
 
-    __slots__ = ("exponent", "exponent_version", "result", "result_version", "self")
+    __slots__ = ("exponent", "exponent_version", "result", "result_version", "self_")
 
     exponent: Any
     exponent_version: Any
     result: Any
     result_version: Any
-    self: Any
+    self_: Any
 
     def backward(self, grad: Any) -> Any:
         exponent = unpack(self, self.exponent, self.exponent_version)
-        self = self.self
+        self_ = self.self_
         result = unpack_result(self, self.result, self.result_version, 0)
         return (pow_backward_exponent(grad, self_, exponent, result),)
 
@@ -1051,40 +1051,12 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if needs_exponent:
             node.exponent = exponent
             node.exponent_version = version_of(exponent)
-        node.self = self
+        node.self_ = self_
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
-
-    return record
-
-
-def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    needs_exponent = requires_grad(args[1])
-
-    def record(self_: Any, exponent: Any) -> Any:
-        if grad_disabled and not is_grad_enabled():
-            return inner(self_, exponent)
-        check_inplace(self_)
-        edges = (edge_of(exponent) if needs_exponent else None,)
-        node = PowBackward2()
-        inner(self_, exponent)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
-        if needs_exponent:
-            node.exponent = exponent
-            node.exponent_version = version_of(exponent)
-        node.self = self
-        node.specs = (self_._spec.detached,)
-        rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
-        return self_
 
     return record
 

@@ -34,7 +34,7 @@ class UniformBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -64,7 +64,7 @@ class NormalBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -94,7 +94,7 @@ class LogNormalBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -124,7 +124,7 @@ class CauchyBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -154,7 +154,7 @@ class ExponentialBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -184,7 +184,7 @@ class GeometricBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -214,7 +214,7 @@ class RandomBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_random__from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -244,7 +244,7 @@ class RandomBackward1(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_random__to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -274,7 +274,7 @@ class RandomBackward2(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_random_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -310,7 +310,7 @@ class BernoulliBackward0(Node):
         grad_self: Any = None
         grad_p: Any = None
         if edges[0] is not None:
-            grad_self = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_p = grad.new_zeros(self.p_spec.shape)
         return grad_self, grad_p
@@ -345,7 +345,7 @@ class BernoulliBackward1(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_bernoulli__float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -369,7 +369,7 @@ def plan_bernoulli__float(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     return record
 
 
-class BernoulliBackward0(Node):
+class BernoulliBackward2(Node):
     """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ()
@@ -388,7 +388,7 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_, generator)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, generator)
-        node = BernoulliBackward0()
+        node = BernoulliBackward2()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -399,7 +399,7 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return record
 
 
-class BernoulliBackward1(Node):
+class BernoulliBackward3(Node):
     """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ()
@@ -418,7 +418,7 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, p, generator)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, p, generator)
-        node = BernoulliBackward1()
+        node = BernoulliBackward3()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -429,7 +429,7 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
-class NormalBackward0(Node):
+class NormalBackward1(Node):
     """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("mean_spec",)
@@ -450,7 +450,7 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
             return inner(mean, std, generator)
         edges = (edge_of(mean) if needs_mean else None,)
         out = inner(mean, std, generator)
-        node = NormalBackward0()
+        node = NormalBackward1()
         node.mean_spec = spec_of(mean)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -462,7 +462,7 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
     return record
 
 
-class NormalBackward1(Node):
+class NormalBackward2(Node):
     """normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("std_spec",)
@@ -483,7 +483,7 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
             return inner(mean, std, generator)
         edges = (edge_of(std) if needs_std else None,)
         out = inner(mean, std, generator)
-        node = NormalBackward1()
+        node = NormalBackward2()
         node.std_spec = spec_of(std)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -495,7 +495,7 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
     return record
 
 
-class NormalBackward2(Node):
+class NormalBackward3(Node):
     """normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("mean_spec", "std_spec")
@@ -525,7 +525,7 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
             return inner(mean, std, generator)
         edges = (edge_of(mean) if needs_mean else None, edge_of(std) if needs_std else None)
         out = inner(mean, std, generator)
-        node = NormalBackward2()
+        node = NormalBackward3()
         node.mean_spec = spec_of(mean)
         node.std_spec = spec_of(std)
         node.next_edges = edges

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import triton
+
 from triten.runtime.cuda import driver as cuda
 from triten.runtime.cuda.compile import compile_kernel
 
@@ -104,22 +105,22 @@ def empty(*sizes, dtype=tt.float32, offset=0):
 
 def operators():
     """(label, thunk)"""
-    yield "add float32 aligned", lambda: empty(4096) + empty(4096)
+    yield "add float32 aligned, whole", lambda: empty(4096) + empty(4096)
     yield "add float32 unaligned", lambda: empty(4096, offset=1) + empty(4096)
-    yield "add bfloat16 aligned", lambda: empty(4096, dtype=tt.bfloat16) + 1.5
-    yield "relu float64 aligned", lambda: empty(4096, dtype=tt.float64).relu()
+    yield "add bfloat16 aligned, whole", lambda: empty(4096, dtype=tt.bfloat16) + 1.5
+    yield "relu float64 aligned, whole", lambda: empty(4096, dtype=tt.float64).relu()
     yield "add strided", lambda: empty(64, 32).t() + empty(64)
-    yield "copy int8 to float16", lambda: empty(4096, dtype=tt.int8).to(tt.float16)
-    yield "copy float64 to bfloat16", lambda: empty(4096, dtype=tt.float64).to(tt.bfloat16)
-    yield "copy float32 to bool", lambda: empty(4096).to(tt.bool_)
+    yield "copy int8 to float16 aligned, whole", lambda: empty(4096, dtype=tt.int8).to(tt.float16)
+    yield "copy float64 to bfloat16 aligned, whole", lambda: empty(4096, dtype=tt.float64).to(tt.bfloat16)
+    yield "copy float32 to bool aligned, whole", lambda: empty(4096).to(tt.bool)
     yield "copy float32 to float8_e5m2", lambda: empty(4096).to(tt.float8_e5m2)
     if CAPABILITY >= 90:
         yield "copy float32 to float8_e4m3fn", lambda: empty(4096).to(tt.float8_e4m3fn)
-    yield "fill aligned", lambda: tt.ones(4096, device="cuda")
-    yield "sum rows aligned", lambda: empty(512, 4096).sum(1)
-    yield "sum columns aligned", lambda: empty(4096, 512).sum(0)
-    yield "sum all aligned", lambda: empty(1 << 20).sum()
-    yield "sum bfloat16 aligned", lambda: empty(512, 4096, dtype=tt.bfloat16).sum(1)
+    yield "fill aligned, whole", lambda: tt.ones(4096, device="cuda")
+    yield "sum rows aligned, whole", lambda: empty(512, 4096).sum(1)
+    yield "sum columns aligned, whole", lambda: empty(4096, 512).sum(0)
+    yield "sum all", lambda: empty(1 << 20).sum()
+    yield "sum bfloat16 aligned, whole", lambda: empty(512, 4096, dtype=tt.bfloat16).sum(1)
     for name in ("amax", "any", "all", "prod", "mean"):
         yield f"{name} rows", lambda name=name: reduce(f"{name}_stub", empty(64, 100))
     yield "argmax rows", lambda: reduce("argmax_stub", empty(64, 100), tt.int64)
@@ -129,7 +130,7 @@ def operators():
         "mm bfloat16 transposed",
         lambda: empty(2048, 2048, dtype=tt.bfloat16).t().mm(empty(2048, 2048, dtype=tt.bfloat16)),
     )
-    for dtype in (tt.float32, tt.bfloat16):
+    for dtype in (tt.float32, tt.float16, tt.bfloat16):
         yield f"conv2d {dtype.name}", lambda d=dtype: convolve(d)
 
 
@@ -138,7 +139,7 @@ def reduce(stub, x, dtype=None):
     from triten.runtime.tensor_spec import TensorSpec
 
     if stub in ("any_stub", "all_stub"):
-        dtype = tt.bool_
+        dtype = tt.bool
     out = TensorSpec.contiguous(x.shape[:1], dtype or x.dtype, x.device)
     call = StructuredCall(stub, {"self": x._spec}, ("self",), (out,), None, x.device, {"dims": (1,)})
     find_kernel(stub, "cuda", stub)(call).into(

@@ -41,12 +41,12 @@ def settled() -> Iterator[None]:
 
 @pytest.fixture
 def random(rng: np.random.Generator) -> Callable[..., tt.Tensor]:
-    """random(sizes, dtype): host tensors with values that every dtype holds, zeros and negatives among them."""
+    """random(sizes, dtype): host tensors with values that every dtype holds, zeros and negatives too."""
 
     def make(sizes: tuple[int, ...], dtype: tt.dtype = tt.float32) -> tt.Tensor:
         if dtype.is_floating_point:
             values = np.asarray(rng.standard_normal(sizes)).astype(np.float32)
-        elif dtype is tt.bool_:
+        elif dtype is tt.bool:
             values = np.asarray(rng.integers(0, 2, sizes))
         else:
             values = np.asarray(rng.integers(-20 if dtype.is_signed else 0, 20, sizes))

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 import triten as tt
 from triten.dispatch.structured.native.dims import reduced_shape
 from triten.dispatch.structured.stub import StructuredCall, find_kernel
@@ -61,7 +62,7 @@ def test_sum_over_every_choice_of_dimensions(random, same, launches, shape, dtyp
     )
 
 
-@pytest.mark.parametrize("dtype", [tt.uint8, tt.int8, tt.int32, tt.int64, tt.bool_], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [tt.uint8, tt.int8, tt.int32, tt.int64, tt.bool], ids=lambda d: d.name)
 def test_integers_sum_in_int64(random, same, dtype):
     a = random((13, 70), dtype)
     same(a.to("cuda").sum(0), a.sum(0))
@@ -116,7 +117,7 @@ def test_rows_of_the_table(random, stub, reference, dims):
     np.testing.assert_allclose(got, reference(a.numpy(), axis=dims), rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [tt.int8, tt.uint8, tt.int64, tt.bool_, tt.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [tt.int8, tt.uint8, tt.int64, tt.bool, tt.bfloat16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("stub", "reference"), [("amax_stub", np.max), ("amin_stub", np.min)])
 def test_extremes_of_every_dtype(random, stub, reference, dtype):
     a = random((5, 30), dtype)
@@ -125,10 +126,10 @@ def test_extremes_of_every_dtype(random, stub, reference, dtype):
 
 
 @pytest.mark.parametrize(("stub", "reference"), [("any_stub", np.any), ("all_stub", np.all)])
-@pytest.mark.parametrize("dtype", [tt.bool_, tt.float32, tt.int64], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [tt.bool, tt.float32, tt.int64], ids=lambda d: d.name)
 def test_truth(stub, reference, dtype):
     a = tt.from_numpy(np.array([[0, 0, 0], [0, 1, 0], [2, 1, 3]], dtype.np))
-    got = reduced(stub, a.to("cuda"), (1,), [tt.bool_])[0]
+    got = reduced(stub, a.to("cuda"), (1,), [tt.bool])[0]
     np.testing.assert_array_equal(got, reference(a.numpy(), axis=1))
 
 

@@ -60,7 +60,7 @@ def pow_backward_self(grad: Any, self: Any, exponent: Any) -> Any:
 
 def pow_backward_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     """The gradient of an exponent: grad * result * log(base), and zero at 0 ** non-negative."""
-    if isinstance(self, TensorImpl):
+    if not isinstance(self, int | float | complex):
         flat = ops.logical_and(self == 0, _real(exponent) >= 0)
         return ops.where(flat, 0, grad * conjugated(result * ops.log(self)))
     if self == 0:

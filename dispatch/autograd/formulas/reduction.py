@@ -77,12 +77,13 @@ def prod_backward(grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def products_of_others(self: Any, dim: int) -> Any:
-    """For each element the product of all others along `dim`: one product of a matrix with its diagonal at 1."""
+    """For each element the product of all others along `dim`: rows of a matrix whose diagonal is 1."""
     size = self.shape[dim]
     moved = self.transpose(dim, -1)
     square = moved.unsqueeze(-2).expand((*moved.shape[:-1], size, size))
     mask = ops.eq(_positions(self, size).unsqueeze(0), _positions(self, size).unsqueeze(1))
-    return ops.masked_fill(square, mask, 1).prod(-1).transpose(dim, -1)
+    others = ops.masked_fill(square, mask, 1).prod(-1).transpose(dim, -1)
+    return others.conj() if others.is_complex() else others
 
 
 def _positions(self: Any, size: int) -> Any:
@@ -123,11 +124,10 @@ def var_mean_backward(
 
 
 def logsumexp_backward(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
-    """grad * exp(self - result); 0 for rows whose sum is 0."""
+    """grad * exp(self - result)."""
     rank = self.dim()
-    result = restored(result, rank, dim, keepdim)
-    finite = ops.masked_fill(result, ops.eq(result, -math.inf), 0)
-    return restored(grad, rank, dim, keepdim) * ops.exp(self - finite)
+    share = ops.exp(self - restored(result, rank, dim, keepdim))
+    return restored(grad, rank, dim, keepdim) * (share.conj() if share.is_complex() else share)
 
 
 def cumsum_backward(grad: Any, dim: int) -> Any:

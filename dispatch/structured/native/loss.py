@@ -25,8 +25,8 @@ def _check_weight(self: TensorSpec, weight: TensorSpec | None, classes: int) -> 
         return
     if weight.numel != classes or weight.ndim != 1:
         raise RuntimeError(
-            f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
-            f"shape: {list(weight.sizes)}"
+            f"weight tensor should be defined either for all {classes} classes or no classes but got weight "
+            f"tensor of shape: {list(weight.sizes)}"
         )
     if weight.dtype is not self.dtype:
         raise RuntimeError(

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....runtime.scalar_type import bool_, int64, uint8
+from ....runtime.scalar_type import bool_, get_default_dtype, int64, uint8
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import get_default_dtype
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .dims import reduced_dims, reduced_shape, wrap_dim
@@ -65,8 +64,8 @@ def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: 
     if not (asked.is_floating_point or asked.is_complex):
         whose = "Input" if dtype is None else "Optional"
         raise RuntimeError(
-            f"mean(): could not infer output dtype. {whose} dtype must be either a floating point or complex dtype. "
-            f"Got: {asked.scalar_name}"
+            f"mean(): could not infer output dtype. {whose} dtype must be either a floating point or complex "
+            f"dtype. Got: {asked.scalar_name}"
         )
     given = meta.maybe_get_output()
     out = asked if given is None or dtype is not None else given.dtype
@@ -93,8 +92,8 @@ def _check_same_out(meta: MetaBase, self: TensorSpec) -> None:
     given = meta.maybe_get_output()
     if given is not None and given.dtype is not self.dtype:
         raise RuntimeError(
-            f"Expected the dtype for input and out to match, but got {self.dtype.scalar_name} for input's dtype and "
-            f"{given.dtype.scalar_name} for out's dtype."
+            f"Expected the dtype for input and out to match, but got {self.dtype.scalar_name} for input's "
+            f"dtype and {given.dtype.scalar_name} for out's dtype."
         )
 
 
@@ -104,8 +103,8 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
     if self.numel == 0:
         if dim is None or (not isinstance(dim, int) and len(dim) == 0):
             raise RuntimeError(
-                f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
-                "dim with the 'dim' argument."
+                f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                "reduction dim with the 'dim' argument."
             )
         check_nonempty(meta.name, self, dims)
     _check_same_out(meta, self)

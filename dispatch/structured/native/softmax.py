@@ -23,8 +23,8 @@ def softmax_backward(
     """The gradient of the input from that of the output and the output."""
     if grad_output.sizes != output.sizes:
         raise RuntimeError(
-            f"{meta.name}: expected grad_output and output to have the same size, got {list(grad_output.sizes)} and "
-            f"{list(output.sizes)}"
+            f"{meta.name}: expected grad_output and output to have the same size, got "
+            f"{list(grad_output.sizes)} and {list(output.sizes)}"
         )
     meta.extra["dim"] = wrap_dim(dim, output.ndim)
     meta.set_output_raw_strided(0, output.sizes, dtype=input_dtype)
