@@ -70,7 +70,7 @@ class ConversionMethods(_Base):
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         array = self.host_array()
-        if array.dtype.kind == "V" or array.dtype.itemsize < 4 and array.dtype.kind not in "biuf":
+        if array.dtype.kind == "V" or (array.dtype.itemsize < 4 and array.dtype.kind not in "biuf"):
             array = array.astype(np.float32)
         return array.tolist()
 
