@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .derivatives import Derivative, Formula, is_list, result_names
 from .functions import HEADER
-from .model import NativeFunction
+from .model import ModelError, NativeFunction
 
 
 class _Rename(ast.NodeTransformer):
@@ -306,12 +306,16 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
 def formula_functions() -> dict[str, str]:
     """The functions of `autograd/formulas/`, each with its module."""
     folder = Path(__file__).resolve().parent.parent / "autograd" / "formulas"
-    return {
-        node.name: path.stem
-        for path in sorted(folder.glob("*.py"))
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef)
-    }
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                if node.name in found:
+                    raise ModelError(
+                        f"formula {node.name} stands in {found[node.name]}.py and in {path.name}"
+                    )
+                found[node.name] = path.stem
+    return found
 
 
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:

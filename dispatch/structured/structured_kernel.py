@@ -77,7 +77,12 @@ class StructuredKernel:
         kinds = [isinstance(args[i], TensorImpl) for i in runtime]
         if self.form == "functional":
             plan = functional_plan(kernel, outputs, kinds, result_type_of(schema))
-            if kernel.any_shape and builder.iterator is not None and all(kinds) and _is_one_spec(args, runtime):
+            if (
+                kernel.any_shape
+                and builder.iterator is not None
+                and all(kinds)
+                and _is_one_spec(args, runtime)
+            ):
                 plan.of_kind = plans_of_kind(kernel, outputs[0].dtype, len(kinds))  # type: ignore[attr-defined]
             return plan
         written = len(runtime) - len(outs) if self.form == "out" else 0
