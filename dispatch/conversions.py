@@ -51,6 +51,16 @@ class ConversionMethods(_Base):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
+        from .composite.tensor_data import tensor
+
+        spec = self._spec
+        made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
+        return made.requires_grad_() if requires_grad else made
+
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
         spec = self._spec

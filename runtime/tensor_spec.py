@@ -211,7 +211,12 @@ def _make(
 
 
 def _twin(spec: TensorSpec) -> TensorSpec:
-    """The spec that differs in requires-grad alone; the two point at each other."""
+    """The spec that differs in requires-grad alone; the two point at each other.
+
+    An integral or bool tensor cannot require grad: its spec is its own twin.
+    """
+    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        return spec
     twin = spec.replace(requires_grad=not spec.requires_grad)
     twin.twin = spec
     return twin

@@ -21,9 +21,10 @@ def scaled(grad: Any, alpha: Any) -> Any:
 
 def conjugated(x: Any) -> Any:
     """The complex conjugate of a tensor or number; a real one as it is."""
-    if isinstance(x, TensorImpl):
+    try:
         return ops.conj_physical(x) if x._spec.dtype.is_complex else x
-    return x.conjugate() if x.__class__ is complex else x
+    except AttributeError:
+        return x.conjugate() if x.__class__ is complex else x
 
 
 def threshold_backward(grad: Any, result: Any, threshold: Any = 0) -> Any:
