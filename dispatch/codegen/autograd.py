@@ -143,12 +143,16 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
         if n in statics and i not in runtime:
             lines.append(f"    {n} = args[{i}]")
     # A plan is made for these specs alone, so they are no work of the call.
-    for n in _all(d, "specs"):
-        if not is_list(d.function, n):
-            lines.append(f"    {n}_spec = spec_of(args[{names.index(n)}])")
-    for n in _all(d, "saves"):
-        if not one_list and not is_list(d.function, n) and not (n == "self" and function.form == "inplace"):
-            lines.append(f"    {n}_is_tensor = isinstance(args[{names.index(n)}], TensorImpl)")
+    lines += [
+        f"    {n}_spec = spec_of(args[{names.index(n)}])"
+        for n in _all(d, "specs")
+        if not is_list(d.function, n)
+    ]
+    lines += [
+        f"    {n}_is_tensor = isinstance(args[{names.index(n)}], TensorImpl)"
+        for n in _all(d, "saves")
+        if not one_list and not is_list(d.function, n) and not (n == "self" and function.form == "inplace")
+    ]
     if baked:
         lines.append(f"    if len(op.runtime_positions(args)) == {len(runtime)}:")
         lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, "record_scaled")]
