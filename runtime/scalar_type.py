@@ -6,6 +6,7 @@ dtypes is in `dispatch/iterator/type_promotion.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -52,7 +53,7 @@ class dtype:
         return f"triten.{self.name}"
 
     def __reduce__(self) -> str:
-        return self.name
+        return "bool_" if self.name == "bool" else self.name
 
     def __copy__(self) -> dtype:
         return self
@@ -135,6 +136,8 @@ def from_numpy_dtype(np_type: Any) -> dtype:
 
 
 _default: list[dtype] = [float32]
+on_default_change: list[Callable[[], None]] = []
+"""Called after the default dtype has changed: whoever remembers decisions that depended on it forgets them."""
 
 
 def get_default_dtype() -> dtype:
@@ -148,7 +151,10 @@ def set_default_dtype(d: dtype) -> None:
         raise TypeError(f"set_default_dtype(): argument 'd' must be dtype, not {type(d).__name__}")
     if d not in (float16, bfloat16, float32, float64):
         raise TypeError(f"only floating-point types are supported as the default type, but got {d}")
-    _default[0] = d
+    if d is not _default[0]:
+        _default[0] = d
+        for changed in on_default_change:
+            changed()
 
 
 def dtype_of_number(kind: type) -> dtype:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...runtime.scalar_type import on_default_change
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, resolve
 from .dispatcher import Dispatcher
@@ -326,3 +327,4 @@ def clear_plans() -> None:
 
 
 Dispatcher.singleton().on_change.append(clear_plans)
+on_default_change.append(Dispatcher.singleton().forget_all)
