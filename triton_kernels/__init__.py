@@ -6,6 +6,17 @@ folder imports Triton; the root does it when a CUDA kernel is first wanted, afte
 between a GPU and the interpreter. Nothing here computes on the host.
 """
 
-from . import convolution, copy, factories, matmul, matvec, pointwise, reduction
+from . import (
+    convolution,
+    copy,
+    dropout,
+    factories,
+    matmul,
+    matvec,
+    pointwise,
+    random,
+    randperm,
+    reduction,
+)
 
-__all__ = ["convolution", "copy", "factories", "matmul", "matvec", "pointwise", "reduction"]
+__all__ = ["convolution", "copy", "dropout", "factories", "matmul", "matvec", "pointwise", "random", "randperm", "reduction"]

@@ -234,7 +234,7 @@ def transposed(spec: TensorSpec) -> TensorSpec:
 
 def gapless_fold(spec: TensorSpec) -> TensorSpec:
     """(b, n, k) with the strides of a contiguous (n, b, k), which folds."""
-    b, n, k = spec.sizes
+    b, _, k = spec.sizes
     return spec.replace(strides=(k, b * k, 1))
 
 
