@@ -14,9 +14,10 @@ from . import (
     matmul,
     matvec,
     pointwise,
+    pooling,
     random,
     randperm,
     reduction,
 )
 
-__all__ = ["convolution", "copy", "dropout", "factories", "matmul", "matvec", "pointwise", "random", "randperm", "reduction"]
+__all__ = ["convolution", "copy", "dropout", "factories", "matmul", "matvec", "pointwise", "pooling", "random", "randperm", "reduction"]
