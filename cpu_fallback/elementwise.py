@@ -97,7 +97,11 @@ def planned(
     is_ufunc = isinstance(function, np.ufunc)
     stores = is_ufunc and ufunc_keeps(function, np_common, len(operands), out_np)
     silent = not raises_flags(np_common) or (is_ufunc and function in SILENT)
-    ordered = all(o.is_contiguous for o in operands if isinstance(o, TensorSpec))
+    tensors = [o for o in operands if isinstance(o, TensorSpec)]
+    # One element expanded has no order of its own: NumPy then follows the others.
+    ordered = any(o.is_contiguous for o in tensors) and all(
+        o.is_contiguous or not any(o.strides) for o in tensors
+    )
     if plain and stores and all(kinds) and len(kinds) <= 2:
         return PlannedKernel(
             _output_first(function, len(kinds)), function if ordered else None, not silent, ordered

@@ -120,7 +120,14 @@ def index(call: StructuredCall) -> PlannedKernel:
         except IndexError as failure:
             raise _translated(failure) from None
 
-    return PlannedKernel(several)
+    def several_fresh(data: Any, indices: Sequence[Any]) -> Any:
+        try:
+            found = data[_key(indices)]
+        except IndexError as failure:
+            raise _translated(failure) from None
+        return found if found.flags.c_contiguous else found.copy()
+
+    return PlannedKernel(several, several_fresh)
 
 
 def index_masked(call: StructuredCall) -> PlannedKernel:

@@ -51,6 +51,16 @@ class ConversionMethods(_Base):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
+        from .composite.tensor_data import tensor
+
+        spec = self._spec
+        made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
+        return made.requires_grad_() if requires_grad else made
+
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
         spec = self._spec
@@ -70,7 +80,7 @@ class ConversionMethods(_Base):
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         array = self.host_array()
-        if array.dtype.kind == "V" or array.dtype.itemsize < 4 and array.dtype.kind not in "biuf":
+        if array.dtype.kind == "V" or (array.dtype.itemsize < 4 and array.dtype.kind not in "biuf"):
             array = array.astype(np.float32)
         return array.tolist()
 
@@ -130,8 +140,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if not tensor.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
-                "at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
+                "the moment."
             )
         known = memo.get(id(self))
         if known is None:
@@ -186,7 +196,8 @@ class ConversionMethods(_Base):
         """The real part, a view; the tensor itself if it is real."""
         from .generated.functions import real
 
-        return real(self)
+        tensor: Any = self
+        return real(tensor)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -197,7 +208,8 @@ class ConversionMethods(_Base):
         """The imaginary part of a complex tensor, a view."""
         from .generated.functions import imag
 
-        return imag(self)
+        tensor: Any = self
+        return imag(tensor)
 
     @imag.setter
     def imag(self, value: Any) -> None:

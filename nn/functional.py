@@ -10,8 +10,15 @@ import warnings
 from typing import Any
 
 from ..dispatch.autograd.grad_mode import no_grad
+from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
+from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
 from ..dispatch.generated.functions import (
+    conv1d,
     conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
     cross_entropy_loss,
     gelu,
     leaky_relu,
@@ -30,6 +37,8 @@ from ..dispatch.generated.functions import embedding_renorm_ as _embedding_renor
 from ..dispatch.generated.functions import huber_loss as _huber_loss
 from ..dispatch.generated.functions import l1_loss as _l1_loss
 from ..dispatch.generated.functions import log_softmax as _log_softmax
+from ..dispatch.generated.functions import max_pool1d as _max_pool1d
+from ..dispatch.generated.functions import max_pool1d_with_indices as _max_pool1d_with_indices
 from ..dispatch.generated.functions import max_pool2d as _max_pool2d
 from ..dispatch.generated.functions import max_pool2d_with_indices as _max_pool2d_with_indices
 from ..dispatch.generated.functions import mse_loss as _mse_loss
@@ -40,7 +49,14 @@ from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
+    "avg_pool1d",
+    "avg_pool2d",
+    "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
     "dropout",
     "embedding",
@@ -50,6 +66,7 @@ __all__ = [
     "leaky_relu",
     "linear",
     "log_softmax",
+    "max_pool1d",
     "max_pool2d",
     "mse_loss",
     "nll_loss",
@@ -365,3 +382,44 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
+
+
+def max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`)."""
+    pool = _max_pool1d_with_indices if return_indices else _max_pool1d
+    return pool(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
+    steps = () if stride is None else stride
+    return _avg_pool1d(input, kernel_size, steps, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`)."""
+    steps = () if stride is None else stride
+    return _avg_pool2d(input, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override)

@@ -179,10 +179,7 @@ def edge_of(tensor: Any) -> Edge:
 
 def set_history(out: Any, node: Node, number: int = 0) -> None:
     """Make `node` the origin of a fresh output; one of an integral dtype has none."""
-    spec = out._spec
-    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
-        return
-    out._spec = spec.twin
+    out._spec = out._spec.twin
     out._autograd = meta = AutogradMeta()
     meta.edge = (node, number)
     meta.grad = None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .derivatives import Derivative, Formula, is_list, result_names
 from .functions import HEADER
-from .model import NativeFunction
+from .model import ModelError, NativeFunction
 
 
 class _Rename(ast.NodeTransformer):
@@ -123,6 +123,7 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     lines.append(f'    """{function.schema}"""')
     lines.append("    inner = op.plan(key_set & BELOW_AUTOGRAD, args)")
     inputs = d.inputs
+    one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
     plain = [n for n in inputs if not is_list(d.function, n)]
     for n in plain:
         if n == "self" and function.form == "inplace":
@@ -141,6 +142,17 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     for i, n in enumerate(names):
         if n in statics and i not in runtime:
             lines.append(f"    {n} = args[{i}]")
+    # A plan is made for these specs alone, so they are no work of the call.
+    lines += [
+        f"    {n}_spec = spec_of(args[{names.index(n)}])"
+        for n in _all(d, "specs")
+        if not is_list(d.function, n)
+    ]
+    lines += [
+        f"    {n}_is_tensor = isinstance(args[{names.index(n)}], TensorImpl)"
+        for n in _all(d, "saves")
+        if not one_list and not is_list(d.function, n) and not (n == "self" and function.form == "inplace")
+    ]
     if baked:
         lines.append(f"    if len(op.runtime_positions(args)) == {len(runtime)}:")
         lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, "record_scaled")]
@@ -191,13 +203,19 @@ def _plan_lines(
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     if inplace:
         body.append(f"node = {d.node}()")
-        body += [f"node.{n}_spec = spec_of({_local(n)})" for n in specs]
+        body += [
+            f"node.{n}_spec = " + (f"spec_of({_local(n)})" if is_list(d.function, n) else f"{n}_spec")
+            for n in specs
+        ]
         body.append(f"inner({call})")
         result = "self_"
     else:
         body.append(f"out = inner({call})")
         body.append(f"node = {d.node}()")
-        body += [f"node.{n}_spec = spec_of({_local(n)})" for n in specs]
+        body += [
+            f"node.{n}_spec = " + (f"spec_of({_local(n)})" if is_list(d.function, n) else f"{n}_spec")
+            for n in specs
+        ]
         result = "out"
     body.append("node.next_edges = edges")
     body.append("node.sequence = next_sequence()")
@@ -220,7 +238,11 @@ def _plan_lines(
         else:
             body.append(f"if {condition}:")
             body.append(f"    node.{local} = {source}")
-            body.append(f"    node.{local}_version = version_of({source})")
+            if source == "original":
+                body.append(f"    node.{local}_version = 0")
+            else:
+                body.append(f"    cell = {source}._version if {n}_is_tensor else None")
+                body.append(f"    node.{local}_version = 0 if cell is None else cell[0]")
     body += [f"node.{_local(n)} = {_local(n)}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:
@@ -266,6 +288,8 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     words = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
     imports = ["from collections.abc import Sequence", "from typing import Any", ""]
     imports.append("from ...runtime.grad_mode import grad_disabled, is_grad_enabled")
+    if "TensorImpl" in words:
+        imports.append("from ...runtime.tensor_impl import TensorImpl")
     inplace_names = sorted(words & {"check_inplace", "inplace_edge", "rebase_history"})
     node_names = sorted(
         words
@@ -306,12 +330,16 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
 def formula_functions() -> dict[str, str]:
     """The functions of `autograd/formulas/`, each with its module."""
     folder = Path(__file__).resolve().parent.parent / "autograd" / "formulas"
-    return {
-        node.name: path.stem
-        for path in sorted(folder.glob("*.py"))
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef)
-    }
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                if node.name in found:
+                    raise ModelError(
+                        f"formula {node.name} stands in {found[node.name]}.py and in {path.name}"
+                    )
+                found[node.name] = path.stem
+    return found
 
 
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:

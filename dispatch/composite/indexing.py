@@ -177,8 +177,7 @@ def nonzero_as(self: Any, as_tuple: bool) -> Any:
 def nonzero_numpy(self: Any) -> tuple[Any, ...]:
     """The places of elements that are not zero, a vector for each dimension; a number has one."""
     whole = self.unsqueeze(0) if self._spec.ndim == 0 else self
-    found: tuple[Any, ...] = ops.nonzero(whole).unbind(1)
-    return found
+    return tuple(ops.nonzero(whole).unbind(1))
 
 
 def argwhere(self: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.indexing import (
     cat_backward,
     embedding_double_backward,
@@ -16,11 +17,11 @@ from ..autograd.formulas.indexing import (
     index_add_source_backward,
     index_backward,
     index_put_self_backward,
+    index_select_self_backward,
     masked_fill_value_backward,
     scatter_src_backward,
     take_backward,
 )
-from ..autograd.formulas.reduction import index_select_backward
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
@@ -32,7 +33,7 @@ from ..autograd.node import (
     unpack,
     unpack_list,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import embedding_dense_backward
@@ -95,6 +96,7 @@ def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -102,7 +104,7 @@ def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, indices)
         node = IndexBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -206,7 +208,7 @@ class IndexSelectBackward0(Node):
     def backward(self, grad: Any) -> Any:
         index = unpack(self, self.index, self.index_version)
         dim = self.dim
-        return (index_select_backward(grad, self.self_spec.shape, dim, index),)
+        return (index_select_self_backward(grad, self.self_spec.shape, dim, index),)
 
     def release(self) -> None:
         self.index = FREED
@@ -217,6 +219,8 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    self_spec = spec_of(args[0])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -224,13 +228,14 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
         node = IndexSelectBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
@@ -273,6 +278,8 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
@@ -281,13 +288,14 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
             out = inner(self_, index, source, alpha)
             node = IndexAddBackward0()
-            node.source_spec = spec_of(source)
+            node.source_spec = source_spec
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_source:
                 node.index = index
-                node.index_version = version_of(index)
+                cell = index._version if index_is_tensor else None
+                node.index_version = 0 if cell is None else cell[0]
             node.dim = dim
             node.alpha = alpha
             node.specs = (out._spec,)
@@ -303,13 +311,14 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
         out = inner(self_, index, source)
         node = IndexAddBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.alpha = alpha
         node.specs = (out._spec,)
@@ -324,6 +333,8 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
@@ -332,14 +343,15 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             check_inplace(self_)
             edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
             node = IndexAddBackward0()
-            node.source_spec = spec_of(source)
+            node.source_spec = source_spec
             inner(self_, index, source, alpha)
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_source:
                 node.index = index
-                node.index_version = version_of(index)
+                cell = index._version if index_is_tensor else None
+                node.index_version = 0 if cell is None else cell[0]
             node.dim = dim
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
@@ -355,14 +367,15 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
         node = IndexAddBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         inner(self_, index, source)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
@@ -406,6 +419,8 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, source: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -413,13 +428,14 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
         out = inner(self_, index, source)
         node = IndexCopyBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_ or needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
@@ -433,6 +449,8 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, source: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -440,14 +458,15 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
         node = IndexCopyBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         inner(self_, index, source)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if edges[0] is not None or needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -480,6 +499,8 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    self_spec = spec_of(args[0])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -487,13 +508,14 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
         node = GatherBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
@@ -536,6 +558,8 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -543,13 +567,14 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
         out = inner(self_, index, src)
         node = ScatterBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_ or needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
@@ -563,6 +588,8 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -570,14 +597,15 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
         node = ScatterBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         inner(self_, index, src)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if edges[0] is not None or needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -609,6 +637,7 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -621,7 +650,8 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
@@ -634,6 +664,7 @@ def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     """scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     dim = args[1]
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -647,7 +678,8 @@ def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if edges[0] is not None:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -688,6 +720,8 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -695,13 +729,14 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
         out = inner(self_, index, src)
         node = ScatterAddBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
@@ -715,6 +750,8 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -722,14 +759,15 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
         node = ScatterAddBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         inner(self_, index, src)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -758,6 +796,7 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -770,7 +809,8 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -781,6 +821,7 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
 def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -794,7 +835,8 @@ def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if edges[0] is not None:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -831,6 +873,7 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_value = requires_grad(args[2])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -843,7 +886,8 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_ or needs_value:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -855,6 +899,7 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
     """masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_value = requires_grad(args[2])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -868,7 +913,8 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if edges[0] is not None or needs_value:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -897,6 +943,8 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """take(Tensor self, Tensor index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
+    index_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -904,13 +952,14 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
         node = TakeBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -949,6 +998,8 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     needs_weight = requires_grad(args[0])
     padding_idx = args[2]
     scale_grad_by_freq = args[3]
+    weight_spec = spec_of(args[0])
+    indices_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(weight: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -956,13 +1007,14 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         edges = (edge_of(weight) if needs_weight else None,)
         out = inner(weight, indices)
         node = EmbeddingBackward0()
-        node.weight_spec = spec_of(weight)
+        node.weight_spec = weight_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_weight:
             node.indices = indices
-            node.indices_version = version_of(indices)
+            cell = indices._version if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         node.scale_grad_by_freq = scale_grad_by_freq
         node.specs = (out._spec,)
@@ -995,6 +1047,7 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     padding_idx = args[3]
+    indices_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1007,7 +1060,8 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
         node.hooks = None
         if needs_grad_output:
             node.indices = indices
-            node.indices_version = version_of(indices)
+            cell = indices._version if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         node.specs = (out._spec,)
         set_history(out, node)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.pointwise import (
     abs_backward,
     atan2_backward,
@@ -42,7 +43,7 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import detached_clone, partly_scaled, requires_grad, version_of
+from ..autograd.recording import detached_clone, partly_scaled, requires_grad
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import (
@@ -245,6 +246,7 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, threshold: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -257,7 +259,8 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_grad_output:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.threshold = threshold
         node.specs = (out._spec,)
         set_history(out, node)
@@ -459,6 +462,8 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -471,10 +476,12 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -486,6 +493,7 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -500,10 +508,11 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -543,6 +552,8 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -555,10 +566,12 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -570,6 +583,7 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -584,10 +598,11 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -631,6 +646,8 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
     rounding_mode = args[2]
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -643,10 +660,12 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.rounding_mode = rounding_mode
         node.specs = (out._spec,)
         set_history(out, node)
@@ -660,6 +679,7 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
     rounding_mode = args[2]
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -674,10 +694,11 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.rounding_mode = rounding_mode
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -717,6 +738,8 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -729,10 +752,12 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -744,6 +769,7 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -758,10 +784,11 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -800,6 +827,8 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -812,10 +841,12 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -827,6 +858,7 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -841,10 +873,11 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -874,6 +907,7 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -886,7 +920,8 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.exponent = exponent
         node.specs = (out._spec,)
         set_history(out, node)
@@ -912,7 +947,7 @@ def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.exponent = exponent
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -957,6 +992,8 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_exponent = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -969,10 +1006,12 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_self_ or needs_exponent:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_exponent:
             node.exponent = exponent
-            node.exponent_version = version_of(exponent)
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
@@ -986,6 +1025,7 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_exponent = requires_grad(args[1])
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1000,10 +1040,11 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None or needs_exponent:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_exponent:
             node.exponent = exponent
-            node.exponent_version = version_of(exponent)
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         node.result = save_result(self_)
@@ -1038,6 +1079,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_exponent = requires_grad(args[1])
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1050,7 +1092,8 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_exponent:
             node.exponent = exponent
-            node.exponent_version = version_of(exponent)
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
         node.self_ = self_
         node.specs = (out._spec,)
         set_history(out, node)
@@ -1094,6 +1137,8 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1106,10 +1151,12 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -1150,6 +1197,8 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1162,10 +1211,12 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -1206,6 +1257,8 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1218,10 +1271,12 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -1262,6 +1317,8 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1274,10 +1331,12 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -1318,6 +1377,8 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1330,10 +1391,12 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -1345,6 +1408,7 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1359,10 +1423,11 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if edges[0] is not None or needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -1441,6 +1506,7 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """abs(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1453,7 +1519,8 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -1478,7 +1545,7 @@ def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -1998,6 +2065,7 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2010,7 +2078,8 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2035,7 +2104,7 @@ def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2063,6 +2132,7 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log1p(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2075,7 +2145,8 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2100,7 +2171,7 @@ def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2128,6 +2199,7 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log2(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2140,7 +2212,8 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2165,7 +2238,7 @@ def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2193,6 +2266,7 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log10(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2205,7 +2279,8 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2230,7 +2305,7 @@ def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2382,6 +2457,7 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sin(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2394,7 +2470,8 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2419,7 +2496,7 @@ def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2447,6 +2524,7 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cos(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2459,7 +2537,8 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2484,7 +2563,7 @@ def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2574,6 +2653,7 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sinh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2586,7 +2666,8 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2611,7 +2692,7 @@ def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2639,6 +2720,7 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cosh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2651,7 +2733,8 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2676,7 +2759,7 @@ def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2766,6 +2849,7 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """asin(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2778,7 +2862,8 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2803,7 +2888,7 @@ def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2831,6 +2916,7 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """acos(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2843,7 +2929,8 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2868,7 +2955,7 @@ def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2896,6 +2983,7 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atan(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2908,7 +2996,8 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2933,7 +3022,7 @@ def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2961,6 +3050,7 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """asinh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2973,7 +3063,8 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -2998,7 +3089,7 @@ def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3026,6 +3117,7 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """acosh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3038,7 +3130,8 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3063,7 +3156,7 @@ def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3091,6 +3184,7 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atanh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3103,7 +3197,8 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3128,7 +3223,7 @@ def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3218,6 +3313,7 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """erf(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3230,7 +3326,8 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3255,7 +3352,7 @@ def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3283,6 +3380,7 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """erfc(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3295,7 +3393,8 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3320,7 +3419,7 @@ def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3402,6 +3501,7 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     approximate = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3414,7 +3514,8 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.approximate = approximate
         node.specs = (out._spec,)
         set_history(out, node)
@@ -3441,7 +3542,7 @@ def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.approximate = approximate
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -3470,6 +3571,7 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """silu(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3482,7 +3584,8 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3507,7 +3610,7 @@ def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3539,6 +3642,7 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
     if len(op.runtime_positions(args)) == 3:
 
         def record_scaled(self_: Any, beta: Any, threshold: Any) -> Any:
@@ -3552,7 +3656,8 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_self_:
                 node.self_ = self_
-                node.self__version = version_of(self_)
+                cell = self_._version if self_is_tensor else None
+                node.self__version = 0 if cell is None else cell[0]
             node.beta = beta
             node.threshold = threshold
             node.specs = (out._spec,)
@@ -3576,7 +3681,8 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
         node.specs = (out._spec,)
@@ -3608,6 +3714,7 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, negative_slope: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3620,7 +3727,8 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
         node.specs = (out._spec,)
         set_history(out, node)
@@ -3646,7 +3754,7 @@ def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.negative_slope = negative_slope
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -3687,6 +3795,8 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_output = requires_grad(args[1])
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3702,10 +3812,12 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            node.output_version = version_of(output)
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3745,6 +3857,8 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_output = requires_grad(args[1])
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3760,10 +3874,12 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            node.output_version = version_of(output)
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3807,6 +3923,8 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     approximate = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3819,10 +3937,12 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.approximate = approximate
         node.specs = (out._spec,)
         set_history(out, node)
@@ -3863,6 +3983,8 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3875,10 +3997,12 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -3924,6 +4048,8 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, self_: Any, beta: Any, threshold: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3936,10 +4062,12 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
         node.specs = (out._spec,)
@@ -3982,6 +4110,7 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     self_is_result = args[3]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, negative_slope: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3994,7 +4123,8 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_grad_output:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
         node.self_is_result = self_is_result
         node.specs = (out._spec,)
@@ -4028,6 +4158,7 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, min: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4040,7 +4171,8 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.min = min
         node.max = max
         node.specs = (out._spec,)
@@ -4067,7 +4199,7 @@ def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.min = min
         node.max = max
         node.specs = (self_._spec.detached,)
@@ -4121,6 +4253,9 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     needs_self_ = requires_grad(args[0])
     needs_min = requires_grad(args[1])
     needs_max = requires_grad(args[2])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    min_is_tensor = isinstance(args[1], TensorImpl)
+    max_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, min: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4137,13 +4272,16 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_self_ or needs_min or needs_max:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min or needs_max:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -4156,6 +4294,8 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_min = requires_grad(args[1])
     needs_max = requires_grad(args[2])
+    min_is_tensor = isinstance(args[1], TensorImpl)
+    max_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, min: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4174,13 +4314,15 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if edges[0] is not None or needs_min or needs_max:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_min or needs_max:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         if edges[0] is not None or needs_min or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -4210,6 +4352,7 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     """clamp_min(Tensor self, Scalar min) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4222,7 +4365,8 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.min = min
         node.specs = (out._spec,)
         set_history(out, node)
@@ -4248,7 +4392,7 @@ def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.min = min
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4290,6 +4434,8 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_min = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    min_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4302,10 +4448,12 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_ or needs_min:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -4317,6 +4465,7 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_min = requires_grad(args[1])
+    min_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4331,10 +4480,11 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if edges[0] is not None or needs_min:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_min:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -4364,6 +4514,7 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     """clamp_max(Tensor self, Scalar max) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4376,7 +4527,8 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.max = max
         node.specs = (out._spec,)
         set_history(out, node)
@@ -4402,7 +4554,7 @@ def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.max = max
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4444,6 +4596,8 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_max = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    max_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4456,10 +4610,12 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_ or needs_max:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -4471,6 +4627,7 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_max = requires_grad(args[1])
+    max_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4485,10 +4642,11 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if edges[0] is not None or needs_max:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -4527,6 +4685,7 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     needs_condition = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     needs_other = requires_grad(args[2])
+    condition_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(condition: Any, self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4543,7 +4702,8 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_ or needs_other:
             node.condition = condition
-            node.condition_version = version_of(condition)
+            cell = condition._version if condition_is_tensor else None
+            node.condition_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -4656,6 +4816,9 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     needs_self_ = requires_grad(args[0])
     needs_end = requires_grad(args[1])
     needs_weight = requires_grad(args[2])
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+    end_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, end: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4672,13 +4835,16 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_self_ or needs_end:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.end = end
-            node.end_version = version_of(end)
+            cell = end._version if end_is_tensor else None
+            node.end_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -4691,6 +4857,8 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_end = requires_grad(args[1])
     needs_weight = requires_grad(args[2])
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+    end_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, end: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4709,13 +4877,15 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if edges[0] is not None or needs_end:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.end = end
-            node.end_version = version_of(end)
+            cell = end._version if end_is_tensor else None
+            node.end_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -4761,6 +4931,8 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -4778,10 +4950,12 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (out._spec,)
             set_history(out, node)
@@ -4805,10 +4979,12 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (out._spec,)
         set_history(out, node)
@@ -4822,6 +4998,8 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -4840,10 +5018,12 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
@@ -4868,10 +5048,12 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4919,6 +5101,8 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -4936,10 +5120,12 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1 or needs_tensor2:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (out._spec,)
             set_history(out, node)
@@ -4963,10 +5149,12 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1 or needs_tensor2:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (out._spec,)
         set_history(out, node)
@@ -4980,6 +5168,8 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -4998,10 +5188,12 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1 or needs_tensor2:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
@@ -5026,10 +5218,12 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1 or needs_tensor2:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.pooling import max_pool_double_backward
 from ..autograd.node import (
     FREED,
@@ -21,7 +22,7 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, version_of
+from ..autograd.recording import requires_grad
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import avg_pool2d, avg_pool2d_backward, max_pool2d_with_indices_backward
@@ -80,6 +81,7 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
     padding = args[3]
     dilation = args[4]
     ceil_mode = args[5]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -92,7 +94,8 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.stride = stride
         node.padding = padding
@@ -127,6 +130,7 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    indices_is_tensor = isinstance(args[7], TensorImpl)
 
     def record(grad_output: Any, self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -139,7 +143,8 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
         node.hooks = None
         if needs_grad_output:
             node.indices = indices
-            node.indices_version = version_of(indices)
+            cell = indices._version if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -198,6 +203,7 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     ceil_mode = args[4]
     count_include_pad = args[5]
     divisor_override = args[6]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -210,7 +216,8 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.stride = stride
         node.padding = padding

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.random import dropout_scale
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
@@ -22,7 +23,7 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import native_dropout_backward
@@ -320,6 +321,7 @@ def plan_bernoulli__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_p = requires_grad(args[1])
+    p_spec = spec_of(args[1])
 
     def record(self_: Any, p: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -327,7 +329,7 @@ def plan_bernoulli__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(p) if needs_p else None)
         node = BernoulliBackward0()
-        node.p_spec = spec_of(p)
+        node.p_spec = p_spec
         inner(self_, p, generator)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -444,6 +446,7 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
     """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_mean = requires_grad(args[0])
+    mean_spec = spec_of(args[0])
 
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -451,7 +454,7 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
         edges = (edge_of(mean) if needs_mean else None,)
         out = inner(mean, std, generator)
         node = NormalBackward1()
-        node.mean_spec = spec_of(mean)
+        node.mean_spec = mean_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -477,6 +480,7 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
     """normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_std = requires_grad(args[1])
+    std_spec = spec_of(args[1])
 
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -484,7 +488,7 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         edges = (edge_of(std) if needs_std else None,)
         out = inner(mean, std, generator)
         node = NormalBackward2()
-        node.std_spec = spec_of(std)
+        node.std_spec = std_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -519,6 +523,8 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_mean = requires_grad(args[0])
     needs_std = requires_grad(args[1])
+    mean_spec = spec_of(args[0])
+    std_spec = spec_of(args[1])
 
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -526,8 +532,8 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
         edges = (edge_of(mean) if needs_mean else None, edge_of(std) if needs_std else None)
         out = inner(mean, std, generator)
         node = NormalBackward3()
-        node.mean_spec = spec_of(mean)
-        node.std_spec = spec_of(std)
+        node.mean_spec = mean_spec
+        node.std_spec = std_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -606,6 +612,7 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
     """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, mask: Any, scale: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -618,7 +625,8 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
         node.hooks = None
         if needs_grad_output:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.scale = scale
         node.specs = (out._spec,)
         set_history(out, node)

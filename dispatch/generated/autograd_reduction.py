@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.reduction import (
     aminmax_backward,
     cumsum_backward,
@@ -34,7 +35,7 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -54,6 +55,7 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -61,7 +63,7 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SumBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -93,6 +95,7 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -100,7 +103,7 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SumBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -128,6 +131,7 @@ def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -135,7 +139,7 @@ def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MeanBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -167,6 +171,7 @@ def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -174,7 +179,7 @@ def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MeanBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -207,6 +212,7 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -219,7 +225,8 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -253,6 +260,7 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -265,7 +273,8 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)
@@ -304,6 +313,7 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -316,7 +326,8 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)
@@ -357,6 +368,7 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -369,7 +381,8 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)
@@ -413,6 +426,7 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -425,7 +439,8 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = tuple([o._spec for o in out])
@@ -463,6 +478,7 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -475,7 +491,8 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
@@ -508,6 +525,7 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """min(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -520,7 +538,8 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
@@ -557,6 +576,7 @@ def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -564,7 +584,7 @@ def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MaxBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -606,6 +626,7 @@ def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -613,7 +634,7 @@ def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MinBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -651,6 +672,7 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     unbiased = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -663,7 +685,8 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
         node.specs = (out._spec,)
         set_history(out, node)
@@ -701,6 +724,7 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     dim = args[1]
     unbiased = args[2]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -713,7 +737,8 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.unbiased = unbiased
@@ -752,6 +777,7 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -764,7 +790,8 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -801,6 +828,7 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     unbiased = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -813,7 +841,8 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
         node.specs = (out._spec,)
         set_history(out, node)
@@ -856,6 +885,7 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     dim = args[1]
     unbiased = args[2]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -868,7 +898,8 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.unbiased = unbiased
@@ -912,6 +943,7 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -924,7 +956,8 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -965,6 +998,7 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -977,7 +1011,8 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -1020,6 +1055,7 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1032,7 +1068,8 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -1075,6 +1112,7 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1087,7 +1125,8 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)

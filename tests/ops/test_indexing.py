@@ -383,7 +383,7 @@ def test_empty_tensors():
     assert tt.embedding(tt.ones(4, 3), tt.zeros(2, 0, dtype=tt.int64)).shape == (2, 0, 3)
     assert tt.cat([x, x]).shape == (0, 3) and tt.stack([x, x]).shape == (2, 0, 3)
     assert x.nonzero().shape == (0, 2) and x.repeat(2, 2).shape == (0, 6) and x.roll(1).shape == (0, 3)
-    assert tt.ones(3)[tt.zeros(3, dtype=tt.bool_)].shape == (0,)
+    assert tt.ones(3)[tt.zeros(3, dtype=tt.bool)].shape == (0,)
 
 
 ERRORS = [
@@ -454,12 +454,12 @@ ERRORS = [
     ),
     (lambda x: x.masked_fill(x, 1.0), RuntimeError, "masked_fill_ only supports boolean masks"),
     (
-        lambda x: x.masked_fill(tt.ones(3, 4, dtype=tt.bool_), tt.ones(2)),
+        lambda x: x.masked_fill(tt.ones(3, 4, dtype=tt.bool), tt.ones(2)),
         RuntimeError,
         "only supports a 0-dimensional value tensor",
     ),
     (
-        lambda x: x.masked_fill_(tt.ones(2, 3, 4, dtype=tt.bool_), 1),
+        lambda x: x.masked_fill_(tt.ones(2, 3, 4, dtype=tt.bool), 1),
         RuntimeError,
         "doesn't match the broadcast shape [2, 3, 4]",
     ),
@@ -482,7 +482,7 @@ ERRORS = [
         "more than one element of the written-to",
     ),
     (lambda x: x.to("meta").nonzero(), NotImplementedError, "Meta"),
-    (lambda x: x.to("meta")[tt.ones(3, dtype=tt.bool_).to("meta")], NotImplementedError, "Meta"),
+    (lambda x: x.to("meta")[tt.ones(3, dtype=tt.bool).to("meta")], NotImplementedError, "Meta"),
 ]
 
 
@@ -643,3 +643,11 @@ def test_meta_has_the_cpus_shape_strides_and_dtype(function, layout):
     here, there = function(x, i), function(x.to("meta"), i.to("meta"))
     assert (here.shape, here.stride(), here.dtype) == (there.shape, there.stride(), there.dtype)
     assert there.is_meta
+
+
+def test_take_along_dim_broadcasts_and_counts_from_the_end():
+    x = tt.from_numpy(make(3, 4))
+    got = tt.take_along_dim(x, index_of([-1, 0]), 1)
+    same(got, x.numpy()[:, [-1, 0]])
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        tt.take_along_dim(x, index_of([-5]), 1)

@@ -315,12 +315,12 @@ def test_foreign_operands():
 def test_comparisons(name, dtype):
     a, b = array_of([[0], [1], [2]], dtype), array_of([0, 1, 2], dtype)
     result = getattr(tt, name)(tt.from_numpy(a), tt.from_numpy(b))
-    assert result.dtype is tt.bool_
+    assert result.dtype is tt.bool
     np.testing.assert_array_equal(result.numpy(), COMPARISONS[name](a.astype(int), b.astype(int)))
     out = tt.empty(3, 3)
     assert getattr(tt, name)(tt.from_numpy(a), tt.from_numpy(b), out=out) is out
     np.testing.assert_array_equal(out.numpy(), result.numpy().astype(np.float32))
-    assert getattr(tt, name)(tt.from_numpy(a).to("meta"), 1).dtype is tt.bool_
+    assert getattr(tt, name)(tt.from_numpy(a).to("meta"), 1).dtype is tt.bool
 
 
 def test_comparisons_with_nan():
@@ -340,7 +340,7 @@ def test_logic(name, dtype):
     a, b = array_of([[0], [2]], dtype), array_of([0, 1], dtype)
     expected = LOGIC[name](a.astype(bool), b.astype(bool))
     result = getattr(tt, name)(tt.from_numpy(a), tt.from_numpy(b))
-    assert result.dtype is tt.bool_
+    assert result.dtype is tt.bool
     np.testing.assert_array_equal(result.numpy(), expected)
     np.testing.assert_array_equal(tt.logical_not(tt.from_numpy(b)).numpy(), ~b.astype(bool))
 

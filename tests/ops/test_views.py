@@ -266,3 +266,10 @@ def test_writes_to_views_reach_the_base_under_autograd():
     np.testing.assert_array_equal(x.grad.numpy(), expected)
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
         x[0] = 1.0
+
+
+def test_the_gradient_of_a_strided_view_of_an_overlapping_input_is_shared_out():
+    x = tt.ones(3).requires_grad_()
+    spread = x.expand(2, 3)
+    spread.as_strided((3,), (1,)).backward(tt.ones(3))
+    assert x.grad.tolist() == [1.0, 1.0, 1.0]

@@ -65,7 +65,7 @@ def as_strided_backward(
     if may_overlap(base):
         ones = ops.ones((base.numel,), dtype=grad.dtype, device=grad.device)
         count = ops.zeros((length,), dtype=grad.dtype, device=grad.device)
-        flat = flat / count.index_add(0, _places(base, -low), ones)
+        flat = ops.div(flat, count.index_add(0, _places(base, -low), ones))
     return flat.as_strided(sizes, strides, -low)
 
 

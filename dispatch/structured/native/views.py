@@ -47,7 +47,7 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
 def view_strides(
     sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides that show the same elements in another shape, None where only a copy can (ATen computeStride)."""
+    """Strides that show the same elements in another shape; None where only a copy can (ATen computeStride)."""
     numel = math.prod(sizes)
     if numel == 0:
         if tuple(sizes) == tuple(shape):
@@ -122,8 +122,7 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
             if have != 1:
                 raise RuntimeError(
                     f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
-                    "non-singleton "
-                    f"dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
+                    f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
                 )
             stride = 0
         sizes.append(wanted)
