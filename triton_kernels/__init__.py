@@ -13,6 +13,7 @@ from . import (
     factories,
     matmul,
     matvec,
+    multinomial,
     pointwise,
     pooling,
     random,
@@ -20,4 +21,17 @@ from . import (
     reduction,
 )
 
-__all__ = ["convolution", "copy", "dropout", "factories", "matmul", "matvec", "pointwise", "pooling", "random", "randperm", "reduction"]
+__all__ = [
+    "convolution",
+    "copy",
+    "dropout",
+    "factories",
+    "matmul",
+    "matvec",
+    "multinomial",
+    "pointwise",
+    "pooling",
+    "random",
+    "randperm",
+    "reduction",
+]

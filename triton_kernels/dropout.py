@@ -12,7 +12,7 @@ from . import random_functions as f
 from .conversion import compute_type, convert
 from .elementwise import check_dtypes, elementwise, number_for
 from .launch import Launch, cdiv, launch_nothing
-from .random import block_of, draws, drawn, signed64, threshold
+from .random import block_of, drawn, draws, signed64, threshold
 
 
 @triton.jit

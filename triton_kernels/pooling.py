@@ -77,7 +77,11 @@ def plan(
         {
             **constants,
             **fixed,
-            **{letter + side: size for letter, sizes in window for side, size in zip("HW", sizes, strict=True)},
+            **{
+                letter + side: size
+                for letter, sizes in window
+                for side, size in zip("HW", sizes, strict=True)
+            },
             "TYPE": compute_type(spec.dtype),
             "INDEX": tl.int32 if kind == "i32" else tl.int64,
             "LAST": over.strides[1] == 1 and not over.is_contiguous,

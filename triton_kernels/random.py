@@ -16,7 +16,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, uint32, uint64
@@ -26,7 +26,6 @@ from .conversion import compute_type, convert
 from .copy import as_real, copy_kernel
 from .elementwise import check_dtypes, elementwise
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
-from .reduction import REDUCTIONS, Reduction, reduction
 
 COUNTERS = 256
 """What a program of four warps has: two counters, eight elements, for each thread."""
@@ -291,9 +290,7 @@ def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) ->
     faults = TensorSpec.contiguous(spec.sizes, bool_, call.device)
     found = TensorSpec.contiguous((), bool_, call.device)
     mark = elementwise(call._replace(outputs=(faults,)), fault, [spec], [compute_type(spec.dtype)]).into
-    row = REDUCTIONS["any_stub"]
-    assert isinstance(row, Reduction)
-    any_of = reduction(row)(
+    any_of = find_kernel("any_stub", "cuda", "any")(
         call._replace(args={"self": faults}, outputs=(found,), extra={"dims": tuple(range(spec.ndim))})
     ).into
     allocate, device = get_allocator("cuda").allocate, call.device
@@ -333,9 +330,7 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
     spec = check_floating(call)
     mean, std = call.args["mean"], call.args["std"]
     z = TensorSpec.contiguous(spec.sizes, float64, call.device)
-    fill = drawn(
-        call, f.normal, ["fp64"] * 3, lambda: (-0.0, -0.0, 1.0), is_wide(spec), paired=True, out=z
-    )
+    fill = drawn(call, f.normal, ["fp64"] * 3, lambda: (-0.0, -0.0, 1.0), is_wide(spec), paired=True, out=z)
     combine = elementwise(call, f.scaled_sum, [z, mean, std], [tl.float64] * 3).into
     check: Callable[[Any], None] | None = None
     if isinstance(std, TensorSpec):

@@ -92,7 +92,7 @@ def integers(draw, span, low, c, d, OUT: tl.constexpr, BITS: tl.constexpr):
     else:
         value = (draw.to(tl.uint64) * span) >> 32
     value = value + low.to(tl.uint64)
-    if OUT == tl.uint64:
+    if tl.uint64 == OUT:
         return value
     else:
         return value.to(tl.int64)

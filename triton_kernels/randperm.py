@@ -74,7 +74,9 @@ def add_up_buckets(counts, starts, buckets, BLOCK_I: tl.constexpr):
 
 
 @triton.jit
-def fill_buckets(keys, places, starts, sorted_keys, sorted_numbers, n, SHIFT: tl.constexpr, BLOCK_I: tl.constexpr):
+def fill_buckets(
+    keys, places, starts, sorted_keys, sorted_numbers, n, SHIFT: tl.constexpr, BLOCK_I: tl.constexpr
+):
     i = tl.program_id(0).to(tl.int64) * BLOCK_I + tl.arange(0, BLOCK_I)
     inside = i < n
     key = tl.load(keys + i, mask=inside, other=0)
@@ -114,7 +116,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             device,
             rank_all,
             {"keys": "*u64", "out": type_name, "n": "i64", "stride": "i64"},
-            {"BLOCK_I": block, "BLOCK_J": block},
+            {"BLOCK_I": block, "BLOCK_J": block if interpreted() else block // 2},
         )
 
         def by_counting(to: Any, seed: int, first: int) -> None:
@@ -158,7 +160,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             "out": type_name,
             "stride": "i64",
         },
-        {"BLOCK_I": tile, "BLOCK_J": tile},
+        {"BLOCK_I": tile, "BLOCK_J": tile if interpreted() else tile // 2},
     )
     cuda, grid = driver(), (cdiv(n, block), 1, 1)
 
