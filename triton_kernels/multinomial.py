@@ -12,7 +12,7 @@ from triton.language.extra import libdevice
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
-from ..runtime.cuda.driver import driver
+from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.scalar_type import float64
 from ..runtime.tensor_spec import TensorSpec
@@ -119,11 +119,13 @@ def inspection(
         {"BLOCK": block},
         elements=("faults",),
     )
-    allocate, cuda, device = get_allocator("cuda").allocate, driver(), call.device
+    allocate, device = get_allocator("cuda").allocate, call.device
+    index = device.resolved_index
 
     def check(weights: int, last_positive: int) -> None:
         faults = allocate(4, device)
-        cuda.memset(faults.address, 0, 4, cuda.current_stream(device.resolved_index))
+        with device_guard(index) as cuda:
+            cuda.memset(faults.address, 0, 4, cuda.current_stream(index))
         launch((rows, 1, 1), weights, faults.address, last_positive, columns, wanted)
         found = np.empty(1, np.int32)
         copy_across(found, faults, 4)

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
-from ..runtime.cuda.driver import driver
+from ..runtime.cuda.device_guard import device_guard
 from .conversion import convert
 from .elementwise import check_dtypes
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
@@ -162,14 +162,15 @@ def randperm(call: StructuredCall) -> PlannedKernel:
         },
         {"BLOCK_I": tile, "BLOCK_J": tile if interpreted() else tile // 2},
     )
-    cuda, grid = driver(), (cdiv(n, block), 1, 1)
+    index, grid = device.resolved_index, (cdiv(n, block), 1, 1)
 
     def by_buckets(to: Any, seed: int, first: int) -> None:
         keys, sorted_keys, numbers, places, counts, starts = (
             allocate(nbytes, device) for nbytes in (8 * n, 8 * n, 8 * n, 4 * n, 4 * buckets, 8 * buckets)
         )
         draw(keys, seed, first)
-        cuda.memset(counts.address, 0, 4 * buckets, cuda.current_stream(device.resolved_index))
+        with device_guard(index) as cuda:
+            cuda.memset(counts.address, 0, 4 * buckets, cuda.current_stream(index))
         count(grid, keys.address, counts.address, places.address, n)
         add_up((1, 1, 1), counts.address, starts.address, buckets)
         place(
