@@ -188,9 +188,16 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
 
 
 def saved_version(tensor: Any) -> int:
-    """The version to store beside a saved tensor."""
+    """The version to store beside a saved tensor. Raises RuntimeError for an inference tensor, which has none."""
     cell = tensor._version
-    return 0 if cell is None else int(cell[0])
+    if cell is not None:
+        return int(cell[0])
+    if tensor._spec.is_inference:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+            "tensor and use it in autograd."
+        )
+    return 0
 
 
 def unpack(node: Node, tensor: Any, version: int) -> Any:

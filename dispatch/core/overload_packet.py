@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...runtime.scalar_type import on_default_change
+from ...runtime import allocator, scalar_type
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, resolve
 from .dispatcher import Dispatcher
@@ -327,4 +327,5 @@ def clear_plans() -> None:
 
 
 Dispatcher.singleton().on_change.append(clear_plans)
-on_default_change.append(Dispatcher.singleton().forget_all)
+scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
+allocator.on_change.append(Dispatcher.singleton().forget_all)

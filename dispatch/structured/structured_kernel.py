@@ -106,6 +106,8 @@ class StructuredKernel:
         spec = args[0]._spec
         if spec.device is not CPU or not spec.is_contiguous or not spec.ndim:
             return None
+        if spec.is_inference or spec.read_only:
+            return None
         own, twin = spec, spec.twin
         tensors, rest = [], []
         for position, value in enumerate(args):
