@@ -166,7 +166,12 @@ def test_alias_keys_stand_in_no_set(alias: str) -> None:
     key = getattr(DispatchKey, alias)
     assert key.is_alias
     empty = DispatchKeySet()
-    for use in (lambda: DispatchKeySet(key), lambda: empty | key, lambda: empty - key, lambda: empty.has(key)):
+    for use in (
+        lambda: DispatchKeySet(key),
+        lambda: empty | key,
+        lambda: empty - key,
+        lambda: empty.has(key),
+    ):
         with pytest.raises(RuntimeError, match=f"alias key {alias}"):
             use()
 

@@ -176,9 +176,9 @@ def test_an_allocator_of_ones_own_is_used_and_freed(counting: CountingAllocator)
     assert counting.allocated == {x.data_ptr(): 20}
     y = x + x
     z = tt.zeros(2, 3).t().clone()
-    assert sorted(counting.allocated) == sorted(t.data_ptr() for t in (x, y, z)) or len(
-        counting.allocated
-    ) == 3
+    assert (
+        sorted(counting.allocated) == sorted(t.data_ptr() for t in (x, y, z)) or len(counting.allocated) == 3
+    )
     assert y.tolist() == [2.0] * 5
     assert z.tolist() == [[0.0] * 2] * 3
     view = y[1:]
