@@ -76,6 +76,8 @@ _HOST = HostAllocator()
 _registry: dict[str, Allocator] = {"cpu": _HOST, "meta": MetaAllocator()}
 host_is_custom: list[Allocator] = []
 """Holds the user's host allocator while one is set: the flag that turns NumPy's own allocation off."""
+on_change: list[Callable[[], None]] = []
+"""Called after an allocator was replaced: whoever remembers one forgets it."""
 
 
 def get_allocator(device_type: str) -> Allocator:
@@ -103,6 +105,8 @@ def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | 
     _registry[device_type] = allocator
     if device_type == "cpu":
         host_is_custom[:] = [] if allocator is _HOST else [allocator]
+    for changed in on_change:
+        changed()
     return before
 
 

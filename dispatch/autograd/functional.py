@@ -10,10 +10,12 @@ import numpy as np
 from ...runtime.device import CPU
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ..core.dispatcher import Dispatcher
 from .engine import mark_shared, run_backward
 from .node import edge_of
 
 _one_plans: dict[TensorSpec, Callable[[], Any]] = {}
+Dispatcher.singleton().on_change.append(_one_plans.clear)
 
 
 def ones_of(spec: TensorSpec) -> Callable[[], Any]:

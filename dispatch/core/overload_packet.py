@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...runtime import device, scalar_type
+from ...runtime import allocator, device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..schema import FunctionSchema, resolve
@@ -351,6 +351,7 @@ def kind_of(parts: Sequence[Any]) -> Any:
         and first.ndim
         and not first.requires_grad
         and not first.is_inference
+        and not first.read_only
         and (len(parts) == 1 or (len(parts) == 2 and parts[1] is first))
     ):
         return first.dtype, first.device, len(parts)
@@ -383,3 +384,4 @@ def clear_plans() -> None:
 Dispatcher.singleton().on_change.append(clear_plans)
 scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
 device.on_default_change.append(Dispatcher.singleton().forget_all)
+allocator.on_change.append(Dispatcher.singleton().forget_all)
