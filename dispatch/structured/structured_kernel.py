@@ -16,6 +16,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
+from ..core.inference import writes_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..iterator.overlap import check_write_overlap
@@ -86,7 +87,8 @@ class StructuredKernel:
                 plan.of_kind = plans_of_kind(kernel, outputs[0].dtype, len(kinds))  # type: ignore[attr-defined]
             return plan
         written = len(runtime) - len(outs) if self.form == "out" else 0
-        return writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
+        plan = writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
+        return writes_refused(plan) if any(spec.is_inference for spec in given) else plan
 
 
 def _is_one_spec(args: Sequence[Any], runtime: Sequence[int]) -> bool:

@@ -74,7 +74,21 @@ def test_copies_and_pickles_are_the_same_object(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:01", "cuda:1:2", "cuda:x", " cuda", "cuda 1", "cuda:1 ", ":0", "cuda:²"],
+    [
+        "",
+        "gpu",
+        "CPU",
+        "cuda:",
+        "cuda:-1",
+        "cuda:01",
+        "cuda:1:2",
+        "cuda:x",
+        " cuda",
+        "cuda 1",
+        "cuda:1 ",
+        ":0",
+        "cuda:²",
+    ],
 )
 def test_bad_strings(text: str) -> None:
     with pytest.raises(RuntimeError):

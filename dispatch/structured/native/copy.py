@@ -12,6 +12,7 @@ from ....runtime.memory_format import preserve_format, strides_for
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
+from ...core.inference import writes_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.overlap import check_write_overlap
@@ -117,7 +118,7 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         self.bump_version()
         return self
 
-    return plan
+    return writes_refused(plan) if destination.is_inference else plan
 
 
 def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
