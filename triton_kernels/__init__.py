@@ -6,6 +6,28 @@ folder imports Triton; the root does it when a CUDA kernel is first wanted, afte
 between a GPU and the interpreter. Nothing here computes on the host.
 """
 
-from . import convolution, copy, factories, matmul, picking, placing, pointwise, reduction
+from . import (
+    convolution,
+    copy,
+    factories,
+    matmul,
+    nonzero,
+    picking,
+    placing,
+    pointwise,
+    rearranging,
+    reduction,
+)
 
-__all__ = ["convolution", "copy", "factories", "matmul", "picking", "placing", "pointwise", "reduction"]
+__all__ = [
+    "convolution",
+    "copy",
+    "factories",
+    "matmul",
+    "nonzero",
+    "picking",
+    "placing",
+    "pointwise",
+    "rearranging",
+    "reduction",
+]

@@ -239,7 +239,7 @@ def combine_runs(
     before = tl.load(keys + s - 1, mask=mask & (s > 0), other=-1)
     head = mask & (key != before) & (key != skip)
     to = out + key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
-    total = convert(tl.load(to, mask=head, other=0), TYPE)
+    total = convert(tl.load(to, mask=head), TYPE)
     column = values + offset_of(c, c0, c1, c2, vc0, vc1, vc2, vc3, NDIM_C)
     if AVERAGED:
         count = run_length(keys, s, key, rows, head)
@@ -247,7 +247,7 @@ def combine_runs(
     at = s
     while tl.max(active.to(tl.int32), 0) > 0:
         j = tl.load(order + at, mask=active, other=0).to(INDEX)
-        value = tl.load(column + offset_of(j, j0, j1, j2, vj0, vj1, vj2, vj3, NDIM_J), mask=active, other=0)
+        value = tl.load(column + offset_of(j, j0, j1, j2, vj0, vj1, vj2, vj3, NDIM_J), mask=active)
         value = convert(value, TYPE)
         if alpha is not None:
             value = multiply(value, convert(alpha, TYPE))

@@ -70,8 +70,8 @@ def running_total(x, n, BLOCK: tl.constexpr):
 def count_nonzero(x, counts, n, TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr):
     """counts[program]: how many elements of the program's block are not zero."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
-    value = tl.load(x + i, mask=i < n, other=0).to(TYPE)
-    total = tl.sum((value != 0).to(tl.int32), 0)
+    hot = (tl.load(x + i, mask=i < n).to(TYPE) != 0) & (i < n)
+    total = tl.sum(hot.to(tl.int32), 0)
     tl.store(counts + tl.program_id(0), total.to(counts.dtype.element_ty))
 
 
@@ -89,6 +89,6 @@ def write_nonzero(
 ):
     """One coordinate, ``i // divisor % size``, of each element that is not zero, in order."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
-    hot = (tl.load(x + i, mask=i < n, other=0).to(TYPE) != 0).to(tl.int32)
+    hot = ((tl.load(x + i, mask=i < n).to(TYPE) != 0) & (i < n)).to(tl.int32)
     to = tl.load(starts + tl.program_id(0)).to(INDEX) + tl.cumsum(hot, 0) - hot
     tl.store(out + to, (i // divisor % size).to(tl.int64), mask=hot != 0)
