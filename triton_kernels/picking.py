@@ -98,7 +98,9 @@ def plan_pick(
 
     def run_all(source_at: int, index_at: int, out_at: int, flag: int) -> None:
         for to, at, i in offsets:
-            run(source_at + at * out.itemsize, index_at + i * index.itemsize, out_at + to * out.itemsize, flag)
+            run(
+                source_at + at * out.itemsize, index_at + i * index.itemsize, out_at + to * out.itemsize, flag
+            )
 
     return run_all
 

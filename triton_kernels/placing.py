@@ -334,7 +334,11 @@ def index_put(call: StructuredCall) -> PlannedKernel:
         values,
         picked,
         tuple(
-            (Bound(indices[i], source.sizes[i], i, True, IndexError), broadcast_strides(indices[i], picked), i)
+            (
+                Bound(indices[i], source.sizes[i], i, True, IndexError),
+                broadcast_strides(indices[i], picked),
+                i,
+            )
             for i in used
         ),
         (None,) * rank,

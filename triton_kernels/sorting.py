@@ -34,7 +34,9 @@ def plan_running_total(device: Device, n: int, dtype: ScalarType) -> Callable[[i
     return lambda address: launch((1, 1, 1), address, n)
 
 
-def plan_sort(device: Device, n: int, largest: int, dtype: ScalarType) -> Callable[[DataPtr], tuple[DataPtr, DataPtr]]:
+def plan_sort(
+    device: Device, n: int, largest: int, dtype: ScalarType
+) -> Callable[[DataPtr], tuple[DataPtr, DataPtr]]:
     """The function that sorts `n` contiguous keys of 0..`largest`, and gives them and the places they came from.
 
     Both are of the keys' dtype, int32 or int64. The keys given are overwritten.
