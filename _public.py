@@ -2,15 +2,17 @@
 
 from . import autograd, cpu_fallback, cuda, library, nn
 from .dispatch import load as _load
+from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
+from .dispatch.iterator.broadcast import broadcast_shapes
+from .dispatch.iterator.loops import cpu_kernel
+from .dispatch.iterator.parallel import get_num_threads, set_num_threads
+from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
-from .dispatch.structured.stub import register_loader as _register_loader
-from .dispatch.tensor import Tensor
-from .dispatch import random
 from .dispatch.random import (
     Generator,
     default_generator,
@@ -20,6 +22,8 @@ from .dispatch.random import (
     seed,
     set_rng_state,
 )
+from .dispatch.structured.stub import register_loader as _register_loader
+from .dispatch.tensor import Tensor
 from .runtime.device import device, get_default_device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet

@@ -5,7 +5,19 @@ sees the `StructuredCall` (dtypes, sizes, strides) once, and returns the functio
 calls. No loop over elements in Python.
 """
 
-from . import convolution, copy, factories, indexing, linalg, loss, pointwise, random, reduction, softmax
+from . import (
+    convolution,
+    copy,
+    factories,
+    indexing,
+    linalg,
+    loss,
+    pointwise,
+    pooling,
+    random,
+    reduction,
+    softmax,
+)
 
 __all__ = [
     "convolution",
@@ -15,6 +27,7 @@ __all__ = [
     "linalg",
     "loss",
     "pointwise",
+    "pooling",
     "random",
     "reduction",
     "softmax",

@@ -108,24 +108,22 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     if same and conv.window.is_pointwise and spec.is_contiguous:
         return PlannedKernel(quiet(_forward_pointwise(conv)))
     direct = same and conv.is_dense and conv.step == 1 and spec.is_contiguous
-    step, tail = conv.step, (-1, *(1,) * conv.rank)
+    step = conv.step
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
         matrix = conv.matrix(weight)
-        addend = None if bias is None else bias.astype(conv.dtype, copy=False).reshape(tail)
+        addend = None if bias is None else bias.astype(conv.dtype, copy=False).reshape(conv.groups, -1, 1)
         for start in range(0, conv.n, step):
             target = out[start : start + step]
             columns = conv.columns(input[start : start + step])
             if direct:
-                np.matmul(matrix, columns, out=target.reshape(conv.groups, -1, conv.run))
-                if addend is not None:
-                    target += addend
-                continue
-            made = conv.positions(conv.multiply(matrix, columns))
-            if addend is None:
-                np.copyto(target, made, casting="unsafe")
+                made = np.matmul(matrix, columns, out=target.reshape(conv.groups, -1, conv.run))
             else:
-                np.add(made, addend, out=target, casting="unsafe")
+                made = conv.multiply(matrix, columns)
+            if addend is not None:
+                made += addend
+            if not direct:
+                np.copyto(target, conv.positions(made), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 

@@ -1,8 +1,8 @@
 """Copies between any strides and dtypes.
 
 Casts are PyTorch's: float to integer truncates (what does not fit comes out as x86 has it: the least int32 or
-int64, or its low bits); complex to real drops the imaginary part; to bool asks for nonzero; narrow floats round to
-nearest even, float8_e4m3fn saturates.
+int64, or its low bits); complex to real drops the imaginary part; to bool asks for nonzero; narrow floats
+round to nearest even, float8_e4m3fn saturates.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:
     if source in FOREIGN:
         steps.append(_to(np.float32))
     if target.is_integral and real.is_floating_point:
-        if target.np.kind == "i" and target.itemsize < 4 or target.name in ("uint8", "uint16"):
+        if (target.np.kind == "i" and target.itemsize < 4) or target.name in ("uint8", "uint16"):
             steps.append(_to(np.int32))
         elif target.name == "uint32":
             steps.append(_to(np.int64))

@@ -1,4 +1,4 @@
-"""The path that every pointwise kernel takes: operands to the common dtype, one function over them, the result stored.
+"""The path of every pointwise kernel: operands to the common dtype, one function over them, a store.
 
 What can be decided is decided once for a plan: whether a ufunc may write the result itself, which operands
 need a cast, whether the error state matters, whether to work in cache-sized blocks.
@@ -15,7 +15,7 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, raises_flags, reset_state, set_state
-from .widen import NARROW, compute_np
+from .widen import compute_np
 
 MAX_CONSTANTS = 256
 BLOCK = 1 << 15
@@ -79,7 +79,7 @@ def compute_dtype_of(call: StructuredCall) -> ScalarType:
 def planned(
     call: StructuredCall, function: Callable[..., Any], np_common: Any = None, masks: Sequence[str] = ()
 ) -> PlannedKernel:
-    """The kernel that brings each operand to the common dtype, calls `function` on them, and stores with a cast.
+    """The kernel that brings operands to the common dtype, calls `function` on them, and stores with a cast.
 
     Args:
         function: a ufunc, a function of arrays that returns a new array, or one marked by `writing`.
@@ -97,8 +97,12 @@ def planned(
     is_ufunc = isinstance(function, np.ufunc)
     stores = is_ufunc and ufunc_keeps(function, np_common, len(operands), out_np)
     silent = not raises_flags(np_common) or (is_ufunc and function in SILENT)
-    ordered = all(o.is_contiguous for o in operands if isinstance(o, TensorSpec))
-    if plain and stores and all(kinds):
+    tensors = [o for o in operands if isinstance(o, TensorSpec)]
+    # One element expanded has no order of its own: NumPy then follows the others.
+    ordered = any(o.is_contiguous for o in tensors) and all(
+        o.is_contiguous or not any(o.strides) for o in tensors
+    )
+    if plain and stores and all(kinds) and len(kinds) <= 2:
         return PlannedKernel(
             _output_first(function, len(kinds)), function if ordered else None, not silent, ordered
         )
@@ -141,11 +145,14 @@ def planned(
 
 
 WRITING: set[Any] = set()
-"""Functions that write to their last argument, an array of the common dtype, rather than return a new array."""
+"""Functions that write to an argument `out`, an array of the common dtype, rather than return a new array."""
 
 
 def writing(function: Callable[..., None]) -> Callable[..., None]:
-    """Mark a function as one that writes to its last argument; it may read the others only before or elementwise."""
+    """Mark a function as one that writes to its argument `out`.
+
+    In-place forms call it with `out` among the arguments, so it must not read them after it has written.
+    """
     WRITING.add(function)
     return function
 
@@ -159,7 +166,7 @@ def _storing(function: Callable[..., Any]) -> Callable[..., None]:
 
 def _writing(function: Callable[..., Any]) -> Callable[..., None]:
     def write(out: Any, *arrays: Any) -> None:
-        function(*arrays, out)
+        function(*arrays, out=out)
 
     return write
 
@@ -167,13 +174,29 @@ def _writing(function: Callable[..., Any]) -> Callable[..., None]:
 def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[..., None]:
     def write(out: Any, *arrays: Any) -> None:
         made = np.empty(out.shape, np_common)
-        function(*arrays, made)
+        function(*arrays, out=made)
         np.copyto(out, made, casting="unsafe")
 
     return write
 
 
 def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]]) -> Callable[..., None]:
+    *tensors, last = prepare
+    if all(p is _itself for p in tensors):
+
+        def run_last(out: Any, *inputs: Any) -> None:
+            compute(out, *inputs[:-1], last(inputs[-1]))
+
+        return run_last
+
+    if len(prepare) == 3:
+        first, second, third = prepare
+
+        def run_three(out: Any, a: Any, b: Any, c: Any) -> None:
+            compute(out, first(a), second(b), third(c))
+
+        return run_three
+
     def run(out: Any, *inputs: Any) -> None:
         compute(out, *[p(x) for p, x in zip(prepare, inputs, strict=True)])
 
@@ -241,10 +264,10 @@ def _itself(array: Any) -> Any:
 def _output_first(function: Any, arity: int) -> Callable[..., Any]:
     """A ufunc that takes its output first."""
     if arity == 1:
-        return lambda out, a: function(a, out)
+        return lambda out, a: function(a, out=out)
     if arity == 2:
-        return lambda out, a, b: function(a, b, out)
-    return lambda out, *inputs: function(*inputs, out)
+        return lambda out, a, b: function(a, b, out=out)
+    return lambda out, *inputs: function(*inputs, out=out)
 
 
 def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
@@ -262,7 +285,7 @@ def _with_constant_into(function: Any, constants: Constants) -> Callable[..., An
     def binary(out: Any, a: Any, number: Any) -> None:
         token = set_state(IGNORE)
         try:
-            function(a, constants[number], out)
+            function(a, constants[number], out=out)
         finally:
             reset_state(token)
 

@@ -21,9 +21,19 @@ BLOCK = 1 << 18
 """Elements of row sums handled at a time, which bounds the memory for their positions."""
 
 
+UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+"""A negative index read as unsigned is a large one, so that one maximum finds both kinds out of bounds."""
+greatest = np.maximum.reduce
+
+
+def is_within(index: Any, size: int) -> bool:
+    """Whether every index lies in ``[0, size)``."""
+    return not index.size or bool(greatest(index.view(UNSIGNED[index.dtype.itemsize]), None) < size)
+
+
 def check_bounds(index: Any, size: int, dim: int, wraps: bool, error: type[Exception]) -> None:
     """Refuse an index outside ``[0, size)``, or ``[-size, size)`` if negative ones count from the end."""
-    if not index.size:
+    if is_within(index, size):
         return
     low, high = int(index.min()), int(index.max())
     if high >= size or low < (-size if wraps else 0):
@@ -33,7 +43,7 @@ def check_bounds(index: Any, size: int, dim: int, wraps: bool, error: type[Excep
 
 def check_rows(index: Any, size: int) -> None:
     """Refuse a row number outside ``[0, size)``."""
-    if index.size and (int(index.max()) >= size or int(index.min()) < 0):
+    if not is_within(index, size):
         raise IndexError("index out of range in self")
 
 
@@ -62,8 +72,8 @@ def cat(call: StructuredCall) -> PlannedKernel:
 
 def _wrapped(index: Any, size: int, dim: int) -> Any:
     """Positions from an index whose negative values count from the end. Raises IndexError out of bounds."""
-    check_bounds(index, size, dim, True, IndexError)
-    if index.size and int(index.min()) < 0:
+    if not is_within(index, size):
+        check_bounds(index, size, dim, True, IndexError)
         return np.where(index < 0, index + size, index)
     return index
 
@@ -78,7 +88,7 @@ def _translated(failure: IndexError) -> IndexError:
 
 
 def index(call: StructuredCall) -> PlannedKernel:
-    """``self[indices]`` with integer indices; NumPy and PyTorch agree on where the result's dimensions stand."""
+    """``self[indices]`` with integer indices; NumPy and PyTorch agree on the order of the dimensions."""
     indices = call.args["indices"]
     used = [i for i, spec in enumerate(indices) if spec is not None]
     spec = call.args["self"]
@@ -110,7 +120,14 @@ def index(call: StructuredCall) -> PlannedKernel:
         except IndexError as failure:
             raise _translated(failure) from None
 
-    return PlannedKernel(several)
+    def several_fresh(data: Any, indices: Sequence[Any]) -> Any:
+        try:
+            found = data[_key(indices)]
+        except IndexError as failure:
+            raise _translated(failure) from None
+        return found if found.flags.c_contiguous else found.copy()
+
+    return PlannedKernel(several, several_fresh)
 
 
 def index_masked(call: StructuredCall) -> PlannedKernel:
@@ -151,7 +168,7 @@ def add_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
 
 
 def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
-    """Add rows of `values` (n, width) to the rows of a contiguous `target` (m, width) that `rows` (n) names."""
+    """Add rows of `values` (n, width) to those of a contiguous `target` (m, width) that `rows` (n) names."""
     width = target.shape[1]
     if not width or not len(rows):
         return
@@ -304,7 +321,7 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
 
 
 def _places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
-    """A function from an index along `axis` to places in a contiguous array of `sizes`; `picked` is its shape."""
+    """A function from an index of shape `picked` along `axis` to places in a contiguous array of `sizes`."""
     strides = [1] * len(sizes)
     for d in range(len(sizes) - 2, -1, -1):
         strides[d] = strides[d + 1] * sizes[d + 1]

@@ -1,7 +1,7 @@
 """Products of integer matrices, exact modulo 2^bits as C's are, by float64 BLAS.
 
 NumPy has no BLAS for integers and multiplies them in a naive loop. A float64 product is exact as long as
-every sum of products stays below 2^53; larger integers are cut into 16-bit limbs whose products do.
+every sum of products stays below 2^53; larger integers are cut into limbs whose products do.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ EXACT = 1 << 53
 """Below this every integer is a float64."""
 SMALL = 4096
 """Multiplications up to which NumPy's own loop is quicker than conversions and BLAS."""
-LIMB = 16
-INNER = 1 << 16
-"""Inner dimension of one exact product of limbs."""
+LIMB = 22
+"""Bits of a limb: three hold an int64."""
+INNER = 1 << 9
+"""Inner dimension of one exact product of limbs: 2 * LIMB + 9 is 53."""
 
 
 def integer_matmul(a: Any, b: Any) -> Any:
@@ -45,13 +46,13 @@ def _by_limbs(a: Any, b: Any) -> Any:
         cut = (..., part) if axis == -1 else (..., part, slice(None))
         for i, left in enumerate(lefts):
             for j, right in enumerate(rights[: count - i]):
-                product = np.matmul(left[..., part], right[cut]).astype(np.uint64)
+                product = np.matmul(left[..., part], right[cut]).astype(np.int64).view(np.uint64)
                 total = total + (product << np.uint64(LIMB * (i + j)))
     return total.astype(a.dtype)
 
 
 def _limbs(a: Any, count: int) -> list[Any]:
-    """The two's complement of an integer array, cut into unsigned limbs of 16 bits, as float64 arrays."""
+    """The two's complement of an integer array, cut into unsigned limbs, as float64 arrays."""
     unsigned = a.astype(np.uint64)
     mask = np.uint64((1 << LIMB) - 1)
     return [((unsigned >> np.uint64(LIMB * i)) & mask).astype(np.float64) for i in range(count)]

@@ -1,8 +1,8 @@
 """Philox 4x32-10 over whole arrays of counters, the generator behind every random number here.
 
-Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11 (Random123's `philox4x32_R(10, ...)`);
-``tl.philox`` and ``tl.randint4x`` of Triton give the same words for the same counter. How operators map elements
-to words is said in `dispatch/structured/native/random.py`.
+Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11 (Random123's `philox4x32_R(10,
+...)`); ``tl.philox`` and ``tl.randint4x`` of Triton give the same words for the same counter. How operators
+map elements to words is said in `dispatch/structured/native/random.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 BLOCK = 1 << 13
 """Counters of a block: its arrays stay in the second-level cache."""
 
+PAGE = 256
+"""Counters of the run that is kept for small draws."""
+
+_kept: tuple[int, int, Any] = (-1, -1, None)
 _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
@@ -25,7 +29,8 @@ _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
     """Ten rounds over counters given as four uint64 arrays of 32-bit words; the words of the result likewise.
 
-    The arrays are overwritten. One round is ten array operations, on 64-bit lanes because the product is 64 bits.
+    The arrays are overwritten. One round is ten array operations, on 64-bit lanes because the product is 64
+    bits.
     """
     k0, k1 = key
     p0, p1 = np.empty_like(c0), np.empty_like(c0)
@@ -48,8 +53,19 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[An
 def words(seed: int, first: int, counters: int) -> Any:
     """The uint32 words of `counters` counters from `first` on, an array of shape (counters, 4).
 
-    The key is (low, high) half of the seed, a counter (low half, high half, 0, 0) of its number.
+    The key is (low, high) half of the seed, a counter (low half, high half, 0, 0) of its number. Small draws
+    are taken from a run of counters that is kept, since a hundred array operations cost the same for one as
+    for many.
     """
+    page, offset = divmod(first, PAGE)
+    if offset + counters <= PAGE:
+        global _kept
+        kept = _kept
+        if kept[0] != seed or kept[1] != page:
+            made = np.empty((PAGE, 4), np.uint32)
+            fill_words(made, seed, page * PAGE)
+            kept = _kept = (seed, page, made)
+        return kept[2][offset : offset + counters]
     out = np.empty((counters, 4), np.uint32)
     fill_words(out, seed, first)
     return out
@@ -76,7 +92,7 @@ def draws32(seed: int, first: int, count: int) -> Any:
 
 
 def draws64(seed: int, first: int, count: int) -> Any:
-    """The 64-bit draws: element i has words 2 * (i % 2) (low) and 2 * (i % 2) + 1 (high) of counter first + i // 2."""
+    """The 64-bit draws: element i has a pair of words, low first, of counter first + i // 2."""
     pairs = words(seed, first, counters_of(count, 2)).reshape(-1, 2)
     return pairs.view("<u8").reshape(-1)[:count]
 

@@ -12,10 +12,11 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from . import pointwise_math as m
 from ..runtime.tensor_spec import TensorSpec
+from . import pointwise_math as m
 from .elementwise import compute_dtype_of, constant_cache, planned
 from .widen import NARROW, compute_np
 
@@ -77,7 +78,6 @@ OPERATORS: dict[str, Row] = {
     "reciprocal": (np.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
     "rsub": (m.rsub, "iufc"),
-    "sigmoid": (m.sigmoid, INEXACT),
     "sigmoid_backward": (m.sigmoid_backward, INEXACT),
     "sign": (m.sign, REAL),
     "silu": (m.silu, INEXACT),
@@ -147,7 +147,7 @@ def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], Planne
 
 
 def check_kind(call: StructuredCall, kinds: str, name: str | None = None) -> None:
-    """Refuse a common dtype that a kernel does not have; `name` is the kernel's, if it is not the operator's."""
+    """Refuse a common dtype that a kernel does not have; `name` is the kernel's, if not the operator's."""
     common = compute_dtype_of(call)
     if compute_np(common).kind not in kinds:
         kernel = call.kernel_name() if name is None else f"{name}_{call.device.type}"
@@ -207,7 +207,7 @@ def relu(call: StructuredCall) -> PlannedKernel:
     if common in NARROW or call.outputs[0].dtype is not spec.dtype:
         return planned(call, lambda a: maximum(zero, a))
     return PlannedKernel(
-        lambda out, a: maximum(zero, a, out), (lambda a: maximum(zero, a)) if spec.is_contiguous else None
+        lambda out, a: maximum(zero, a, out=out), (lambda a: maximum(zero, a)) if spec.is_contiguous else None
     )
 
 
@@ -237,7 +237,7 @@ def clamp(call: StructuredCall) -> PlannedKernel:
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
     if low and high:
-        return planned(call, m.clamp)
+        return planned(call, clip)
     given = tuple(name for name in call.runtime if call.args[name] is not None)
     kernel = planned(call._replace(runtime=given), np.maximum if low else np.minimum)
     if given == call.runtime:
@@ -259,6 +259,12 @@ def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
     return planned(call, np.where, call.extra["common_dtype"].np, ("condition",))
+
+
+def sigmoid(call: StructuredCall) -> PlannedKernel:
+    """The logistic function, its 1 made once for a dtype."""
+    check_kind(call, INEXACT)
+    return planned(call, m.sigmoid_in(compute_np(compute_dtype_of(call))))
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
@@ -293,6 +299,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "pow": pow_,
     "relu": relu,
     "round_decimals": round_decimals,
+    "sigmoid": sigmoid,
     "where": where,
 }
 FACTORIES |= {name: rounding(name) for name in ROUNDING}

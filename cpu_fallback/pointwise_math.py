@@ -85,13 +85,19 @@ def rsqrt(a: Any, out: Any) -> None:
     np.reciprocal(out, out)
 
 
-@writing
-def sigmoid(a: Any, out: Any) -> None:
-    """1 / (1 + exp(-a)); exp overflows to infinity, which gives the right 0."""
-    np.negative(a, out)
-    np.exp(out, out)
-    np.add(out, 1, out)
-    np.reciprocal(out, out)
+@cache
+def sigmoid_in(np_dtype: Any) -> Callable[[Any, Any], None]:
+    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0."""
+    one = np.ones((), np_dtype)
+
+    @writing
+    def sigmoid(a: Any, out: Any) -> None:
+        np.negative(a, out)
+        np.exp(out, out)
+        np.add(out, one, out)
+        np.reciprocal(out, out)
+
+    return sigmoid
 
 
 def sigmoid_backward(grad: Any, y: Any) -> Any:
@@ -198,14 +204,8 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
     return grad * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * slope)
 
 
-@writing
-def clamp(a: Any, low: Any, high: Any, out: Any) -> None:
-    """min(max(a, low), high); NaN anywhere stays NaN."""
-    np.minimum(np.maximum(a, low), high, out)
-
-
 def lerp(start: Any, end: Any, weight: Any) -> Any:
-    """start + weight * (end - start), from the end where the weight is the larger part, so that 1 gives the end."""
+    """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
     span = end - start
     return np.where(np.abs(weight) < 0.5, start + weight * span, end - span * (1 - weight))
 
@@ -245,7 +245,7 @@ def divide_trunc(a: Any, b: Any) -> Any:
 
 
 def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
-    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as PyTorch computes."""
+    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as in PyTorch."""
     return lambda a, b: np.trunc((a / b).astype(narrow).astype(a.dtype))
 
 

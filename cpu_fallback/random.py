@@ -24,7 +24,7 @@ Draw = Callable[..., Any]
 
 
 def _by_blocks(spec: TensorSpec, wide: bool, draw: Draw) -> PlannedKernel:
-    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, a block of elements in C order at a time."""
+    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, block by block in C order."""
     count = spec.numel * (2 if spec.dtype.is_complex else 1)
     real = spec.dtype.to_real().np
     draws, per = (draws64, 2) if wide else (draws32, 4)
@@ -284,7 +284,7 @@ def random(call: StructuredCall) -> PlannedKernel:
 def _high_product(draws: Any, span: int) -> Any:
     """The upper 64 bits of ``draws * span``, by four products of halves."""
     if span == 1 << 64:
-        return draws.copy()
+        return draws.copy()  # the caller adds to it in place
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     low, high = draws & mask, draws >> half
     span_low, span_high = np.uint64(span & 0xFFFFFFFF), np.uint64(span >> 32)
@@ -338,7 +338,8 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
                 return
             if (positive < samples).any():
                 raise RuntimeError(
-                    "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
+                    "invalid multinomial distribution (with replacement=False, not enough non-negative "
+                    "category to sample)"
                 )
             race = -np.log(_open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
             np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))

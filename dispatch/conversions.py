@@ -35,7 +35,8 @@ class ConversionMethods(_Base):
         spec = tensor._spec
         if spec.device is not CPU:
             raise TypeError(
-                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                "tensor to "
                 "host memory first."
             )
         if spec.requires_grad:
@@ -171,7 +172,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if self._spec.ndim not in (0, 2):
             raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. For batches of "
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. "
+                "For batches of "
                 "matrices, consider using tensor.mH"
             )
         return tensor.adjoint()
@@ -194,18 +196,20 @@ class ConversionMethods(_Base):
         """The real part, a view; the tensor itself if it is real."""
         from .generated.functions import real
 
-        return real(self)
+        tensor: Any = self
+        return real(tensor)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        _assign(self.real, value)
 
     @property
     def imag(self) -> Any:
         """The imaginary part of a complex tensor, a view."""
         from .generated.functions import imag
 
-        return imag(self)
-
-    @real.setter
-    def real(self, value: Any) -> None:
-        _assign(self.real, value)
+        tensor: Any = self
+        return imag(tensor)
 
     @imag.setter
     def imag(self, value: Any) -> None:

@@ -1,4 +1,5 @@
-"""Seeds and the state of random streams (torch/random.py): `Generator`, `manual_seed`, `fork_rng` and their like.
+"""Seeds and the state of random streams (torch/random.py): `Generator`, `manual_seed`, `fork_rng` and their
+like.
 
 A state is 16 bytes, seed and offset, as a uint8 tensor in host memory.
 """

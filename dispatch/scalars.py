@@ -40,9 +40,9 @@ def overflow_error(dtype: ScalarType) -> RuntimeError:
 def element_of(value: Any, dtype: ScalarType) -> Any:
     """A Python number as a 0-d array of `dtype`.
 
-    Floats are truncated towards zero for integral dtypes; a negative number wraps for an unsigned one; infinities
-    and NaN pass to floating dtypes. Raises RuntimeError for a number out of the dtype's range (NaN is out of every
-    integral one), and for a complex
+    Floats are truncated towards zero for integral dtypes; a negative number wraps for an unsigned one;
+    infinities and NaN pass to floating dtypes. Raises RuntimeError for a number out of the dtype's range
+    (NaN is out of every integral one), and for a complex
     number with an imaginary part where the dtype is real.
     """
     if dtype.name == "bool":
@@ -60,7 +60,8 @@ def element_of(value: Any, dtype: ScalarType) -> Any:
         return np.array(number, dtype.np)
     if dtype.is_floating_point:
         number = float(value)
-        if math.isfinite(number) and abs(number) > float(ml_dtypes.finfo(dtype.np).max):
+        limits: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
+        if math.isfinite(number) and abs(number) > float(limits.max):
             raise overflow_error(dtype)
         return np.array(number, dtype.np)
     if isinstance(value, float) and not math.isfinite(value):

@@ -9,29 +9,75 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..dispatch.generated.functions import conv2d as conv2d
-from ..dispatch.generated.functions import cross_entropy_loss, neg, nll_loss_nd
+from ..dispatch.autograd.grad_mode import no_grad
+from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
+from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
+from ..dispatch.generated.functions import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    cross_entropy_loss,
+    gelu,
+    leaky_relu,
+    linear,
+    neg,
+    nll_loss_nd,
+    sigmoid,
+    silu,
+    softplus,
+    tanh,
+)
+from ..dispatch.generated.functions import dropout as _dropout
+from ..dispatch.generated.functions import dropout_ as _dropout_
+from ..dispatch.generated.functions import embedding as _embedding
+from ..dispatch.generated.functions import embedding_renorm_ as _embedding_renorm_
 from ..dispatch.generated.functions import huber_loss as _huber_loss
 from ..dispatch.generated.functions import l1_loss as _l1_loss
 from ..dispatch.generated.functions import log_softmax as _log_softmax
+from ..dispatch.generated.functions import max_pool1d as _max_pool1d
+from ..dispatch.generated.functions import max_pool1d_with_indices as _max_pool1d_with_indices
+from ..dispatch.generated.functions import max_pool2d as _max_pool2d
+from ..dispatch.generated.functions import max_pool2d_with_indices as _max_pool2d_with_indices
 from ..dispatch.generated.functions import mse_loss as _mse_loss
-from ..dispatch.generated.functions import relu as relu
+from ..dispatch.generated.functions import relu as _relu
+from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
+    "avg_pool1d",
+    "avg_pool2d",
+    "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
+    "dropout",
+    "embedding",
+    "gelu",
     "huber_loss",
     "l1_loss",
+    "leaky_relu",
+    "linear",
     "log_softmax",
+    "max_pool1d",
+    "max_pool2d",
     "mse_loss",
     "nll_loss",
     "relu",
+    "sigmoid",
+    "silu",
     "smooth_l1_loss",
     "softmax",
     "softmin",
+    "softplus",
+    "tanh",
 ]
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -267,3 +313,113 @@ def huber_loss(
     if weight is not None:
         return _weighted(_huber_loss(input, target, 0, float(delta)), weight, chosen)
     return _huber_loss(input, target, chosen, float(delta))
+
+
+def relu(input: Any, inplace: bool = False) -> Any:
+    """max(input, 0), element by element (`torch.nn.functional.relu`)."""
+    return _relu_(input) if inplace else _relu(input)
+
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The rows of `weight` (V, D) that `input` names, in a new last dimension (`torch.nn.functional.embedding`).
+
+    Args:
+        padding_idx: a row that gets no gradient; negative ones count from the end.
+        max_norm: rows of a larger norm are scaled down to it first, in place.
+
+    Raises:
+        AssertionError: for a `padding_idx` outside the table. IndexError: for an index outside it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.embedding(tt.tensor([1, 0]), tt.tensor([[1.0], [2.0]])).tolist()
+        [[2.0], [1.0]]
+    """
+    rows = weight.size(0)
+    if padding_idx is None:
+        padding_idx = -1
+    else:
+        if not -rows <= padding_idx < rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    if max_norm is not None:
+        with no_grad():
+            _embedding_renorm_(weight, input.contiguous(), max_norm, norm_type)
+    return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
+
+    With `return_indices`, a pair of the values and their places in the flattened plane.
+    """
+    steps = [] if stride is None else stride
+    pool = _max_pool2d_with_indices if return_indices else _max_pool2d
+    return pool(input, kernel_size, steps, padding, dilation, ceil_mode)
+
+
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Elements set to zero with probability `p`, the others scaled by 1 / (1 - p) (`torch.nn.functional.dropout`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
+
+
+def max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`)."""
+    pool = _max_pool1d_with_indices if return_indices else _max_pool1d
+    return pool(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
+    steps = () if stride is None else stride
+    return _avg_pool1d(input, kernel_size, steps, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`)."""
+    steps = () if stride is None else stride
+    return _avg_pool2d(input, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override)

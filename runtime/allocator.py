@@ -76,6 +76,8 @@ _HOST = HostAllocator()
 _registry: dict[str, Allocator] = {"cpu": _HOST, "meta": MetaAllocator()}
 host_is_custom: list[Allocator] = []
 """Holds the user's host allocator while one is set: the flag that turns NumPy's own allocation off."""
+on_change: list[Callable[[], None]] = []
+"""Called after an allocator was replaced: whoever remembers one forgets it."""
 
 
 def get_allocator(device_type: str) -> Allocator:
@@ -103,6 +105,8 @@ def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | 
     _registry[device_type] = allocator
     if device_type == "cpu":
         host_is_custom[:] = [] if allocator is _HOST else [allocator]
+    for changed in on_change:
+        changed()
     return before
 
 
@@ -120,8 +124,14 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
             return np.empty(sizes, np_dtype)
     else:
         nbytes = itemsize * storage_size(sizes, strides)
-    pointer = (host_is_custom[0] if host_is_custom else _HOST).allocate(nbytes, CPU)
     byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
+    if not host_is_custom and nbytes:
+        # The host allocator's own steps without the pointer between them: large results come through here.
+        buffer = HostBuffer((nbytes + ALIGNMENT,), np.uint8)
+        return np.ndarray(
+            sizes, np_dtype, buffer, -buffer.__array_interface__["data"][0] % ALIGNMENT, byte_strides
+        )
+    pointer = (host_is_custom[0] if host_is_custom else _HOST).allocate(nbytes, CPU)
     return array_over(pointer, sizes, np_dtype, byte_strides)
 
 

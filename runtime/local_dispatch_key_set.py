@@ -31,9 +31,10 @@ class _Guard:
 
     def __init__(self, keys: DispatchKeySet | int) -> None:
         self.bits = keys if isinstance(keys, int) else keys.raw_repr()
+        self.before: list[tuple[int, int]] = []
 
     def __enter__(self) -> _Guard:
-        self.before = (local.included, local.excluded)
+        self.before.append((local.included, local.excluded))
         self._apply()
         modes.append(self)
         return self
@@ -44,7 +45,7 @@ class _Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        local.included, local.excluded = self.before
+        local.included, local.excluded = self.before.pop()
         modes.remove(self)
 
 

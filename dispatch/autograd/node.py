@@ -178,7 +178,7 @@ def edge_of(tensor: Any) -> Edge:
 
 
 def set_history(out: Any, node: Node, number: int = 0) -> None:
-    """Make `node` the origin of a fresh output."""
+    """Make `node` the origin of a fresh output; one of an integral dtype has none."""
     out._spec = out._spec.twin
     out._autograd = meta = AutogradMeta()
     meta.edge = (node, number)
@@ -188,9 +188,21 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
 
 
 def saved_version(tensor: Any) -> int:
-    """The version to store beside a saved tensor; 0 for nothing in its place."""
-    cell = None if tensor is None else tensor._version
-    return 0 if cell is None else int(cell[0])
+    """The version to store beside a saved tensor; 0 for nothing in its place.
+
+    Raises RuntimeError for an inference tensor, which has none.
+    """
+    if tensor is None:
+        return 0
+    cell = tensor._version
+    if cell is not None:
+        return int(cell[0])
+    if tensor._spec.is_inference:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+            "tensor and use it in autograd."
+        )
+    return 0
 
 
 def unpack(node: Node, tensor: Any, version: int) -> Any:

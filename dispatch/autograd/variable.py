@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.grad_mode import is_inference_mode_enabled
 from . import functional
 from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta
 
@@ -40,7 +41,7 @@ class AutogradMethods(_Base):
         spec = self._spec
         if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-        if requires_grad and spec.is_inference:
+        if requires_grad and spec.is_inference and not is_inference_mode_enabled():
             raise RuntimeError(
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
             )

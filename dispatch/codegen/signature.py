@@ -45,7 +45,7 @@ class PythonSignature:
         """Whether it makes new tensors from options, so that Python's form takes ``requires_grad`` too."""
         functional = [f for f in self.overloads if f.form == "functional"]
         options = {"dtype", "layout", "device", "pin_memory"}
-        return bool(functional) and all(
+        return any(
             options <= {a.name for a in f.schema.arguments}
             and not any(r.alias_info for r in f.schema.returns)
             and not f.name.base_name.startswith("_")

@@ -98,7 +98,7 @@ def _range_dtype(*numbers: Any) -> ScalarType:
 
 
 def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
-    """How many elements `arange` gives. Raises RuntimeError for a zero step, an infinite or an empty range."""
+    """How many elements `arange` gives. Raises RuntimeError for a zero step or an infinite range."""
     if any(isinstance(n, complex) for n in (start, end, step)):
         raise RuntimeError(f"arange(): complex bounds are not supported, got {start} -> {end} by {step}")
     if step == 0:
@@ -111,8 +111,9 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise RuntimeError("step must be nonzero")
-        return max(0, -((start - end) // step))
-    return math.ceil((end - start) / step)
+        return max(0, -((int(start) - int(end)) // int(step)))
+    elements: int = math.ceil((end - start) / step)
+    return elements
 
 
 def arange_start_step(
@@ -155,7 +156,8 @@ def _bound(name: str, value: Any) -> Any:
         return value
     if value.ndim:
         raise RuntimeError(
-            f"linspace only supports 0-dimensional start and end tensors, but got {name} with {value.ndim} dimension(s)."
+            f"linspace only supports 0-dimensional start and end tensors, but got {name} with {value.ndim} "
+            "dimension(s)."
         )
     tensor: Any = value
     return tensor.item()
@@ -173,7 +175,8 @@ def linspace(
         dtype = get_default_dtype().to_complex() if has_complex else get_default_dtype()
     elif has_complex and not dtype.is_complex:
         raise RuntimeError(
-            f"linspace(): inferred dtype {get_default_dtype().to_complex()} can't be safely cast to passed dtype {dtype}"
+            f"linspace(): inferred dtype {get_default_dtype().to_complex()} can't be safely cast to "
+            f"passed dtype {dtype}"
         )
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")

@@ -16,16 +16,19 @@ def write_out(name: str, out: Any, result: Any) -> Any:
     """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
     if out._spec.device is not result._spec.device:
         raise RuntimeError(
-            f"{name}(): expected out tensor to be on device {result._spec.device}, but got {out._spec.device} instead"
+            f"{name}(): expected out tensor to be on device {result._spec.device}, but got "
+            f"{out._spec.device} instead"
         )
     if not can_cast(result._spec.dtype, out._spec.dtype):
         raise RuntimeError(
-            f"{name}(): result type {result._spec.dtype.scalar_name} can't be cast to the desired output type "
+            f"{name}(): result type {result._spec.dtype.scalar_name} can't be cast to the desired output "
+            "type "
             f"{out._spec.dtype.scalar_name}"
         )
     if result._spec.requires_grad:
         raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
+            "of the "
             "arguments requires grad."
         )
     if out._spec.sizes != result._spec.sizes:
@@ -103,7 +106,7 @@ def index_put_impl(self: Any, indices: Sequence[Any], values: Any, accumulate: b
 
 
 def _entries(self: Any, dim: int, index: Any) -> Any:
-    """A mask of the entries of one dimension that an index names, to be broadcast; each counts once in backward."""
+    """A mask of the entries of one dimension that an index names, to be broadcast; each counts once."""
     rank = self._spec.ndim
     d = wrap_dim(dim, rank)
     if index._spec.ndim > 1:
@@ -172,10 +175,9 @@ def nonzero_as(self: Any, as_tuple: bool) -> Any:
 
 
 def nonzero_numpy(self: Any) -> tuple[Any, ...]:
-    """The places of elements that are not zero, a vector for each dimension; a number counts as one dimension."""
+    """The places of elements that are not zero, a vector for each dimension; a number has one."""
     whole = self.unsqueeze(0) if self._spec.ndim == 0 else self
-    found: tuple[Any, ...] = ops.nonzero(whole).unbind(1)
-    return found
+    return tuple(ops.nonzero(whole).unbind(1))
 
 
 def argwhere(self: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Pointwise operators made of others. Names imported from the generated functions serve aliases and overloads."""
+"""Pointwise operators made of others. Names imported from generated functions serve aliases and overloads."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def multinomial_out(self: Any, num_samples: int, replacement: bool, generator: A
 
 
 def dropout(input: Any, p: float, train: bool) -> Any:
-    """`torch.dropout`: zeroes elements with probability `p` while training and scales the others by 1 / (1 - p)."""
+    """`torch.dropout`: in training zeroes elements with probability `p`, scales the others by 1 / (1 - p)."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or input.numel() == 0:

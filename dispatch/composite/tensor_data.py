@@ -1,4 +1,4 @@
-"""Tensors from Python and NumPy data: `tensor`, `as_tensor`, `asarray`, `from_numpy` (torch/csrc/utils/tensor_new.cpp)."""
+"""Tensors from Python and NumPy data (torch/csrc/utils/tensor_new.cpp)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
+from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype
 from ...runtime.tensor_impl import TensorImpl
@@ -22,10 +23,11 @@ _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A tensor over an ndarray's memory (`torch.from_numpy`). A read-only array gives a tensor that refuses writes.
+    """A tensor over an ndarray's memory (`torch.from_numpy`). A read-only array gives a tensor that refuses
+    writes.
 
-    Raises TypeError for anything but an ndarray or for a dtype without counterpart, ValueError for negative or
-    odd strides.
+    Raises TypeError for anything but an ndarray or for a dtype without counterpart, ValueError for negative
+    or odd strides.
 
     Example:
         >>> import numpy as np, triten as tt
@@ -35,19 +37,27 @@ def from_numpy(array: Any) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    dtype = from_numpy_dtype(array.dtype)
     if not array.dtype.isnative:
         raise ValueError("given numpy array has byte order different from the native byte order.")
+    dtype = from_numpy_dtype(array.dtype)
     itemsize = dtype.itemsize
     if any(s < 0 for s in array.strides):
         raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-            "supported. (You can probably work around this by making a copy of your array with array.copy().)"
+            "At least one stride in the given numpy array is negative, and tensors with negative strides "
+            "are not supported. (You can probably work around this by making a copy of your array with "
+            "array.copy().)"
         )
     if any(s % itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy it first.")
     strides = tuple(s // itemsize for s in array.strides)
-    spec = TensorSpec.of(array.shape, strides, dtype, CPU, read_only=not array.flags.writeable)
+    spec = TensorSpec.of(
+        array.shape,
+        strides,
+        dtype,
+        CPU,
+        is_inference=is_inference_mode_enabled(),
+        read_only=not array.flags.writeable,
+    )
     plain = array if type(array) is np.ndarray else array.view(np.ndarray)
     made: Tensor = Tensor.from_data(plain, spec)
     return made
@@ -81,10 +91,8 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
 def _is_sequence(kind: type) -> bool:
     if kind is list or kind is tuple:
         return True
-    return (
-        issubclass(kind, Sequence)
-        and not issubclass(kind, str | bytes)
-        or (issubclass(kind, np.ndarray) and not issubclass(kind, np.generic))
+    return (issubclass(kind, Sequence) and not issubclass(kind, str | bytes)) or (
+        issubclass(kind, np.ndarray) and not issubclass(kind, np.generic)
     )
 
 
@@ -120,7 +128,8 @@ def _array_of(data: Any, dtype: ScalarType | None) -> Any:
         leaves = [_number_in(leaf) if isinstance(leaf, TensorImpl) else leaf for leaf in leaves]
     kinds = set(map(type, leaves))
     if chosen.is_complex:
-        return np.array(leaves, np.complex128).astype(chosen.np).reshape(shape)
+        with np.errstate(all="ignore"):
+            return np.array(leaves, np.complex128).astype(chosen.np).reshape(shape)
     if chosen.name == "bool":
         return np.array([bool(v) for v in leaves], np.bool_).reshape(shape)
     if any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
@@ -173,10 +182,11 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor (`torch.tensor`).
+    """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor
+    (`torch.tensor`).
 
-    The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its complex;
-    NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy.
+    The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its
+    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy.
 
     Raises:
         ValueError: for ragged sequences and integers beyond 64 bits.
@@ -188,6 +198,16 @@ def tensor(
         >>> tt.tensor([[1, 2], [3, 4]]).dtype
         triten.int64
     """
+    if (
+        dtype is None
+        and device is None
+        and type(data) is float
+        and -1e4 < data < 1e4
+        and get_default_device() is CPU
+    ):
+        spec = TensorSpec.of((), (), get_default_dtype(), CPU)
+        number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
+        return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
     _check_options("tensor", dtype)
     where = None if device is None else Device(device)
     made: Any
@@ -256,7 +276,8 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`obj` as a tensor (`torch.asarray`): shares memory if it can, always copies for `copy=True`, never for False.
+    """`obj` as a tensor (`torch.asarray`): shares memory if it can, always copies for `copy=True`, never for
+    False.
 
     Raises ValueError where ``copy=False`` cannot be kept.
 
@@ -274,7 +295,7 @@ def asarray(
         made = as_tensor(obj, dtype, device)
         if copy is False and not _shares(made, obj):
             raise ValueError(
-                "can't alias memory: asarray(copy=False) needs a tensor or array of the asked dtype and device"
+                "can't alias memory: asarray(copy=False) needs a tensor or array of that dtype and device"
             )
     if isinstance(obj, TensorImpl) and not requires_grad:
         return made.detach() if made._spec.requires_grad else made  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ...runtime.allocator import storage_size
@@ -12,22 +13,27 @@ from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ...runtime.storage import root_of
+from ...runtime.tensor_spec import TensorSpec
 from ..generated.functions import view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
 
 
+@lru_cache(maxsize=4096)
+def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """The shape with a -1 filled in, and whether a view has it."""
+    sizes = infer_size(shape, spec.numel)
+    return sizes, view_strides(spec.sizes, spec.strides, sizes) is not None
+
+
 def reshape(self: Any, shape: Sequence[int]) -> Any:
     """`torch.reshape`."""
-    spec = self._spec
-    sizes = infer_size(shape, spec.numel)
-    if view_strides(spec.sizes, spec.strides, sizes) is not None:
-        return self.view(sizes)
-    return self.clone(memory_format=contiguous_format).view(sizes)
+    sizes, is_view = _reshaped(self._spec, tuple(shape))
+    return self.view(sizes) if is_view else self.clone(memory_format=contiguous_format).view(sizes)
 
 
 def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
-    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start unless left out."""
+    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     if any(n < 0 for n in size):
@@ -41,11 +47,12 @@ def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_of
     own = self.storage_offset()
     first = own if storage_offset is None else storage_offset
     itemsize = self._spec.itemsize
-    needed = (first + storage_size(size, stride)) * itemsize
+    needed = (first + storage_size(tuple(size), tuple(stride))) * itemsize
     have = root_of(self._data).nbytes
     if 0 not in size and needed > have:
         raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize {itemsize} "
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize "
+            f"{itemsize} "
             f"requiring a storage size of {needed} are out of bounds for storage of size {have}"
         )
     return self._strided_from(tuple(size), tuple(stride), first - own)
@@ -116,7 +123,8 @@ def movedim(self: Any, source: int | Sequence[int], destination: int | Sequence[
     rank = self._spec.ndim
     if len(given) != len(wanted):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({list(given)} dims) should contain the same number "
+            f"movedim: Invalid source or destination dims: source ({list(given)} dims) should contain the "
+            "same number "
             f"of dims as destination ({list(wanted)} dims)"
         )
     sources = [wrap_dim(d, rank) for d in given]
@@ -149,18 +157,23 @@ def adjoint(self: Any) -> Any:
     return turned.conj() if self._spec.dtype.is_complex else turned
 
 
-def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
-    """`torch.flatten`."""
-    spec = self._spec
-    first, last = wrap_dim(start_dim, spec.ndim), wrap_dim(end_dim, spec.ndim)
+@lru_cache(maxsize=4096)
+def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...] | None:
+    """The sizes with a range of dimensions joined; None where there is nothing to join."""
+    first, last = wrap_dim(start_dim, len(sizes)), wrap_dim(end_dim, len(sizes))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    if spec.ndim == 0:
-        return self.reshape((1,))
+    if not sizes:
+        return (1,)
     if first == last:
-        return self
-    joined = math.prod(spec.sizes[first : last + 1])
-    return self.reshape((*spec.sizes[:first], joined, *spec.sizes[last + 1 :]))
+        return None
+    return (*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :])
+
+
+def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+    """`torch.flatten`: the tensor itself where there is nothing to join."""
+    sizes = _flattened(self._spec.sizes, start_dim, end_dim)
+    return self if sizes is None else reshape(self, sizes)
 
 
 def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:
@@ -176,7 +189,8 @@ def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:
         raise RuntimeError("unflatten got an unexpected error:\nonly one dimension can be inferred")
     if known != have if not inferred else known == 0 or have % known:
         raise RuntimeError(
-            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({have}) in the input "
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({have}) in "
+            "the input "
             "tensor"
         )
     whole = [have // known if n == -1 else n for n in sizes]
@@ -220,7 +234,8 @@ def split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[A
         )
     if sum(split_sizes) != size:
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), "
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at "
+            f"dimension {dim}), "
             f"but got split_sizes={list(split_sizes)}"
         )
     ends = list(itertools.accumulate(split_sizes))
@@ -265,7 +280,8 @@ def tensor_split_tensor(self: Any, tensor_indices_or_sections: Any, dim: int) ->
     given = tensor_indices_or_sections._spec
     if given.dtype is not int64:
         raise RuntimeError(
-            f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {given.dtype.scalar_name}"
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{given.dtype.scalar_name}"
         )
     if given.device.type != "cpu":
         raise RuntimeError(
@@ -273,7 +289,8 @@ def tensor_split_tensor(self: Any, tensor_indices_or_sections: Any, dim: int) ->
         )
     if given.ndim > 1:
         raise RuntimeError(
-            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but "
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional "
+            "tensor, but "
             f"got a tensor with {given.ndim} dims"
         )
     values = tensor_indices_or_sections.tolist()

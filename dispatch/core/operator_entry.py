@@ -21,10 +21,12 @@ from ...runtime.dispatch_key import (
     functionality_bit,
     highest_priority,
 )
+from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, parse_schema
 from .argument_roles import is_runtime, key_of, static_key_of
+from .inference import as_inference, guarded_write
 from .kernel_function import KernelFunction, Plan
 
 IMPLICIT = BY_NAME["CompositeImplicitAutograd"]
@@ -202,6 +204,8 @@ class OperatorEntry:
     def call(self, *args: Any) -> Any:
         """Call with all arguments in schema order, through this thread's key sets."""
         bits = (self.key_set_of(args) | local.included) & ~local.excluded
+        if inference_enabled and is_inference_mode_enabled():
+            return as_inference(self.schema, args, self.call_with_keys(bits & BELOW_AUTOGRAD, args))
         return self.call_with_keys(bits, args)
 
     def call_with_keys(self, bits: int, args: Sequence[Any]) -> Any:
@@ -232,7 +236,9 @@ class OperatorEntry:
         """A new plan for a key set and bound arguments."""
         if any(value is CURRENT_CUDA for value in args):
             return self._plan_on_current_device(bits, args)
-        return self.lookup(bits).plan(self, bits, args)
+        plan = self.lookup(bits).plan(self, bits, args)
+        schema = self.schema
+        return guarded_write(schema, args, plan) if schema.is_mutable else plan
 
     def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
         """A plan that follows the current device: "cuda" names another one after `set_device`."""

@@ -8,11 +8,12 @@ generated function will find it. Calls under modes, guards or with ``out=`` come
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...runtime import device, scalar_type
+from ...runtime import allocator, device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from ..schema import FunctionSchema, resolve
 from .dispatcher import Dispatcher
 from .kernel_function import Plan
@@ -102,6 +103,7 @@ class OverloadPacket:
     __slots__ = (
         "_entries",
         "_general",
+        "_kinds",
         "count",
         "name",
         "numbers_as_tensors",
@@ -121,6 +123,7 @@ class OverloadPacket:
         self.plans: dict[Any, Any] = {}
         self.scaled: dict[Any, Any] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
+        self._kinds: dict[Any, Callable[[TensorSpec], Plan]] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
 
@@ -129,6 +132,7 @@ class OverloadPacket:
         self.plans.clear()
         self.scaled.clear()
         self._general.clear()
+        self._kinds.clear()
         self.count = 0
 
     def _schemas(self) -> dict[int, OperatorEntry]:
@@ -189,8 +193,16 @@ class OverloadPacket:
             found, table = None, {}
         if found is not None:
             return found  # type: ignore[no-any-return]
-        entry, bound = self.resolve(*self._split(args))
-        plan, holds = self._adapt(entry, bound, runtime)
+        kind = None if scaled else kind_of(parts)
+        of_kind = None if kind is None else self._kinds.get(kind)
+        if of_kind is not None:
+            plan, holds = of_kind(parts[0]), True
+        else:
+            entry, bound = self.resolve(*self._split(args))
+            plan, holds = self._adapt(entry, bound, runtime)
+            of_kind = getattr(plan, "of_kind", None)
+            if kind is not None and of_kind is not None:
+                self._kinds[kind] = of_kind
         if keep and holds:
             with _lock:
                 self.count += 1
@@ -330,6 +342,22 @@ def part_of(value: Any) -> Any:
     return value.__class__
 
 
+def kind_of(parts: Sequence[Any]) -> Any:
+    """What calls on one contiguous spec have in common with those on another shape, or None for other calls."""
+    first = parts[0]
+    if (
+        first.__class__ is TensorSpec
+        and first.is_contiguous
+        and first.ndim
+        and not first.requires_grad
+        and not first.is_inference
+        and not first.read_only
+        and (len(parts) == 1 or (len(parts) == 2 and parts[1] is first))
+    ):
+        return first.dtype, first.device, len(parts)
+    return None
+
+
 def general_part(value: Any) -> Any:
     """The key part of an argument whose role is not known yet: numbers stand by class and value."""
     kind = value.__class__
@@ -356,3 +384,4 @@ def clear_plans() -> None:
 Dispatcher.singleton().on_change.append(clear_plans)
 scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
 device.on_default_change.append(Dispatcher.singleton().forget_all)
+allocator.on_change.append(Dispatcher.singleton().forget_all)

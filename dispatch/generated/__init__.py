@@ -13,6 +13,7 @@ FAMILIES = (
     "linalg",
     "loss",
     "pointwise",
+    "pooling",
     "random",
     "reduction",
     "softmax",

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.convolution import convolution_bias_backward, convolution_of
 from ..autograd.formulas.pointwise import conjugated
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import convolution_backward_input, convolution_backward_weight
@@ -86,6 +88,10 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     padding = args[4]
     dilation = args[5]
     groups = args[8]
+    input_spec = spec_of(args[0])
+    weight_spec = spec_of(args[1])
+    weight_is_tensor = isinstance(args[1], TensorImpl)
+    input_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(input: Any, weight: Any, bias: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -97,17 +103,19 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         )
         out = inner(input, weight, bias)
         node = ConvolutionBackward0()
-        node.input_spec = spec_of(input)
-        node.weight_spec = spec_of(weight)
+        node.input_spec = input_spec
+        node.weight_spec = weight_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_input:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.input = input
-            node.input_version = version_of(input)
+            cell = input._version if input_is_tensor else None
+            node.input_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
         node.dilation = dilation
@@ -116,7 +124,13 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class ConvolutionBackwardInputBackward0(Node):
@@ -183,6 +197,10 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
     padding = args[4]
     dilation = args[5]
     groups = args[6]
+    grad_output_spec = spec_of(args[0])
+    weight_spec = spec_of(args[1])
+    weight_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -193,17 +211,19 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         )
         out = inner(grad_output, weight)
         node = ConvolutionBackwardInputBackward0()
-        node.grad_output_spec = spec_of(grad_output)
-        node.weight_spec = spec_of(weight)
+        node.grad_output_spec = grad_output_spec
+        node.weight_spec = weight_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_grad_output:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
         node.dilation = dilation
@@ -212,7 +232,13 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class ConvolutionBackwardWeightBackward0(Node):
@@ -279,6 +305,10 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
     padding = args[4]
     dilation = args[5]
     groups = args[6]
+    grad_output_spec = spec_of(args[0])
+    input_spec = spec_of(args[1])
+    input_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, input: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -286,17 +316,19 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(input) if needs_input else None)
         out = inner(grad_output, input)
         node = ConvolutionBackwardWeightBackward0()
-        node.grad_output_spec = spec_of(grad_output)
-        node.input_spec = spec_of(input)
+        node.grad_output_spec = grad_output_spec
+        node.input_spec = input_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_grad_output:
             node.input = input
-            node.input_version = version_of(input)
+            cell = input._version if input_is_tensor else None
+            node.input_version = 0 if cell is None else cell[0]
         if needs_input:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
         node.dilation = dilation
@@ -305,4 +337,10 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )

@@ -21,7 +21,7 @@ class FillBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -51,7 +51,7 @@ class ZeroBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.indexing import (
     cat_backward,
     embedding_double_backward,
@@ -16,11 +17,11 @@ from ..autograd.formulas.indexing import (
     index_add_source_backward,
     index_backward,
     index_put_self_backward,
+    index_select_self_backward,
     masked_fill_value_backward,
     scatter_src_backward,
     take_backward,
 )
-from ..autograd.formulas.reduction import index_select_backward
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
@@ -32,7 +33,8 @@ from ..autograd.node import (
     unpack,
     unpack_list,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import embedding_dense_backward
@@ -95,6 +97,7 @@ def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -102,7 +105,7 @@ def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, indices)
         node = IndexBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -206,7 +209,7 @@ class IndexSelectBackward0(Node):
     def backward(self, grad: Any) -> Any:
         index = unpack(self, self.index, self.index_version)
         dim = self.dim
-        return (index_select_backward(grad, self.self_spec.shape, dim, index),)
+        return (index_select_self_backward(grad, self.self_spec.shape, dim, index),)
 
     def release(self) -> None:
         self.index = FREED
@@ -217,6 +220,8 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    self_spec = spec_of(args[0])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -224,19 +229,20 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
         node = IndexSelectBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 class IndexAddBackward0(Node):
@@ -273,6 +279,8 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
@@ -281,20 +289,21 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
             out = inner(self_, index, source, alpha)
             node = IndexAddBackward0()
-            node.source_spec = spec_of(source)
+            node.source_spec = source_spec
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_source:
                 node.index = index
-                node.index_version = version_of(index)
+                cell = index._version if index_is_tensor else None
+                node.index_version = 0 if cell is None else cell[0]
             node.dim = dim
             node.alpha = alpha
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(record_scaled, (args[2] if requires_grad(args[3]) else None,))
     alpha = args[4]
 
     def record(self_: Any, index: Any, source: Any) -> Any:
@@ -303,20 +312,21 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
         out = inner(self_, index, source)
         node = IndexAddBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.alpha = alpha
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -324,6 +334,8 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, index: Any, source: Any, alpha: Any) -> Any:
@@ -332,21 +344,22 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             check_inplace(self_)
             edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
             node = IndexAddBackward0()
-            node.source_spec = spec_of(source)
+            node.source_spec = source_spec
             inner(self_, index, source, alpha)
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_source:
                 node.index = index
-                node.index_version = version_of(index)
+                cell = index._version if index_is_tensor else None
+                node.index_version = 0 if cell is None else cell[0]
             node.dim = dim
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(record_scaled, (args[2] if requires_grad(args[3]) else None,))
     alpha = args[4]
 
     def record(self_: Any, index: Any, source: Any) -> Any:
@@ -355,21 +368,22 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
         node = IndexAddBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         inner(self_, index, source)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 class IndexCopyBackward0(Node):
@@ -406,6 +420,8 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, source: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -413,19 +429,20 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
         out = inner(self_, index, source)
         node = IndexCopyBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_ or needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -433,6 +450,8 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_source = requires_grad(args[3])
     dim = args[1]
+    source_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, source: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -440,20 +459,21 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
         node = IndexCopyBackward0()
-        node.source_spec = spec_of(source)
+        node.source_spec = source_spec
         inner(self_, index, source)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if edges[0] is not None or needs_source:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 class GatherBackward0(Node):
@@ -480,6 +500,8 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    self_spec = spec_of(args[0])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -487,19 +509,20 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
         node = GatherBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 class ScatterBackward0(Node):
@@ -536,6 +559,8 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -543,19 +568,20 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
         out = inner(self_, index, src)
         node = ScatterBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_ or needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -563,6 +589,8 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -570,20 +598,21 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
         node = ScatterBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         inner(self_, index, src)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if edges[0] is not None or needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 class ScatterBackward1(Node):
@@ -609,6 +638,7 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -621,19 +651,21 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     dim = args[1]
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -647,13 +679,14 @@ def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if edges[0] is not None:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 class ScatterAddBackward0(Node):
@@ -688,6 +721,8 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -695,19 +730,20 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
         out = inner(self_, index, src)
         node = ScatterAddBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -715,6 +751,8 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_src = requires_grad(args[3])
     dim = args[1]
+    src_spec = spec_of(args[3])
+    index_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, index: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -722,20 +760,21 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
         node = ScatterAddBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         inner(self_, index, src)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_src:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 class MaskedFillBackward0(Node):
@@ -758,6 +797,7 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -770,17 +810,19 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -794,12 +836,13 @@ def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if edges[0] is not None:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class MaskedFillBackward1(Node):
@@ -831,6 +874,7 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_value = requires_grad(args[2])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -843,18 +887,20 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_ or needs_value:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[2]) or requires_grad(args[0]) else None,))
 
 
 def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_value = requires_grad(args[2])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -868,12 +914,13 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if edges[0] is not None or needs_value:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[2]) or requires_grad(args[0]) else None,))
 
 
 class TakeBackward0(Node):
@@ -897,6 +944,8 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """take(Tensor self, Tensor index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
+    index_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -904,18 +953,19 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
         node = TakeBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.index = index
-            node.index_version = version_of(index)
+            cell = index._version if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class EmbeddingBackward0(Node):
@@ -949,6 +999,8 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     needs_weight = requires_grad(args[0])
     padding_idx = args[2]
     scale_grad_by_freq = args[3]
+    weight_spec = spec_of(args[0])
+    indices_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(weight: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -956,20 +1008,21 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         edges = (edge_of(weight) if needs_weight else None,)
         out = inner(weight, indices)
         node = EmbeddingBackward0()
-        node.weight_spec = spec_of(weight)
+        node.weight_spec = weight_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_weight:
             node.indices = indices
-            node.indices_version = version_of(indices)
+            cell = indices._version if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         node.scale_grad_by_freq = scale_grad_by_freq
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class EmbeddingDenseBackwardBackward0(Node):
@@ -995,6 +1048,7 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     padding_idx = args[3]
+    indices_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, indices: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1007,13 +1061,14 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
         node.hooks = None
         if needs_grad_output:
             node.indices = indices
-            node.indices_version = version_of(indices)
+            cell = indices._version if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class FlipBackward0(Node):

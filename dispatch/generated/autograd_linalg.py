@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.linalg import (
     bmm_mat1_backward,
     bmm_mat2_backward,
@@ -22,7 +23,8 @@ from ..autograd.formulas.linalg import (
 from ..autograd.formulas.pointwise import conjugated
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
-from ..autograd.recording import partly_scaled, requires_grad, spec_of, version_of
+from ..autograd.recording import partly_scaled, requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -60,6 +62,10 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_mat2 = requires_grad(args[1])
+    self_spec = spec_of(args[0])
+    mat2_spec = spec_of(args[1])
+    mat2_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, mat2: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -67,22 +73,30 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
         out = inner(self_, mat2)
         node = MmBackward0()
-        node.self_spec = spec_of(self_)
-        node.mat2_spec = spec_of(mat2)
+        node.self_spec = self_spec
+        node.mat2_spec = mat2_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.mat2 = mat2
-            node.mat2_version = version_of(mat2)
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class BmmBackward0(Node):
@@ -116,6 +130,8 @@ def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_mat2 = requires_grad(args[1])
+    mat2_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, mat2: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -128,15 +144,23 @@ def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.mat2 = mat2
-            node.mat2_version = version_of(mat2)
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class MvBackward0(Node):
@@ -170,6 +194,8 @@ def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_vec = requires_grad(args[1])
+    vec_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, vec: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -182,15 +208,23 @@ def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.vec = vec
-            node.vec_version = version_of(vec)
+            cell = vec._version if vec_is_tensor else None
+            node.vec_version = 0 if cell is None else cell[0]
         if needs_vec:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class DotBackward0(Node):
@@ -224,6 +258,8 @@ def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_tensor = requires_grad(args[1])
+    tensor_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, tensor: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -236,15 +272,23 @@ def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.tensor = tensor
-            node.tensor_version = version_of(tensor)
+            cell = tensor._version if tensor_is_tensor else None
+            node.tensor_version = 0 if cell is None else cell[0]
         if needs_tensor:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class VdotBackward0(Node):
@@ -278,6 +322,8 @@ def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -290,15 +336,23 @@ def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class AddmmBackward0(Node):
@@ -343,6 +397,10 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_mat1 = requires_grad(args[1])
     needs_mat2 = requires_grad(args[2])
+    mat1_spec = spec_of(args[1])
+    mat2_spec = spec_of(args[2])
+    mat2_is_tensor = isinstance(args[2], TensorImpl)
+    mat1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
@@ -355,24 +413,32 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             )
             out = inner(self_, mat1, mat2, beta, alpha)
             node = AddmmBackward0()
-            node.mat1_spec = spec_of(mat1)
-            node.mat2_spec = spec_of(mat2)
+            node.mat1_spec = mat1_spec
+            node.mat2_spec = mat2_spec
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_mat1:
                 node.mat2 = mat2
-                node.mat2_version = version_of(mat2)
+                cell = mat2._version if mat2_is_tensor else None
+                node.mat2_version = 0 if cell is None else cell[0]
             if needs_mat2:
                 node.mat1 = mat1
-                node.mat1_version = version_of(mat1)
+                cell = mat1._version if mat1_is_tensor else None
+                node.mat1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -388,24 +454,32 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         )
         out = inner(self_, mat1, mat2)
         node = AddmmBackward0()
-        node.mat1_spec = spec_of(mat1)
-        node.mat2_spec = spec_of(mat2)
+        node.mat1_spec = mat1_spec
+        node.mat2_spec = mat2_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_mat1:
             node.mat2 = mat2
-            node.mat2_version = version_of(mat2)
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.mat1 = mat1
-            node.mat1_version = version_of(mat1)
+            cell = mat1._version if mat1_is_tensor else None
+            node.mat1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -413,6 +487,10 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_mat1 = requires_grad(args[1])
     needs_mat2 = requires_grad(args[2])
+    mat1_spec = spec_of(args[1])
+    mat2_spec = spec_of(args[2])
+    mat2_is_tensor = isinstance(args[2], TensorImpl)
+    mat1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
@@ -425,25 +503,33 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(mat2) if needs_mat2 else None,
             )
             node = AddmmBackward0()
-            node.mat1_spec = spec_of(mat1)
-            node.mat2_spec = spec_of(mat2)
+            node.mat1_spec = mat1_spec
+            node.mat2_spec = mat2_spec
             inner(self_, mat1, mat2, beta, alpha)
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_mat1:
                 node.mat2 = mat2
-                node.mat2_version = version_of(mat2)
+                cell = mat2._version if mat2_is_tensor else None
+                node.mat2_version = 0 if cell is None else cell[0]
             if needs_mat2:
                 node.mat1 = mat1
-                node.mat1_version = version_of(mat1)
+                cell = mat1._version if mat1_is_tensor else None
+                node.mat1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -459,25 +545,33 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(mat2) if needs_mat2 else None,
         )
         node = AddmmBackward0()
-        node.mat1_spec = spec_of(mat1)
-        node.mat2_spec = spec_of(mat2)
+        node.mat1_spec = mat1_spec
+        node.mat2_spec = mat2_spec
         inner(self_, mat1, mat2)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_mat1:
             node.mat2 = mat2
-            node.mat2_version = version_of(mat2)
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.mat1 = mat1
-            node.mat1_version = version_of(mat1)
+            cell = mat1._version if mat1_is_tensor else None
+            node.mat1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddmvBackward0(Node):
@@ -520,6 +614,8 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_mat = requires_grad(args[1])
     needs_vec = requires_grad(args[2])
+    vec_is_tensor = isinstance(args[2], TensorImpl)
+    mat_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
@@ -537,17 +633,25 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_mat:
                 node.vec = vec
-                node.vec_version = version_of(vec)
+                cell = vec._version if vec_is_tensor else None
+                node.vec_version = 0 if cell is None else cell[0]
             if needs_vec:
                 node.mat = mat
-                node.mat_version = version_of(mat)
+                cell = mat._version if mat_is_tensor else None
+                node.mat_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -568,17 +672,25 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_mat:
             node.vec = vec
-            node.vec_version = version_of(vec)
+            cell = vec._version if vec_is_tensor else None
+            node.vec_version = 0 if cell is None else cell[0]
         if needs_vec:
             node.mat = mat
-            node.mat_version = version_of(mat)
+            cell = mat._version if mat_is_tensor else None
+            node.mat_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -586,6 +698,8 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_mat = requires_grad(args[1])
     needs_vec = requires_grad(args[2])
+    vec_is_tensor = isinstance(args[2], TensorImpl)
+    mat_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
@@ -604,17 +718,25 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_mat:
                 node.vec = vec
-                node.vec_version = version_of(vec)
+                cell = vec._version if vec_is_tensor else None
+                node.vec_version = 0 if cell is None else cell[0]
             if needs_vec:
                 node.mat = mat
-                node.mat_version = version_of(mat)
+                cell = mat._version if mat_is_tensor else None
+                node.mat_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -636,17 +758,25 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_mat:
             node.vec = vec
-            node.vec_version = version_of(vec)
+            cell = vec._version if vec_is_tensor else None
+            node.vec_version = 0 if cell is None else cell[0]
         if needs_vec:
             node.mat = mat
-            node.mat_version = version_of(mat)
+            cell = mat._version if mat_is_tensor else None
+            node.mat_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class BaddbmmBackward0(Node):
@@ -689,6 +819,8 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
@@ -706,17 +838,25 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
-                node.batch2_version = version_of(batch2)
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                node.batch1_version = version_of(batch1)
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -737,17 +877,25 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
-            node.batch2_version = version_of(batch2)
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            node.batch1_version = version_of(batch1)
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -755,6 +903,8 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
@@ -773,17 +923,25 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
-                node.batch2_version = version_of(batch2)
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                node.batch1_version = version_of(batch1)
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -805,17 +963,25 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
-            node.batch2_version = version_of(batch2)
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            node.batch1_version = version_of(batch1)
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddbmmBackward0(Node):
@@ -859,6 +1025,9 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
+    batch1_spec = spec_of(args[1])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
@@ -871,23 +1040,31 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             )
             out = inner(self_, batch1, batch2, beta, alpha)
             node = AddbmmBackward0()
-            node.batch1_spec = spec_of(batch1)
+            node.batch1_spec = batch1_spec
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
-                node.batch2_version = version_of(batch2)
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                node.batch1_version = version_of(batch1)
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -903,23 +1080,31 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         )
         out = inner(self_, batch1, batch2)
         node = AddbmmBackward0()
-        node.batch1_spec = spec_of(batch1)
+        node.batch1_spec = batch1_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
-            node.batch2_version = version_of(batch2)
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            node.batch1_version = version_of(batch1)
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -927,6 +1112,9 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_batch1 = requires_grad(args[1])
     needs_batch2 = requires_grad(args[2])
+    batch1_spec = spec_of(args[1])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 5:
 
         def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
@@ -939,24 +1127,32 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(batch2) if needs_batch2 else None,
             )
             node = AddbmmBackward0()
-            node.batch1_spec = spec_of(batch1)
+            node.batch1_spec = batch1_spec
             inner(self_, batch1, batch2, beta, alpha)
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
-                node.batch2_version = version_of(batch2)
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                node.batch1_version = version_of(batch1)
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -972,21 +1168,29 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(batch2) if needs_batch2 else None,
         )
         node = AddbmmBackward0()
-        node.batch1_spec = spec_of(batch1)
+        node.batch1_spec = batch1_spec
         inner(self_, batch1, batch2)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
-            node.batch2_version = version_of(batch2)
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            node.batch1_version = version_of(batch1)
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )

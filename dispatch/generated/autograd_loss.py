@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.loss import (
     mse_loss_double_backward,
     mse_loss_double_backward_grad_output,
@@ -25,7 +26,8 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import mse_loss_backward, nll_loss2d_backward, nll_loss_backward
@@ -77,6 +79,9 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     needs_self_ = requires_grad(args[0])
     reduction = args[3]
     ignore_index = args[4]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    target_is_tensor = isinstance(args[1], TensorImpl)
+    weight_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, target: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -89,13 +94,16 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.target = target
-            node.target_version = version_of(target)
+            cell = target._version if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
         if needs_self_:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
         node.specs = tuple([o._spec for o in out])
@@ -104,7 +112,14 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.total_weight_version = saved_version(node.total_weight)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class NllLossBackwardBackward0(Node):
@@ -145,6 +160,9 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
     needs_grad_output = requires_grad(args[0])
     reduction = args[4]
     ignore_index = args[5]
+    self_spec = spec_of(args[1])
+    target_is_tensor = isinstance(args[2], TensorImpl)
+    weight_is_tensor = isinstance(args[3], TensorImpl)
 
     def record(grad_output: Any, self_: Any, target: Any, weight: Any, total_weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -152,23 +170,31 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output, self_, target, weight, total_weight)
         node = NllLossBackwardBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_grad_output:
             node.target = target
-            node.target_version = version_of(target)
+            cell = target._version if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class NllLoss2dForwardBackward0(Node):
@@ -217,6 +243,9 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
     needs_self_ = requires_grad(args[0])
     reduction = args[3]
     ignore_index = args[4]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    target_is_tensor = isinstance(args[1], TensorImpl)
+    weight_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, target: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -229,13 +258,16 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.target = target
-            node.target_version = version_of(target)
+            cell = target._version if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
         if needs_self_:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
         node.specs = tuple([o._spec for o in out])
@@ -244,7 +276,14 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.total_weight_version = saved_version(node.total_weight)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class NllLoss2dBackwardBackward0(Node):
@@ -285,6 +324,9 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     needs_grad_output = requires_grad(args[0])
     reduction = args[4]
     ignore_index = args[5]
+    self_spec = spec_of(args[1])
+    target_is_tensor = isinstance(args[2], TensorImpl)
+    weight_is_tensor = isinstance(args[3], TensorImpl)
 
     def record(grad_output: Any, self_: Any, target: Any, weight: Any, total_weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -292,23 +334,31 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         edges = (edge_of(grad_output) if needs_grad_output else None,)
         out = inner(grad_output, self_, target, weight, total_weight)
         node = NllLoss2dBackwardBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_grad_output:
             node.target = target
-            node.target_version = version_of(target)
+            cell = target._version if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class MseLossBackward0(Node):
@@ -348,6 +398,8 @@ def plan_mse_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_target = requires_grad(args[1])
     reduction = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    target_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, target: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -360,16 +412,24 @@ def plan_mse_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_target:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_target:
             node.target = target
-            node.target_version = version_of(target)
+            cell = target._version if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class MseLossBackwardBackward0(Node):
@@ -427,6 +487,9 @@ def plan_mse_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
     needs_self_ = requires_grad(args[1])
     needs_target = requires_grad(args[2])
     reduction = args[3]
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    target_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(grad_output: Any, self_: Any, target: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -443,16 +506,26 @@ def plan_mse_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_grad_output or needs_self_ or needs_target:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.target = target
-            node.target_version = version_of(target)
+            cell = target._version if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) or requires_grad(args[2]) or requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[0]) else None,
+        ),
+    )

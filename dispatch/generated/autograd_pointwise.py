@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.pointwise import (
     abs_backward,
     atan2_backward,
@@ -42,7 +43,8 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import detached_clone, partly_scaled, requires_grad, version_of
+from ..autograd.recording import detached_clone, partly_scaled, requires_grad
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import (
@@ -245,6 +247,7 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, threshold: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -257,13 +260,14 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_grad_output:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.threshold = threshold
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class SubBackward0(Node):
@@ -459,6 +463,8 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -471,21 +477,30 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -500,15 +515,16 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class DivBackward0(Node):
@@ -543,6 +559,8 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -555,21 +573,30 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -584,15 +611,16 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class DivBackward1(Node):
@@ -631,6 +659,8 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
     rounding_mode = args[2]
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -643,16 +673,24 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.rounding_mode = rounding_mode
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -660,6 +698,7 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
     rounding_mode = args[2]
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -674,16 +713,17 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.rounding_mode = rounding_mode
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class RemainderBackward0(Node):
@@ -717,6 +757,8 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -729,21 +771,30 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -758,15 +809,16 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class FmodBackward0(Node):
@@ -800,6 +852,8 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -812,21 +866,30 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -841,15 +904,16 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class PowBackward0(Node):
@@ -874,6 +938,7 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -886,13 +951,14 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.exponent = exponent
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -912,7 +978,7 @@ def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.exponent = exponent
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -957,6 +1023,8 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_exponent = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -969,23 +1037,32 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_self_ or needs_exponent:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_exponent:
             node.exponent = exponent
-            node.exponent_version = version_of(exponent)
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_exponent = requires_grad(args[1])
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1000,33 +1077,34 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None or needs_exponent:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_exponent:
             node.exponent = exponent
-            node.exponent_version = version_of(exponent)
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         node.result = save_result(self_)
         node.result_version = saved_version(node.result)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class PowBackward2(Node):
     """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
 
-    __slots__ = ("exponent", "exponent_version", "result", "result_version", "self")
+    __slots__ = ("exponent", "exponent_version", "result", "result_version", "self_")
 
     exponent: Any
     exponent_version: Any
     result: Any
     result_version: Any
-    self: Any
+    self_: Any
 
     def backward(self, grad: Any) -> Any:
         exponent = unpack(self, self.exponent, self.exponent_version)
-        self = self.self
+        self_ = self.self_
         result = unpack_result(self, self.result, self.result_version, 0)
         return (pow_backward_exponent(grad, self_, exponent, result),)
 
@@ -1038,6 +1116,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_exponent = requires_grad(args[1])
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, exponent: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1050,43 +1129,16 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_exponent:
             node.exponent = exponent
-            node.exponent_version = version_of(exponent)
-        node.self = self
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
+        node.self_ = self_
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
 
-    return record
-
-
-def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    needs_exponent = requires_grad(args[1])
-
-    def record(self_: Any, exponent: Any) -> Any:
-        if grad_disabled and not is_grad_enabled():
-            return inner(self_, exponent)
-        check_inplace(self_)
-        edges = (edge_of(exponent) if needs_exponent else None,)
-        node = PowBackward2()
-        inner(self_, exponent)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
-        if needs_exponent:
-            node.exponent = exponent
-            node.exponent_version = version_of(exponent)
-        node.self = self
-        node.specs = (self_._spec.detached,)
-        rebase_history(self_, node)
-        node.result = save_result(self_)
-        node.result_version = saved_version(node.result)
-        return self_
-
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class MaximumBackward0(Node):
@@ -1122,6 +1174,8 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1134,15 +1188,23 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class MinimumBackward0(Node):
@@ -1178,6 +1240,8 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1190,15 +1254,23 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class FmaxBackward0(Node):
@@ -1234,6 +1306,8 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1246,15 +1320,23 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class FminBackward0(Node):
@@ -1290,6 +1372,8 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1302,15 +1386,23 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class Atan2Backward0(Node):
@@ -1346,6 +1438,8 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1358,21 +1452,30 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1387,15 +1490,16 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
-            node.other_version = version_of(other)
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
         if edges[0] is not None or needs_other:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class NegBackward0(Node):
@@ -1469,6 +1573,7 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """abs(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1481,12 +1586,13 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -1506,7 +1612,7 @@ def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2026,6 +2132,7 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2038,12 +2145,13 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2063,7 +2171,7 @@ def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2091,6 +2199,7 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log1p(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2103,12 +2212,13 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2128,7 +2238,7 @@ def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2156,6 +2266,7 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log2(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2168,12 +2279,13 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2193,7 +2305,7 @@ def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2221,6 +2333,7 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log10(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2233,12 +2346,13 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2258,7 +2372,7 @@ def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2410,6 +2524,7 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sin(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2422,12 +2537,13 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2447,7 +2563,7 @@ def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2475,6 +2591,7 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cos(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2487,12 +2604,13 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2512,7 +2630,7 @@ def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2602,6 +2720,7 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sinh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2614,12 +2733,13 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2639,7 +2759,7 @@ def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2667,6 +2787,7 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cosh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2679,12 +2800,13 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2704,7 +2826,7 @@ def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2794,6 +2916,7 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """asin(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2806,12 +2929,13 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2831,7 +2955,7 @@ def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2859,6 +2983,7 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """acos(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2871,12 +2996,13 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2896,7 +3022,7 @@ def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2924,6 +3050,7 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atan(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -2936,12 +3063,13 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2961,7 +3089,7 @@ def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2989,6 +3117,7 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """asinh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3001,12 +3130,13 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3026,7 +3156,7 @@ def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3054,6 +3184,7 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """acosh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3066,12 +3197,13 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3091,7 +3223,7 @@ def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3119,6 +3251,7 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atanh(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3131,12 +3264,13 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3156,7 +3290,7 @@ def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3246,6 +3380,7 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """erf(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3258,12 +3393,13 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3283,7 +3419,7 @@ def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3311,6 +3447,7 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """erfc(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3323,12 +3460,13 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3348,7 +3486,7 @@ def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3430,6 +3568,7 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     approximate = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3442,13 +3581,14 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.approximate = approximate
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3469,7 +3609,7 @@ def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.approximate = approximate
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -3498,6 +3638,7 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """silu(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3510,12 +3651,13 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3535,7 +3677,7 @@ def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3567,6 +3709,7 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
     if len(op.runtime_positions(args)) == 3:
 
         def record_scaled(self_: Any, beta: Any, threshold: Any) -> Any:
@@ -3580,14 +3723,15 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_self_:
                 node.self_ = self_
-                node.self__version = version_of(self_)
+                cell = self_._version if self_is_tensor else None
+                node.self__version = 0 if cell is None else cell[0]
             node.beta = beta
             node.threshold = threshold
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(record_scaled, (args[0] if requires_grad(args[0]) else None,))
     if len(op.runtime_positions(args)) != 1:
         return partly_scaled(op, key_set, args)
     beta = args[1]
@@ -3604,14 +3748,15 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class LeakyReluBackward0(Node):
@@ -3636,6 +3781,7 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, negative_slope: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3648,13 +3794,14 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3674,7 +3821,7 @@ def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.negative_slope = negative_slope
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -3715,6 +3862,8 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_output = requires_grad(args[1])
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3730,15 +3879,23 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            node.output_version = version_of(output)
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class TanhBackwardBackward0(Node):
@@ -3773,6 +3930,8 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_output = requires_grad(args[1])
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3788,15 +3947,23 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            node.output_version = version_of(output)
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class GeluBackwardBackward0(Node):
@@ -3835,6 +4002,8 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     approximate = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3847,16 +4016,24 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.approximate = approximate
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class SiluBackwardBackward0(Node):
@@ -3891,6 +4068,8 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3903,15 +4082,23 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class SoftplusBackwardBackward0(Node):
@@ -3952,6 +4139,8 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, self_: Any, beta: Any, threshold: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -3964,17 +4153,25 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class LeakyReluBackwardBackward0(Node):
@@ -4010,6 +4207,7 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     self_is_result = args[3]
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, negative_slope: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4022,14 +4220,15 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_grad_output:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
         node.self_is_result = self_is_result
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class ClampBackward0(Node):
@@ -4056,6 +4255,7 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, min: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4068,14 +4268,15 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.min = min
         node.max = max
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4095,7 +4296,7 @@ def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.min = min
         node.max = max
         node.specs = (self_._spec.detached,)
@@ -4149,6 +4350,9 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     needs_self_ = requires_grad(args[0])
     needs_min = requires_grad(args[1])
     needs_max = requires_grad(args[2])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    min_is_tensor = isinstance(args[1], TensorImpl)
+    max_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, min: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4165,18 +4369,28 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_self_ or needs_min or needs_max:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min or needs_max:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4184,6 +4398,8 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_min = requires_grad(args[1])
     needs_max = requires_grad(args[2])
+    min_is_tensor = isinstance(args[1], TensorImpl)
+    max_is_tensor = isinstance(args[2], TensorImpl)
 
     def record(self_: Any, min: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4202,18 +4418,26 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if edges[0] is not None or needs_min or needs_max:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_min or needs_max:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         if edges[0] is not None or needs_min or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class ClampMinBackward0(Node):
@@ -4238,6 +4462,7 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     """clamp_min(Tensor self, Scalar min) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4250,13 +4475,14 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.min = min
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4276,7 +4502,7 @@ def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.min = min
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4318,6 +4544,8 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_min = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    min_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4330,21 +4558,30 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_ or needs_min:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_min = requires_grad(args[1])
+    min_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, min: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4359,15 +4596,16 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if edges[0] is not None or needs_min:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_min:
             node.min = min
-            node.min_version = version_of(min)
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class ClampMaxBackward0(Node):
@@ -4392,6 +4630,7 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     """clamp_max(Tensor self, Scalar max) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4404,13 +4643,14 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.max = max
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4430,7 +4670,7 @@ def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if edges[0] is not None:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.max = max
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4472,6 +4712,8 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_max = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    max_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4484,21 +4726,30 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_ or needs_max:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_max = requires_grad(args[1])
+    max_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, max: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4513,15 +4764,16 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if edges[0] is not None or needs_max:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         if edges[0] is not None or needs_max:
             node.max = max
-            node.max_version = version_of(max)
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class WhereBackward0(Node):
@@ -4555,6 +4807,7 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     needs_condition = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     needs_other = requires_grad(args[2])
+    condition_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(condition: Any, self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4571,12 +4824,13 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_ or needs_other:
             node.condition = condition
-            node.condition_version = version_of(condition)
+            cell = condition._version if condition_is_tensor else None
+            node.condition_version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[2]) or requires_grad(args[1]) else None,))
 
 
 class LerpBackward0(Node):
@@ -4684,6 +4938,9 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     needs_self_ = requires_grad(args[0])
     needs_end = requires_grad(args[1])
     needs_weight = requires_grad(args[2])
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+    end_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, end: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4700,18 +4957,28 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_self_ or needs_end:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.end = end
-            node.end_version = version_of(end)
+            cell = end._version if end_is_tensor else None
+            node.end_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[2]) else None,
+            args[0] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4719,6 +4986,8 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_end = requires_grad(args[1])
     needs_weight = requires_grad(args[2])
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+    end_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, end: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -4737,18 +5006,26 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if edges[0] is not None or needs_end:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.end = end
-            node.end_version = version_of(end)
+            cell = end._version if end_is_tensor else None
+            node.end_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.self_ = original
-            node.self__version = version_of(original)
+            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddcmulBackward0(Node):
@@ -4789,6 +5066,8 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -4806,16 +5085,24 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -4833,16 +5120,24 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4850,6 +5145,8 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -4868,16 +5165,24 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -4896,16 +5201,24 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddcdivBackward0(Node):
@@ -4947,6 +5260,8 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -4964,16 +5279,24 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1 or needs_tensor2:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (out._spec,)
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -4991,16 +5314,24 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1 or needs_tensor2:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -5008,6 +5339,8 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_tensor1 = requires_grad(args[1])
     needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
     if len(op.runtime_positions(args)) == 4:
 
         def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
@@ -5026,16 +5359,24 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1 or needs_tensor2:
                 node.tensor2 = tensor2
-                node.tensor2_version = version_of(tensor2)
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                node.tensor1_version = version_of(tensor1)
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -5054,13 +5395,21 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1 or needs_tensor2:
             node.tensor2 = tensor2
-            node.tensor2_version = version_of(tensor2)
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            node.tensor1_version = version_of(tensor1)
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )

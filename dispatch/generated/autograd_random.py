@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.random import dropout_scale
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
@@ -22,7 +23,8 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import native_dropout_backward
@@ -34,7 +36,7 @@ class UniformBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -64,7 +66,7 @@ class NormalBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -94,7 +96,7 @@ class LogNormalBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -124,7 +126,7 @@ class CauchyBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -154,7 +156,7 @@ class ExponentialBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -184,7 +186,7 @@ class GeometricBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -214,7 +216,7 @@ class RandomBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_random__from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -244,7 +246,7 @@ class RandomBackward1(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_random__to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -274,7 +276,7 @@ class RandomBackward2(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_random_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -310,7 +312,7 @@ class BernoulliBackward0(Node):
         grad_self: Any = None
         grad_p: Any = None
         if edges[0] is not None:
-            grad_self = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_p = grad.new_zeros(self.p_spec.shape)
         return grad_self, grad_p
@@ -320,6 +322,7 @@ def plan_bernoulli__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_p = requires_grad(args[1])
+    p_spec = spec_of(args[1])
 
     def record(self_: Any, p: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -327,7 +330,7 @@ def plan_bernoulli__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(p) if needs_p else None)
         node = BernoulliBackward0()
-        node.p_spec = spec_of(p)
+        node.p_spec = p_spec
         inner(self_, p, generator)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -345,7 +348,7 @@ class BernoulliBackward1(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_empty_strided(grad.shape, grad.stride()).zero_(),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_bernoulli__float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -369,7 +372,7 @@ def plan_bernoulli__float(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     return record
 
 
-class BernoulliBackward0(Node):
+class BernoulliBackward2(Node):
     """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ()
@@ -388,7 +391,7 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_, generator)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, generator)
-        node = BernoulliBackward0()
+        node = BernoulliBackward2()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -399,7 +402,7 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return record
 
 
-class BernoulliBackward1(Node):
+class BernoulliBackward3(Node):
     """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ()
@@ -418,7 +421,7 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, p, generator)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, p, generator)
-        node = BernoulliBackward1()
+        node = BernoulliBackward3()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -429,7 +432,7 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
-class NormalBackward0(Node):
+class NormalBackward1(Node):
     """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("mean_spec",)
@@ -444,14 +447,15 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
     """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_mean = requires_grad(args[0])
+    mean_spec = spec_of(args[0])
 
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(mean, std, generator)
         edges = (edge_of(mean) if needs_mean else None,)
         out = inner(mean, std, generator)
-        node = NormalBackward0()
-        node.mean_spec = spec_of(mean)
+        node = NormalBackward1()
+        node.mean_spec = mean_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -462,7 +466,7 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
     return record
 
 
-class NormalBackward1(Node):
+class NormalBackward2(Node):
     """normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("std_spec",)
@@ -477,14 +481,15 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
     """normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_std = requires_grad(args[1])
+    std_spec = spec_of(args[1])
 
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(mean, std, generator)
         edges = (edge_of(std) if needs_std else None,)
         out = inner(mean, std, generator)
-        node = NormalBackward1()
-        node.std_spec = spec_of(std)
+        node = NormalBackward2()
+        node.std_spec = std_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -495,7 +500,7 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
     return record
 
 
-class NormalBackward2(Node):
+class NormalBackward3(Node):
     """normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
 
     __slots__ = ("mean_spec", "std_spec")
@@ -519,15 +524,17 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_mean = requires_grad(args[0])
     needs_std = requires_grad(args[1])
+    mean_spec = spec_of(args[0])
+    std_spec = spec_of(args[1])
 
     def record(mean: Any, std: Any, generator: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(mean, std, generator)
         edges = (edge_of(mean) if needs_mean else None, edge_of(std) if needs_std else None)
         out = inner(mean, std, generator)
-        node = NormalBackward2()
-        node.mean_spec = spec_of(mean)
-        node.std_spec = spec_of(std)
+        node = NormalBackward3()
+        node.mean_spec = mean_spec
+        node.std_spec = std_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -606,6 +613,7 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
     """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, mask: Any, scale: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -618,10 +626,11 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
         node.hooks = None
         if needs_grad_output:
             node.mask = mask
-            node.mask_version = version_of(mask)
+            cell = mask._version if mask_is_tensor else None
+            node.mask_version = 0 if cell is None else cell[0]
         node.scale = scale
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.reduction import (
     aminmax_backward,
     cumsum_backward,
@@ -34,7 +35,8 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -54,6 +56,7 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -61,7 +64,7 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SumBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -93,6 +96,7 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -100,7 +104,7 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SumBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -128,6 +132,7 @@ def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -135,7 +140,7 @@ def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MeanBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -167,6 +172,7 @@ def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -174,7 +180,7 @@ def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MeanBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -207,6 +213,7 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -219,12 +226,13 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class ProdBackward1(Node):
@@ -253,6 +261,7 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -265,14 +274,15 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class AmaxBackward0(Node):
@@ -304,6 +314,7 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -316,7 +327,8 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)
@@ -325,7 +337,7 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class AminBackward0(Node):
@@ -357,6 +369,7 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -369,7 +382,8 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)
@@ -378,7 +392,7 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class AminmaxBackward0(Node):
@@ -413,6 +427,7 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -425,7 +440,8 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = tuple([o._spec for o in out])
@@ -437,7 +453,7 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.max_version = saved_version(node.max)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class MaxBackward0(Node):
@@ -463,6 +479,7 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -475,14 +492,15 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class MinBackward0(Node):
@@ -508,6 +526,7 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """min(Tensor self) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -520,14 +539,15 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class MaxBackward1(Node):
@@ -557,6 +577,7 @@ def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -564,7 +585,7 @@ def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MaxBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -606,6 +627,7 @@ def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -613,7 +635,7 @@ def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = MinBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -651,6 +673,7 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     unbiased = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -663,13 +686,14 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class VarBackward1(Node):
@@ -701,6 +725,7 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     dim = args[1]
     unbiased = args[2]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -713,7 +738,8 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.unbiased = unbiased
@@ -721,7 +747,7 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class VarBackward2(Node):
@@ -752,6 +778,7 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -764,7 +791,8 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -772,7 +800,7 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdBackward0(Node):
@@ -801,6 +829,7 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     unbiased = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -813,7 +842,8 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
         node.specs = (out._spec,)
         set_history(out, node)
@@ -821,7 +851,7 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdBackward1(Node):
@@ -856,6 +886,7 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     dim = args[1]
     unbiased = args[2]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -868,7 +899,8 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.unbiased = unbiased
@@ -878,7 +910,7 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdBackward2(Node):
@@ -912,6 +944,7 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -924,7 +957,8 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -934,7 +968,7 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class VarMeanBackward0(Node):
@@ -965,6 +999,7 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -977,7 +1012,8 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -986,7 +1022,7 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         set_history(out[1], node, 1)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdMeanBackward0(Node):
@@ -1020,6 +1056,7 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, correction: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1032,7 +1069,8 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
@@ -1043,7 +1081,7 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.result0_version = saved_version(node.result0)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class LogsumexpBackward0(Node):
@@ -1075,6 +1113,7 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -1087,7 +1126,8 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
         node.specs = (out._spec,)
@@ -1096,7 +1136,7 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class CumsumBackward0(Node):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.softmax import (
     log_softmax_double_backward,
     log_softmax_grad_backward,
@@ -25,7 +26,8 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import _log_softmax_backward_data, _softmax_backward_data
@@ -55,6 +57,7 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -62,7 +65,7 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SoftmaxBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -115,6 +118,8 @@ def plan__softmax_backward_data(op: OperatorEntry, key_set: int, args: Sequence[
     needs_output = requires_grad(args[1])
     dim = args[2]
     input_dtype = args[3]
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -130,17 +135,25 @@ def plan__softmax_backward_data(op: OperatorEntry, key_set: int, args: Sequence[
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            node.output_version = version_of(output)
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.input_dtype = input_dtype
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class LogSoftmaxBackward0(Node):
@@ -167,6 +180,7 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -174,7 +188,7 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = LogSoftmaxBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -224,6 +238,8 @@ def plan__log_softmax_backward_data(op: OperatorEntry, key_set: int, args: Seque
     needs_grad_output = requires_grad(args[0])
     needs_output = requires_grad(args[1])
     dim = args[2]
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -239,13 +255,21 @@ def plan__log_softmax_backward_data(op: OperatorEntry, key_set: int, args: Seque
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            node.output_version = version_of(output)
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )

@@ -39,6 +39,7 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -46,7 +47,7 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = ViewBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -83,6 +84,7 @@ def plan__strided_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     size = args[1]
     stride = args[2]
     offset = args[3]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -90,7 +92,7 @@ def plan__strided_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = StridedFromBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -119,6 +121,7 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -126,7 +129,7 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = ExpandBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -262,6 +265,7 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     index = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -269,7 +273,7 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SelectBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -309,6 +313,7 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     start = args[2]
     end = args[3]
     step = args[4]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -316,7 +321,7 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SliceBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -355,6 +360,7 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     start = args[1]
     end = args[2]
     step = args[3]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -362,7 +368,7 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SliceFirstBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -391,6 +397,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -398,7 +405,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SqueezeBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -424,6 +431,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -431,7 +439,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SqueezeBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -457,6 +465,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -464,7 +473,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SqueezeBackward2()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -490,6 +499,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -497,7 +507,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = UnsqueezeBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -684,6 +694,7 @@ def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any, index: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -691,7 +702,7 @@ def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, index)
         node = SelectFirstBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -721,6 +732,7 @@ def plan__basic_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     index = args[1]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -728,7 +740,7 @@ def plan__basic_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = BasicIndexBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -799,6 +811,7 @@ def plan_diagonal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     offset = args[1]
     dim1 = args[2]
     dim2 = args[3]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -806,7 +819,7 @@ def plan_diagonal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = DiagonalBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -887,6 +900,7 @@ def plan_unfold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     dimension = args[1]
     size = args[2]
     step = args[3]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -894,7 +908,7 @@ def plan_unfold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = UnfoldBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

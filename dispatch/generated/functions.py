@@ -296,6 +296,16 @@ from .functions_pointwise import (
     trunc_,
     where,
 )
+from .functions_pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool2d_backward,
+    max_pool1d,
+    max_pool1d_with_indices,
+    max_pool2d,
+    max_pool2d_with_indices,
+    max_pool2d_with_indices_backward,
+)
 from .functions_random import (
     bernoulli,
     dropout,
@@ -443,6 +453,9 @@ __all__ = [
     "atan_",
     "atanh",
     "atanh_",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool2d_backward",
     "baddbmm",
     "baddbmm_",
     "bernoulli",
@@ -601,6 +614,11 @@ __all__ = [
     "masked_select",
     "matmul",
     "max",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
     "maximum",
     "mean",
     "min",

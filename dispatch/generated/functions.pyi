@@ -144,8 +144,7 @@ def _to_copy(
 ) -> Tensor: ...
 @overload
 def empty(
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     dtype: dtype | None = ...,
     layout: layout | None = ...,
     device: device | str | int | None = ...,
@@ -153,7 +152,7 @@ def empty(
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
 @overload
-def empty(size: Sequence[int], *, memory_format: memory_format | None = ..., out: Tensor) -> Tensor: ...
+def empty(*size: int | Sequence[int], memory_format: memory_format | None = ..., out: Tensor) -> Tensor: ...
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
@@ -177,26 +176,24 @@ def full(
 def full(size: Sequence[int], fill_value: Number, *, out: Tensor) -> Tensor: ...
 @overload
 def zeros(
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     dtype: dtype | None = ...,
     layout: layout | None = ...,
     device: device | str | int | None = ...,
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
 @overload
-def zeros(size: Sequence[int], *, out: Tensor) -> Tensor: ...
+def zeros(*size: int | Sequence[int], out: Tensor) -> Tensor: ...
 @overload
 def ones(
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     dtype: dtype | None = ...,
     layout: layout | None = ...,
     device: device | str | int | None = ...,
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
 @overload
-def ones(size: Sequence[int], *, out: Tensor) -> Tensor: ...
+def ones(*size: int | Sequence[int], out: Tensor) -> Tensor: ...
 def empty_like(
     input: Tensor,
     *,
@@ -471,12 +468,12 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
 def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor: ...
-def flip(input: Tensor, dims: Sequence[int]) -> Tensor: ...
+def flip(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
 def fliplr(input: Tensor) -> Tensor: ...
 def flipud(input: Tensor) -> Tensor: ...
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ...) -> Tensor: ...
-def rot90(input: Tensor, k: int = ..., dims: Sequence[int] = ...) -> Tensor: ...
-def tile(input: Tensor, dims: Sequence[int]) -> Tensor: ...
+def rot90(input: Tensor, k: int = ..., *dims: int | Sequence[int]) -> Tensor: ...
+def tile(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
 @overload
 def tril(input: Tensor, diagonal: int = ...) -> Tensor: ...
 @overload
@@ -1094,9 +1091,9 @@ def clip_(input: Tensor, min: Number | None = ..., max: Number | None = ...) -> 
 @overload
 def clip_(input: Tensor, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
 @overload
-def where(condition: Tensor, input: Tensor, other: Tensor | Number) -> Tensor: ...
+def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 @overload
-def where(condition: Tensor, input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def lerp(input: Tensor, end: Tensor, weight: Number) -> Tensor: ...
 @overload
@@ -1123,6 +1120,88 @@ def addcdiv(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = ..., out: Tensor
 ) -> Tensor: ...
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor: ...
+def max_pool2d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> Tensor: ...
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+def max_pool2d_with_indices_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor: ...
+def max_pool1d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> Tensor: ...
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+    divisor_override: int | None = ...,
+) -> Tensor: ...
+@overload
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+    divisor_override: int | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def avg_pool2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor: ...
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+) -> Tensor: ...
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor: ...
 @overload
@@ -1131,8 +1210,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = ..., out: Tensor) 
 def bernoulli(input: Tensor, p: float, *, generator: Generator | None = ...) -> Tensor: ...
 @overload
 def rand(
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     dtype: dtype | None = ...,
     layout: layout | None = ...,
     device: device | str | int | None = ...,
@@ -1140,8 +1218,7 @@ def rand(
 ) -> Tensor: ...
 @overload
 def rand(
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     generator: Generator | None,
     dtype: dtype | None = ...,
     layout: layout | None = ...,
@@ -1149,9 +1226,9 @@ def rand(
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
 @overload
-def rand(size: Sequence[int], *, out: Tensor) -> Tensor: ...
+def rand(*size: int | Sequence[int], out: Tensor) -> Tensor: ...
 @overload
-def rand(size: Sequence[int], *, generator: Generator | None, out: Tensor) -> Tensor: ...
+def rand(*size: int | Sequence[int], generator: Generator | None, out: Tensor) -> Tensor: ...
 @overload
 def rand_like(
     input: Tensor,
@@ -1175,8 +1252,7 @@ def rand_like(
 ) -> Tensor: ...
 @overload
 def randn(
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     dtype: dtype | None = ...,
     layout: layout | None = ...,
     device: device | str | int | None = ...,
@@ -1184,8 +1260,7 @@ def randn(
 ) -> Tensor: ...
 @overload
 def randn(
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     generator: Generator | None,
     dtype: dtype | None = ...,
     layout: layout | None = ...,
@@ -1193,9 +1268,9 @@ def randn(
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
 @overload
-def randn(size: Sequence[int], *, out: Tensor) -> Tensor: ...
+def randn(*size: int | Sequence[int], out: Tensor) -> Tensor: ...
 @overload
-def randn(size: Sequence[int], *, generator: Generator | None, out: Tensor) -> Tensor: ...
+def randn(*size: int | Sequence[int], generator: Generator | None, out: Tensor) -> Tensor: ...
 @overload
 def randn_like(
     input: Tensor,
@@ -1220,8 +1295,7 @@ def randn_like(
 @overload
 def randint(
     high: int,
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     dtype: dtype | None = ...,
     layout: layout | None = ...,
     device: device | str | int | None = ...,
@@ -1230,8 +1304,7 @@ def randint(
 @overload
 def randint(
     high: int,
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     generator: Generator | None,
     dtype: dtype | None = ...,
     layout: layout | None = ...,
@@ -1242,8 +1315,7 @@ def randint(
 def randint(
     low: int,
     high: int,
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     dtype: dtype | None = ...,
     layout: layout | None = ...,
     device: device | str | int | None = ...,
@@ -1253,8 +1325,7 @@ def randint(
 def randint(
     low: int,
     high: int,
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     generator: Generator | None,
     dtype: dtype | None = ...,
     layout: layout | None = ...,
@@ -1262,14 +1333,14 @@ def randint(
     pin_memory: bool | None = ...,
 ) -> Tensor: ...
 @overload
-def randint(high: int, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+def randint(high: int, *size: int | Sequence[int], out: Tensor) -> Tensor: ...
 @overload
-def randint(high: int, size: Sequence[int], *, generator: Generator | None, out: Tensor) -> Tensor: ...
+def randint(high: int, *size: int | Sequence[int], generator: Generator | None, out: Tensor) -> Tensor: ...
 @overload
-def randint(low: int, high: int, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+def randint(low: int, high: int, *size: int | Sequence[int], out: Tensor) -> Tensor: ...
 @overload
 def randint(
-    low: int, high: int, size: Sequence[int], *, generator: Generator | None, out: Tensor
+    low: int, high: int, *size: int | Sequence[int], generator: Generator | None, out: Tensor
 ) -> Tensor: ...
 @overload
 def randint_like(
@@ -1375,8 +1446,7 @@ def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = ...) -> T
 def normal(
     mean: float,
     std: float,
-    size: Sequence[int],
-    *,
+    *size: int | Sequence[int],
     generator: Generator | None = ...,
     dtype: dtype | None = ...,
     layout: layout | None = ...,
@@ -1391,7 +1461,7 @@ def normal(mean: float, std: Tensor, *, generator: Generator | None = ..., out: 
 def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = ..., out: Tensor) -> Tensor: ...
 @overload
 def normal(
-    mean: float, std: float, size: Sequence[int], *, generator: Generator | None = ..., out: Tensor
+    mean: float, std: float, *size: int | Sequence[int], generator: Generator | None = ..., out: Tensor
 ) -> Tensor: ...
 @overload
 def multinomial(
@@ -1665,7 +1735,7 @@ def resize_as_(
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor: ...
-def permute(input: Tensor, dims: Sequence[int]) -> Tensor: ...
+def permute(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor: ...
 def t(input: Tensor) -> Tensor: ...
 def select(input: Tensor, dim: int, index: int) -> Tensor: ...
@@ -1678,7 +1748,7 @@ def squeeze(input: Tensor, dim: Sequence[int]) -> Tensor: ...
 def unsqueeze(input: Tensor, dim: int) -> Tensor: ...
 def alias(input: Tensor) -> Tensor: ...
 def detach(input: Tensor) -> Tensor: ...
-def reshape(input: Tensor, shape: Sequence[int]) -> Tensor: ...
+def reshape(input: Tensor, *shape: int | Sequence[int]) -> Tensor: ...
 def select_backward(grad_output: Tensor, input_sizes: Sequence[int], dim: int, index: int) -> Tensor: ...
 def slice_backward(
     grad_output: Tensor, input_sizes: Sequence[int], dim: int, start: int | None, end: int | None, step: int
@@ -1703,7 +1773,7 @@ def view_as_complex(input: Tensor) -> Tensor: ...
 def real(input: Tensor) -> Tensor: ...
 def imag(input: Tensor) -> Tensor: ...
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
-def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor: ...
+def broadcast_to(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 @overload
 def movedim(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor: ...
 @overload
@@ -1716,7 +1786,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor: ...
 def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor: ...
 def adjoint(input: Tensor) -> Tensor: ...
 def flatten(input: Tensor, start_dim: int = ..., end_dim: int = ...) -> Tensor: ...
-def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor: ...
+def unflatten(input: Tensor, dim: int, *sizes: int | Sequence[int]) -> Tensor: ...
 def ravel(input: Tensor) -> Tensor: ...
 @overload
 def split(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
@@ -1791,6 +1861,9 @@ __all__ = [
     "atan_",
     "atanh",
     "atanh_",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool2d_backward",
     "baddbmm",
     "baddbmm_",
     "bernoulli",
@@ -1949,6 +2022,11 @@ __all__ = [
     "masked_select",
     "matmul",
     "max",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
     "maximum",
     "mean",
     "min",

@@ -549,6 +549,7 @@ def normal(
     device: Any = NOT_GIVEN,
     pin_memory: Any = NOT_GIVEN,
     out: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor
 
@@ -558,9 +559,10 @@ def normal(
 
     normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if modes or out is not None:
-        return normal_packet.call_parameters(
+        made = normal_packet.call_parameters(
             mean, std, size, generator, dtype, layout, device, pin_memory, out=out
         )
+        return made.requires_grad_() if requires_grad else made
     kind_mean = mean.__class__
     kind_std = std.__class__
     try:
@@ -577,6 +579,8 @@ def normal(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = normal_packet.miss(mean, std, size, generator, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(mean, std, generator).requires_grad_()
     return plan(mean, std, generator)
 
 

@@ -13,6 +13,7 @@ from . import (
     registrations_linalg,
     registrations_loss,
     registrations_pointwise,
+    registrations_pooling,
     registrations_random,
     registrations_reduction,
     registrations_softmax,
@@ -30,6 +31,7 @@ def register_all() -> None:
     registrations_linalg.register()
     registrations_loss.register()
     registrations_pointwise.register()
+    registrations_pooling.register()
     registrations_random.register()
     registrations_reduction.register()
     registrations_softmax.register()

@@ -12,6 +12,7 @@ from .methods_indexing import IndexingMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
 from .methods_pointwise import PointwiseMethods
+from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
 from .methods_softmax import SoftmaxMethods
@@ -27,6 +28,7 @@ class TensorMethods(
     LinalgMethods,
     LossMethods,
     PointwiseMethods,
+    PoolingMethods,
     RandomMethods,
     ReductionMethods,
     SoftmaxMethods,

@@ -40,7 +40,7 @@ GeometryFunction = Callable[..., Geometry]
 
 
 class ViewKernel:
-    """The planner of a view operator. `geometry(spec, *static arguments)` may raise for a view that cannot be."""
+    """The planner of a view operator. `geometry(spec, *static arguments)` may refuse a view."""
 
     __slots__ = ("geometry", "tracked")
 
@@ -125,7 +125,7 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
     if geometry.numpy_index is not None:
         return operator.itemgetter((*geometry.numpy_index, Ellipsis))
     last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    if spec.is_contiguous and result.numel and 0 <= offset and last < spec.numel:
+    if spec.is_contiguous and result.numel and offset >= 0 and last < spec.numel:
         nbytes = offset * itemsize
         byte_strides = tuple(s * itemsize for s in strides)
         np_dtype = result.np_dtype
@@ -157,7 +157,7 @@ def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
 
 
 def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
-    """The same bytes as another dtype. Raises RuntimeError where they do not start at a whole element of it."""
+    """The same bytes as another dtype. Raises RuntimeError where they start within an element of it."""
     distance = address_of(data) - address_of(root_of(data))
     if distance % result.itemsize:
         ratio = result.itemsize // spec.itemsize

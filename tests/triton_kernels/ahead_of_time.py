@@ -132,6 +132,62 @@ def operators():
     )
     for dtype in (tt.float32, tt.float16, tt.bfloat16):
         yield f"conv2d {dtype.name}", lambda d=dtype: convolve(d)
+    yield from product_sums()
+    yield from pools()
+    yield from random_numbers()
+
+
+def product_sums():
+    for dtype in (tt.float32, tt.float64, tt.bfloat16, tt.int64):
+        matrix, vector = empty(2048, 2048, dtype=dtype), empty(2048, dtype=dtype)
+        yield f"addmm {dtype.name}", lambda v=vector, m=matrix: tt.addmm(v, m, m, alpha=2, beta=3)
+        yield f"mv {dtype.name}", lambda v=vector, m=matrix: m.mv(v)
+        yield f"mv transposed {dtype.name}", lambda v=vector, m=matrix: m.t().mv(v)
+        yield f"dot {dtype.name}", lambda d=dtype: empty(1 << 20, dtype=d).dot(empty(1 << 20, dtype=d))
+    batch = empty(4, 512, 512, dtype=tt.float16)
+    yield "baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2)
+    yield "addbmm float16", lambda: tt.addbmm(batch[0], batch, batch)
+
+
+def pools():
+    from triten.dispatch.generated.functions import avg_pool2d, max_pool2d
+
+    for dtype in (tt.float32, tt.float64, tt.bfloat16):
+        for name, function in (("max_pool2d", max_pool2d), ("avg_pool2d", avg_pool2d)):
+            yield f"{name} {dtype.name}", lambda d=dtype, f=function: pool(d, f)
+
+
+def pool(dtype, function):
+    x = empty(32, 64, 56, 56, dtype=dtype).requires_grad_()
+    y = function(x, (3, 3), (2, 2), (1, 1))
+    y.backward(empty(*y.shape, dtype=dtype))
+
+
+def random_numbers():
+    for dtype in (tt.float32, tt.float64, tt.bfloat16):
+        for name in (
+            "uniform_",
+            "normal_",
+            "exponential_",
+            "cauchy_",
+            "log_normal_",
+            "random_",
+            "bernoulli_",
+        ):
+            whole = " aligned, whole" if (dtype, name) == (tt.float32, "uniform_") else ""
+            yield f"{name} {dtype.name}{whole}", lambda n=name, d=dtype: getattr(empty(4096, dtype=d), n)()
+        yield f"dropout {dtype.name}", lambda d=dtype: tt.native_dropout(empty(4096, dtype=d), 0.5, True)
+    yield "geometric_", lambda: empty(4096).geometric_(0.5)
+    yield "random_ int64", lambda: empty(4096, dtype=tt.int64).random_(-5, 1 << 40)
+    yield "random_ uint8", lambda: empty(4096, dtype=tt.uint8).random_()
+    yield "normal", lambda: tt.normal(empty(64, 64), 1.0)
+    yield "few randperm", lambda: tt.randperm(1000, device="cuda")
+    yield "many randperm", lambda: tt.randperm(1000000, device="cuda")
+    yield "multinomial with replacement", lambda: tt.multinomial(empty(8, 5000), 1000, True)
+    yield "multinomial", lambda: tt.multinomial(empty(8, 5000), 10)
+    yield "arange float32 aligned, whole", lambda: tt.arange(4096.0, device="cuda")
+    yield "arange int64", lambda: tt.arange(4096, device="cuda")
+    yield "linspace bfloat16", lambda: tt.linspace(0, 1, 4096, dtype=tt.bfloat16, device="cuda")
 
 
 def reduce(stub, x, dtype=None):

@@ -39,7 +39,7 @@ def index_put_self_backward(grad: Any, indices: Sequence[Any], accumulate: bool)
     return grad if accumulate else grad.index_put(indices, zeros_for(grad, ()))
 
 
-def index_select_backward(grad: Any, shape: Sequence[int], dim: int, index: Any) -> Any:
+def index_select_self_backward(grad: Any, shape: Sequence[int], dim: int, index: Any) -> Any:
     """Zeros with the gradient's slices added at the indices."""
     return zeros_for(grad, shape).index_add(dim, index, grad)
 

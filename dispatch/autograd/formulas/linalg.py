@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
-def conjugated(tensor: Any) -> Any:
-    """The complex conjugate; a real tensor as it is."""
-    return tensor.conj() if tensor.dtype.is_complex else tensor
+from .pointwise import conjugated
 
 
 def times(grad: Any, scale: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....runtime.tensor_impl import TensorImpl
 from ...generated import functions as ops
 
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
@@ -21,9 +20,10 @@ def scaled(grad: Any, alpha: Any) -> Any:
 
 def conjugated(x: Any) -> Any:
     """The complex conjugate of a tensor or number; a real one as it is."""
-    if isinstance(x, TensorImpl):
+    try:
         return ops.conj_physical(x) if x._spec.dtype.is_complex else x
-    return x.conjugate() if x.__class__ is complex else x
+    except AttributeError:
+        return x.conjugate() if x.__class__ is complex else x
 
 
 def threshold_backward(grad: Any, result: Any, threshold: Any = 0) -> Any:
@@ -60,7 +60,7 @@ def pow_backward_self(grad: Any, self: Any, exponent: Any) -> Any:
 
 def pow_backward_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     """The gradient of an exponent: grad * result * log(base), and zero at 0 ** non-negative."""
-    if isinstance(self, TensorImpl):
+    if not isinstance(self, int | float | complex):
         flat = ops.logical_and(self == 0, _real(exponent) >= 0)
         return ops.where(flat, 0, grad * conjugated(result * ops.log(self)))
     if self == 0:

@@ -53,18 +53,19 @@ def as_strided_backward(
     """
     view = TensorSpec.of(tuple(size), tuple(stride), grad.dtype, grad.device)
     base = TensorSpec.of(tuple(sizes), tuple(strides), grad.dtype, grad.device)
-    reach = storage_size(size, stride)
-    inside = 0 <= offset and offset + reach <= storage_size(sizes, strides)
+    reach = storage_size(view.sizes, view.strides)
+    have = storage_size(base.sizes, base.strides)
+    inside = offset >= 0 and offset + reach <= have
     if base.is_dense() and inside and not may_overlap(view):
         return ops._as_strided_backward(grad, sizes, strides, size, stride, offset)
     low = min(0, offset)
-    length = max(storage_size(sizes, strides), offset + reach) - low
+    length = max(have, offset + reach) - low
     flat = ops.zeros((length,), dtype=grad.dtype, device=grad.device)
     flat = flat.index_add(0, _places(view, offset - low), grad.reshape((-1,)))
     if may_overlap(base):
         ones = ops.ones((base.numel,), dtype=grad.dtype, device=grad.device)
         count = ops.zeros((length,), dtype=grad.dtype, device=grad.device)
-        flat = flat / count.index_add(0, _places(base, -low), ones)
+        flat = ops.div(flat, count.index_add(0, _places(base, -low), ones))
     return flat.as_strided(sizes, strides, -low)
 
 

@@ -11,8 +11,8 @@ from ....runtime.device import CPU, get_default_device
 from ....runtime.device import device as Device
 from ....runtime.layout import layout as Layout
 from ....runtime.layout import strided
-from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
+from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import get_default_dtype
 from ....runtime.tensor_spec import TensorSpec

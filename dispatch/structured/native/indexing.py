@@ -1,4 +1,4 @@
-"""Meta functions and planners of indexing: cat, gather, scatter, take, fills by mask or index (ATen/native/Indexing.cpp).
+"""Meta functions and planners of indexing: cat, gather, scatter, take, fills (ATen/native/Indexing.cpp).
 
 Index tensors are checked by shape and dtype here; that their values are in bounds is a kernel's check. Where
 the result's shape depends on values (`nonzero`, masks), a planner looks at the data before it allocates.
@@ -24,7 +24,7 @@ from .linalg import check_same_device
 
 
 def can_cast(source: Any, target: Any) -> bool:
-    """Whether ATen stores results of `source` in `target`: complex only in complex, floats not in integers."""
+    """Whether ATen stores results of `source` in `target`: complex in complex only, no floats in integers."""
     if source.is_complex and not target.is_complex:
         return False
     if source.is_floating_point and (target.is_integral or target is bool_):
@@ -40,7 +40,8 @@ def broadcast_sizes(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     for d, (m, n) in enumerate(zip(left, right, strict=True)):
         if m != n and 1 not in (m, n):
             raise RuntimeError(
-                f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {d}"
+                f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton "
+                f"dimension {d}"
             )
     return tuple(n if m == 1 else m for m, n in zip(left, right, strict=True))
 
@@ -74,7 +75,8 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
         for axis, (have, wanted) in enumerate(zip(spec.sizes, first.sizes, strict=True)):
             if axis != d and have != wanted:
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {d}. Expected size {wanted} but got size {have} "
+                    f"Sizes of tensors must match except in dimension {d}. Expected size {wanted} but got "
+                    f"size {have} "
                     f"for tensor number {position} in the list."
                 )
         total += spec.sizes[d]
@@ -101,7 +103,7 @@ def is_mask(spec: TensorSpec | None) -> bool:
 def indexed_sizes(
     self: TensorSpec, indices: Sequence[TensorSpec | None]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes of ``self[indices]`` for integer indices, and the strides of `self` along them (0 where picked).
+    """The sizes of ``self[indices]`` for integer indices, and the strides of `self` along them, 0 if picked.
 
     Result dimensions stand where the indices do if those are adjacent, else in front. Raises IndexError.
     """
@@ -154,14 +156,16 @@ def index_put_meta(
     """`self` with `values` at integer indices."""
     if values.dtype is not self.dtype:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} for the "
+            f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} for "
+            "the "
             f"destination and {values.dtype.scalar_name} for the source."
         )
     sizes, _ = indexed_sizes(self, indices)
     lead = len(sizes) - values.ndim
     if lead < 0 or any(n not in (1, sizes[lead + i]) for i, n in enumerate(values.sizes)):
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values.sizes)} cannot be broadcast to indexing result of "
+            f"shape mismatch: value tensor of shape {list(values.sizes)} cannot be broadcast to indexing "
+            "result of "
             f"shape {list(sizes)}"
         )
     meta.extra["sizes"] = sizes
@@ -185,7 +189,8 @@ def check_masks(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
                 raise IndexError(f"too many indices for tensor of dimension {self.ndim}")
             if size != self.sizes[d + position]:
                 raise IndexError(
-                    f"The shape of the mask {list(spec.sizes)} at index {position} does not match the shape of the "
+                    f"The shape of the mask {list(spec.sizes)} at index {position} does not match the "
+                    "shape of the "
                     f"indexed tensor {list(self.sizes)} at index {d + position}"
                 )
         d += spec.ndim
@@ -196,7 +201,7 @@ def _spec_or_none(value: Any) -> TensorSpec | None:
 
 
 def _numbered(indices: Sequence[Any], device: Any) -> list[Any]:
-    """Masks as the places where they hold, a tensor for each of their dimensions; host indices on `device`."""
+    """Masks as the places where they hold, a tensor for each dimension; host indices on `device`."""
     from ...generated.functions import nonzero
 
     out: list[Any] = []
@@ -320,7 +325,8 @@ def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: Te
     _check_index_vector(name, self, index)
     if self.dtype is not source.dtype:
         raise RuntimeError(
-            f"{name}(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) must have the same "
+            f"{name}(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) must have "
+            "the same "
             "scalar type"
         )
     check_same_device(name, self, source)
@@ -328,13 +334,15 @@ def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: Te
     count = source.sizes[d] if d < source.ndim else 1
     if count != index.numel:
         raise IndexError(
-            f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): ({count}), for dim: {d}"
+            f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): ({count}), "
+            f"for dim: {d}"
         )
     mine = self.sizes[:d] + self.sizes[d + 1 :]
     theirs = source.sizes[:d] + source.sizes[d + 1 :]
     if mine != theirs and source.ndim + self.ndim > 1:
         raise RuntimeError(
-            f"{name}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+            f"{name}(): source tensor shape must match self tensor shape, excluding the specified "
+            "dimension. Got "
             f"self.shape = {list(self.sizes)} source.shape = {list(source.sizes)}"
         )
     return d
@@ -355,7 +363,7 @@ def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, so
 
 
 def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec | None) -> int:
-    """The checks of gather and scatter; the wrapped dimension. A tensor without dimensions counts as one of one."""
+    """The checks of gather and scatter; the wrapped dimension. A number counts as a vector of one."""
     d = wrap_dim(dim, self.ndim)
     if index.numel and index.dtype not in (int64, int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
@@ -372,7 +380,8 @@ def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: 
         if not fits:
             wrong = next(i for i, (n, m) in enumerate(zip(theirs, mine, strict=True)) if i != d and n > m)
             raise RuntimeError(
-                f"Size does not match at dimension {wrong} expected index {list(index.sizes)} to be no larger than "
+                f"Size does not match at dimension {wrong} expected index {list(index.sizes)} to be no "
+                "larger than "
                 f"self {list(self.sizes)} apart from dimension {d}"
             )
         return d
@@ -381,7 +390,8 @@ def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: 
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if not fits or any(n > m for n, m in zip(theirs, given, strict=True)):
         raise RuntimeError(
-            f"Expected index {list(index.sizes)} to be no larger than self {list(self.sizes)} apart from dimension {d} "
+            f"Expected index {list(index.sizes)} to be no larger than self {list(self.sizes)} apart from "
+            f"dimension {d} "
             f"and to be no larger size than src {list(src.sizes)}"
         )
     return d
@@ -476,7 +486,8 @@ def embedding(
         raise RuntimeError("'weight' must be 2-D")
     if indices.dtype not in (int64, int32):
         raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
+            "Int; but got "
             f"{indices.dtype.scalar_name} instead (while checking arguments for embedding)"
         )
     check_same_device("embedding", weight, indices)

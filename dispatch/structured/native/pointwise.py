@@ -93,8 +93,8 @@ def neg(meta: MetaBase, self: TensorSpec) -> None:
     """One input, bool refused."""
     if self.dtype is bool_:
         raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
-            "the `~` or `logical_not()` operator instead."
+            "Negation, the `-` operator, on a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
     unary(meta, self)
 
@@ -113,7 +113,8 @@ def sign(meta: MetaBase, self: TensorSpec) -> None:
     """One real input."""
     if self.dtype.is_complex:
         raise NotImplementedError(
-            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. "
+            "Please use torch.sgn instead."
         )
     unary(meta, self)
 
@@ -140,13 +141,13 @@ def sub(meta: MetaBase, self: Any, other: Any, alpha: Any) -> None:
     both = dtype_of(self) is bool_ and dtype_of(other) is bool_
     if both:
         raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-            "operator instead."
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
         )
     if dtype_of(self) is bool_ or dtype_of(other) is bool_:
         raise RuntimeError(
-            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
-            "use the `~` or `logical_not()` operator instead."
+            "Subtraction, the `-` operator, with a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
     add(meta, self, other, alpha)
 
@@ -325,12 +326,13 @@ def where(meta: MetaBase, condition: TensorSpec, self: Any, other: Any) -> None:
     """A mask and the two values to choose from, which are promoted without it."""
     if condition.dtype is not bool_ and condition.dtype.name != "uint8":
         raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype.scalar_name}"
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype.scalar_name}"
         )
-    sizes = TensorSpec.contiguous((), bool_, condition.device)
-    chosen = [o for o in (self, other)]
-    dtype = TensorIterator.binary_op(None, *as_operands(chosen, sizes)).common_dtype
-    specs = [condition, *[o for o in chosen if isinstance(o, TensorSpec)]]
+    scalar = TensorSpec.contiguous((), bool_, condition.device)
+    values = [scalar.replace(dtype=dtype_of(o)) if both_numbers(self, other) else o for o in (self, other)]
+    dtype = TensorIterator.binary_op(None, *values).common_dtype
+    specs = [condition, *[o for o in (self, other) if isinstance(o, TensorSpec)]]
     meta.extra["common_dtype"] = dtype
     meta.build(with_output_dtype(meta, specs, dtype))
     out = meta.outputs[0]
@@ -338,11 +340,9 @@ def where(meta: MetaBase, condition: TensorSpec, self: Any, other: Any) -> None:
         raise RuntimeError(f"Expected out type to be {dtype} but got {out.dtype}")
 
 
-def as_operands(operands: Sequence[Any], stand_in: TensorSpec) -> list[Any]:
-    """Operands of which one is a tensor, so that an iterator can promote them: two numbers become 0-d specs."""
-    if any(isinstance(o, TensorSpec) for o in operands):
-        return list(operands)
-    return [stand_in.replace(dtype=dtype_of(o)) for o in operands]
+def both_numbers(self: Any, other: Any) -> bool:
+    """Whether no operand is a tensor, which an iterator needs one of."""
+    return not (isinstance(self, TensorSpec) or isinstance(other, TensorSpec))
 
 
 def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: Any) -> None:
@@ -371,10 +371,10 @@ def addcdiv(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: Tens
     """Three inputs promoted together; integer division is refused."""
     if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
         raise RuntimeError(
-            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true "
-            "division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (self + value * "
-            "torch.trunc(tensor1 / tensor2)).to(self.dtype) for integer inputs and as (self + value * tensor1 / "
-            "tensor2) for float inputs. The future addcdiv behavior is just the implementation: (self + value * "
-            "tensor1 / tensor2) for all dtypes."
+            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will "
+            "perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be "
+            "implemented as (self + value * torch.trunc(tensor1 / tensor2)).to(self.dtype) for integer "
+            "inputs and as (self + value * tensor1 / tensor2) for float inputs. The future addcdiv "
+            "behavior is just the implementation: (self + value * tensor1 / tensor2) for all dtypes."
         )
     meta.build(promoting(meta, [self, tensor1, tensor2]))

@@ -1,32 +1,37 @@
 """Planners of random operators, and the contract that every backend's kernels keep.
 
 A draw takes a block of counters from its generator, ``seed, first = generator.reserve(counters)``, here and
-nowhere else; a kernel is called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10 under the
-key (seed low, seed high) turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements are numbered in
-the C order of their indices, whatever the strides; complex elements are two reals, 2 i and 2 i + 1.
+nowhere else; a kernel is called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10
+under the key (seed low, seed high) turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements
+are numbered in the C order of their indices, whatever the strides; complex elements are two reals, 2 i and 2
+i + 1.
 
 - A 32-bit draw of element i is word i % 4 of counter first + i // 4.
 - A 64-bit draw is words 2 (i % 2) (low) and 2 (i % 2) + 1 (high) of counter first + i // 2.
 
-What stubs make of a draw w (32 bits) or q (64 bits); results are rounded once to the dtype unless said otherwise:
+What stubs make of a draw w (32 bits) or q (64 bits); results are rounded once to the dtype unless said
+otherwise:
 
-- ``uniform_stub(out, low, high)``: u = (w >> 8) 2**-24 in float32; (w >> 21) 2**-11 for float16, (w >> 24) 2**-8 for
-  bfloat16 and float8; (q >> 11) 2**-53 for float64. The result is u * (high - low) + low in float32 (float64), product
-  and sum each rounded; what rounds to `high` becomes `low`. With bounds 0 and 1 it is u.
+- ``uniform_stub(out, low, high)``: u = (w >> 8) 2**-24 in float32; (w >> 21) 2**-11 for float16, (w >> 24)
+  2**-8 for bfloat16 and float8; (q >> 11) 2**-53 for float64. The result is u * (high - low) + low in
+  float32 (float64), product and sum each rounded; what rounds to `high` becomes `low`. With bounds 0 and 1
+  it is u.
 - ``normal_stub(out, mean, std)``: Box-Muller over the pair of elements 2 j and 2 j + 1, in float64:
-  a = (w + 1) 2**-32 of the even one and b = w 2**-32 of the odd one, or ((q >> 11) + 1) 2**-53 and (q >> 11) 2**-53 for
-  float64; r = sqrt(-2 log a), t = 6.283185307179586 b; the elements are mean + std r cos t and mean + std r sin t.
-  A complex element has std / sqrt(2) in each part. ``normal_tensor_stub(out, mean, std)`` has tensors in their place.
-- ``exponential_stub(out, lambd)``: -log(v) / lambd in float64 with v = (w + 0.5) 2**-32, or ((q >> 12) + 0.5) 2**-52.
+  a = (w + 1) 2**-32 of the even one and b = w 2**-32 of the odd one, or ((q >> 11) + 1) 2**-53 and (q >> 11)
+  2**-53 for float64; r = sqrt(-2 log a), t = 6.283185307179586 b; the elements are mean + std r cos t and
+  mean + std r sin t. A complex element has std / sqrt(2) in each part. ``normal_tensor_stub(out, mean,
+  std)`` has tensors in their place.
+- ``exponential_stub(out, lambd)``: -log(v) / lambd in float64 with v = (w + 0.5) 2**-32, or ((q >> 12) +
+  0.5) 2**-52.
 - ``geometric_stub(out, p)``: ceil(log(v) / log1p(-p)) with the 32-bit v. ``cauchy_stub(out, median, sigma)``:
   median + sigma tan(pi (v - 0.5)). ``log_normal_stub(out, mean, std)``: exp of the normal.
 - ``bernoulli_stub(out, p)`` and ``bernoulli_tensor_stub(out, p)``: whether w < p 2**32, exactly.
-- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``; the draw d
-  has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits.
+- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``;
+  the draw d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits.
 - ``randperm_stub(out)``: the order of the 64-bit draws, the smaller index first among equal ones.
-- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight (64-bit draws,
-  element numbers over the weights), with it the first index where the running sum of weights exceeds u times
-  the whole sum (64-bit draws over the output).
+- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight
+  (64-bit draws, element numbers over the weights), with it the first index where the running sum of weights
+  exceeds u times the whole sum (64-bit draws over the output).
 - ``native_dropout_stub(out, mask, input, p)``: the mask is w < (1 - p) 2**32; kept elements are multiplied by
   1 / (1 - p) in float32 (float64).
 """
@@ -39,7 +44,7 @@ from typing import Any
 from ....runtime.device import device as Device
 from ....runtime.generator import Generator, default_generator
 from ....runtime.memory_format import preserve_format, strides_for
-from ....runtime.scalar_type import bool_, dtype, float16, float32, float64, int64, bfloat16
+from ....runtime.scalar_type import bfloat16, bool_, dtype, float16, float32, float64, int64
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
@@ -129,7 +134,7 @@ def _in_place(
 def _fresh(
     name: str, stub: str, spec: TensorSpec, numbers: tuple[Any, ...], wide: bool | None = None, given: int = 0
 ) -> Plan:
-    """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values of a call are not used."""
+    """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values are unused."""
     allocate = allocator_of(spec)
     count, device = counters(spec, wide), spec.device
     into = (
@@ -232,7 +237,7 @@ def _within(name: str, value: int, d: dtype) -> None:
     if d.is_floating_point:
         import ml_dtypes
 
-        most = int(float(ml_dtypes.finfo(d.np).max))
+        most = int(float(ml_dtypes.finfo(d.np).max))  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
         least = -most
     if not least <= value <= most:
         raise RuntimeError(
@@ -437,8 +442,8 @@ def broadcast_sizes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
             if out[i] != n and n != 1:
                 if out[i] != 1:
                     raise RuntimeError(
-                        f"The size of tensor a ({out[i]}) must match the size of tensor b ({n}) at non-singleton "
-                        f"dimension {i}"
+                        f"The size of tensor a ({out[i]}) must match the size of tensor b ({n}) at "
+                        f"non-singleton dimension {i}"
                     )
                 out[i] = n
     return tuple(out)

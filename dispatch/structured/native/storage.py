@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.allocator import storage_size
+from ....runtime.device import device as Device
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.storage import Storage, root_of, view_at
@@ -36,7 +37,7 @@ def _set_geometry(self: Any, storage: Storage, spec: TensorSpec, offset: int) ->
 
 
 def _views_follow(self: Any, storage: Storage) -> None:
-    """Have the tensors that share `self`'s bytes see a resize; they are the other holders of its version cell."""
+    """Have the views of `self` see a resize; they are the other holders of its version cell."""
     cell = self._version
     if cell is not None and sys.getrefcount(cell) > 3:
         root = storage.root
@@ -46,7 +47,7 @@ def _views_follow(self: Any, storage: Storage) -> None:
 
 
 def resized(self: Any, spec: TensorSpec) -> Any:
-    """Give `self` sizes and strides, with more memory where its storage is too small; elements in memory stay."""
+    """Give `self` other geometry, and more memory where its storage is too small; elements in memory stay."""
     if root_of(self._data).nbytes == 0:
         self._data, self._spec = allocator_of(spec)(), spec
         self.bump_version()
@@ -89,20 +90,25 @@ def resize_as_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return _resize_plan(spec, args[1]._spec.sizes, args[2], args[1]._spec)
 
 
+def _check_device(own: Device, source: Device) -> None:
+    if own is not source:
+        raise RuntimeError(
+            f"set_: attempted to set the storage of a tensor on device '{own}' to a storage on different "
+            f"device '{source}'. This is no longer allowed; the devices must match."
+        )
+
+
 def _check_set(self: TensorSpec, source: TensorSpec) -> None:
     if self.dtype is not source.dtype:
         raise RuntimeError(
-            f"Could not set tensor of type {source.dtype.name} to a tensor of type {self.dtype.name}: the dtypes must agree"
+            f"Could not set tensor of type {source.dtype.name} to a tensor of type {self.dtype.name}: "
+            "the dtypes must agree"
         )
-    if self.device is not source.device:
-        raise RuntimeError(
-            f'set_: attempted to set the storage of a tensor on device "{self.device}" to a storage on different device '
-            f'"{source.device}". This is no longer allowed; the devices must match.'
-        )
+    _check_device(self.device, source.device)
 
 
 def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.set_(source)`` and ``self.set_(source, storage_offset, size, stride)``: the bytes of another tensor."""
+    """``self.set_(source)``, ``self.set_(source, storage_offset, size, stride)``: the bytes of a tensor."""
     spec: TensorSpec = args[0]._spec
     source: TensorSpec = args[1]._spec
     _check_set(spec, source)
@@ -145,11 +151,7 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
     target = spec.replace(sizes=sizes, strides=tuple(strides) if strides else contiguous_strides(sizes))
 
     def place(self: Any, storage: Storage) -> Any:
-        if storage.device is not target.device:
-            raise RuntimeError(
-                f'set_: attempted to set the storage of a tensor on device "{target.device}" to a storage on different '
-                f'device "{storage.device}". This is no longer allowed; the devices must match.'
-            )
+        _check_device(target.device, storage.device)
         self._version = None
         _set_geometry(self, storage, target, offset)
         return self

@@ -32,7 +32,8 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
     if unknown:
         if known == 0:
             raise RuntimeError(
-                f"cannot reshape tensor of {numel} elements into shape {given} because the unspecified dimension size "
+                f"cannot reshape tensor of {numel} elements into shape {given} because the unspecified "
+                "dimension size "
                 "-1 can be any value and is ambiguous"
             )
         if numel % known == 0:
@@ -46,7 +47,7 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
 def view_strides(
     sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides that show the same elements in another shape, or None where only a copy can (ATen computeStride)."""
+    """Strides that show the same elements in another shape; None where only a copy can (ATen computeStride)."""
     numel = math.prod(sizes)
     if numel == 0:
         if tuple(sizes) == tuple(shape):
@@ -83,7 +84,8 @@ def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
     strides = view_strides(self.sizes, self.strides, shape)
     if strides is None:
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
+            "across two "
             "contiguous subspaces). Use .reshape(...) instead."
         )
     return Geometry(shape, strides)
@@ -98,7 +100,8 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
     """Dimensions of size 1, and new leading ones, repeated without a copy."""
     if len(size) < self.ndim:
         raise RuntimeError(
-            f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) must be "
+            f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) "
+            "must be "
             f"greater or equal to the number of dimensions in the tensor ({self.ndim})"
         )
     lead = len(size) - self.ndim
@@ -109,7 +112,8 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
         if wanted == -1:
             if i < lead:
                 raise RuntimeError(
-                    f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}"
+                    "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
+                    f"dimension {i}"
                 )
             wanted = have
         if wanted < 0:
@@ -133,7 +137,8 @@ def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
     """Dimensions in another order."""
     if len(dims) != self.ndim:
         raise RuntimeError(
-            f"permute: number of dimensions in the tensor input ({self.ndim}) does not match the length of the "
+            f"permute: number of dimensions in the tensor input ({self.ndim}) does not match the length of "
+            "the "
             f"desired ordering of dimensions ({len(dims)})"
         )
     order = [wrap_dim(d, self.ndim) for d in dims]
@@ -198,8 +203,8 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
 
 def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
     """``x[start:end:step]``: a slice whose step Python checks."""
-    if not isinstance(step, int) or step <= 0:
-        raise ValueError("step must be greater than zero")
+    if step <= 0:
+        raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
     return slice_(self, 0, start, end, step)
 
 
@@ -268,7 +273,8 @@ def view_as_complex(self: TensorSpec) -> Geometry:
     """Pairs of reals in the last dimension as complex numbers."""
     if self.dtype not in (float32, float64):
         raise RuntimeError(
-            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of "
+            "scalar type: "
             f"{self.dtype.scalar_name}"
         )
     if self.ndim == 0:
@@ -320,11 +326,11 @@ def unfold(self: TensorSpec, dimension: int, size: int, step: int) -> Geometry:
 
 
 NEW_AXIS, INTEGER, RANGE = 0, 1, 2
-"""What four numbers of a `_basic_index` are: (NEW_AXIS, 0, 0, 0), (INTEGER, index, 0, 0), (RANGE, start, stop, step)."""
+"""Kinds of items of a `_basic_index`: (NEW_AXIS, 0, 0, 0), (INTEGER, i, 0, 0), (RANGE, start, stop, step)."""
 
 
 def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
-    """``x[...]`` with numbers, ranges and new dimensions only, in bounds and not negative, four numbers for each."""
+    """``x[...]`` with numbers, ranges and new dimensions only, four numbers for each, in bounds."""
     sizes: list[int] = []
     strides: list[int] = []
     picked: list[int | slice | None] = []
@@ -355,11 +361,12 @@ def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
 
 
 def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``x[i]``: the planner of a select whose index is given at each call, so that a loop over rows keeps one plan."""
+    """The planner of ``x[i]``: the index is given at each call, so that a loop over rows keeps one plan."""
     spec: TensorSpec = args[0]._spec
     if spec.ndim == 0:
         raise IndexError(
-            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
+            "to convert a "
             "0-dim tensor to a number"
         )
     size = spec.sizes[0]
