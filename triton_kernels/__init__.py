@@ -14,10 +14,14 @@ from . import (
     matmul,
     matvec,
     multinomial,
+    nonzero,
+    picking,
+    placing,
     pointwise,
     pooling,
     random,
     randperm,
+    rearranging,
     reduction,
 )
 
@@ -29,9 +33,13 @@ __all__ = [
     "matmul",
     "matvec",
     "multinomial",
+    "nonzero",
+    "picking",
+    "placing",
     "pointwise",
     "pooling",
     "random",
     "randperm",
+    "rearranging",
     "reduction",
 ]
