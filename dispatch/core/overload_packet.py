@@ -75,7 +75,11 @@ def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
 
 
 _lock = threading.Lock()
+_epoch = [0]
+"""Counts the registrations: a plan whose making one has interrupted is used once and not stored."""
 packets: dict[str, OverloadPacket] = {}
+_planned: set[OverloadPacket] = set()
+"""Packets that hold plans: few or none while thousands of operators register at import."""
 
 
 def packet(
@@ -184,10 +188,14 @@ class OverloadPacket:
             found, table = None, {}
         if found is not None:
             return found  # type: ignore[no-any-return]
+        epoch = _epoch[0]
         entry, bound = self.resolve(*self._split(args))
         plan, keep = self._adapt(entry, bound, runtime)
         if keep:
             with _lock:
+                if epoch != _epoch[0]:
+                    return plan
+                _planned.add(self)
                 self.count += 1
                 if self.count > MAX_PLANS:
                     self.clear()
@@ -272,6 +280,7 @@ class OverloadPacket:
         except TypeError:
             return self.call(*args, **kwargs)
         if found is None:
+            epoch = _epoch[0]
             entry, bound = self.resolve(args, kwargs)
             given: list[tuple[str, Any]] = []
             where: list[int | str] = []
@@ -287,9 +296,13 @@ class OverloadPacket:
                     where.append(origin)
                 given.append((entry.schema.arguments[position].name, value))
             plan = entry.plan(entry.key_set_of(bound), bound)
-            if len(self._general) >= MAX_PLANS:
-                self._general.clear()
-            self._general[key] = found = (plan, where)
+            found = (plan, where)
+            with _lock:
+                if epoch == _epoch[0]:
+                    _planned.add(self)
+                    if len(self._general) >= MAX_PLANS:
+                        self._general.clear()
+                    self._general[key] = found
         plan, where = found
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
@@ -322,8 +335,11 @@ def not_implemented(*_: Any) -> Any:
 
 def clear_plans() -> None:
     """Forget every packet's plans, after a registration or a change of defaults."""
-    for made in packets.values():
-        made.clear()
+    with _lock:
+        _epoch[0] += 1
+        for made in _planned:
+            made.clear()
+        _planned.clear()
 
 
 Dispatcher.singleton().on_change.append(clear_plans)

@@ -1,6 +1,7 @@
 """`DispatchKeySet`: the algebra of sets in 64 bits, and the order of keys."""
 
 import copy
+import itertools
 import pickle
 
 import pytest
@@ -56,7 +57,7 @@ def test_order_of_functionalities() -> None:
     ]  # fmt: skip
     everything = DispatchKeySet(getattr(DispatchKey, name) for name in names)
     assert [key.name for key in everything] == names[::-1]
-    for lower, higher in zip(names, names[1:], strict=False):
+    for lower, higher in itertools.pairwise(names):
         pair = DispatchKeySet([getattr(DispatchKey, lower), getattr(DispatchKey, higher)])
         assert pair.highest_priority().name == higher
 

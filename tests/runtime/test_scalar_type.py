@@ -87,7 +87,7 @@ def test_numpy_and_back(d: dtype) -> None:
 
 @pytest.mark.parametrize("unknown", [np.datetime64, np.object_, np.str_, np.longdouble])
 def test_numpy_dtypes_without_counterpart_are_refused(unknown: type) -> None:
-    with pytest.raises(TypeError, match="can't convert np.ndarray of type"):
+    with pytest.raises(TypeError, match=r"can't convert np\.ndarray of type"):
         from_numpy_dtype(np.dtype(unknown))
 
 
