@@ -70,7 +70,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         def whole(out: Any, array: Any) -> None:
             token = set_state(IGNORE)
             try:
-                reduce(array.reshape(-1), None, None, out)
+                reduce(array.reshape(-1), None, None, out.reshape(()))
             finally:
                 reset_state(token)
 
