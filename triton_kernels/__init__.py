@@ -6,6 +6,15 @@ folder imports Triton; the root does it when a CUDA kernel is first wanted, afte
 between a GPU and the interpreter. Nothing here computes on the host.
 """
 
-from . import convolution, copy, factories, joint_reduction, matmul, pointwise, reduction
+from . import convolution, copy, factories, joint_reduction, matmul, pointwise, reduction, softmax
 
-__all__ = ["convolution", "copy", "factories", "joint_reduction", "matmul", "pointwise", "reduction"]
+__all__ = [
+    "convolution",
+    "copy",
+    "factories",
+    "joint_reduction",
+    "matmul",
+    "pointwise",
+    "reduction",
+    "softmax",
+]

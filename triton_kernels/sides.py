@@ -101,6 +101,15 @@ def sides_of(spec: TensorSpec, out: TensorSpec, dims: Sequence[int], keep_order:
     return Sides(kept_side, coalesced(sizes, [[spec.strides[i] for i in dims]], keep_order))
 
 
+def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
+    """The lines of several tensors of the same sizes along a dimension, and the positions in a line."""
+    sizes = specs[0].sizes or (1,)
+    strides = [spec.strides or (1,) for spec in specs]
+    kept = [i for i in range(len(sizes)) if i != dim]
+    kept_side = coalesced([sizes[i] for i in kept], [[own[i] for i in kept] for own in strides])
+    return Sides(kept_side, coalesced([sizes[dim]], [[own[dim]] for own in strides]))
+
+
 def dimension_arguments(
     prefix: str, sizes: Sequence[int], strides: dict[str, Sequence[int]], kind: str
 ) -> tuple[dict[str, str], dict[str, object], dict[str, int]]:
