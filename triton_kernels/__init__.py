@@ -11,6 +11,7 @@ from . import (
     copy,
     dropout,
     factories,
+    joint_reduction,
     matmul,
     matvec,
     multinomial,
@@ -23,6 +24,7 @@ from . import (
     randperm,
     rearranging,
     reduction,
+    softmax,
 )
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "copy",
     "dropout",
     "factories",
+    "joint_reduction",
     "matmul",
     "matvec",
     "multinomial",
@@ -42,4 +45,5 @@ __all__ = [
     "randperm",
     "rearranging",
     "reduction",
+    "softmax",
 ]

@@ -26,7 +26,7 @@ from .index_space import MOVED_AS, launch_over, space
 from .indexing_kernels import add, combine_runs, elect, multiply, place
 from .launch import launch_nothing
 from .picking import plan_check, plan_locate, refuse_untyped
-from .reduction import MAX_DIMS
+from .sides import MAX_DIMS
 from .sorting import plan_sort
 
 
