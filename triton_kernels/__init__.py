@@ -23,6 +23,7 @@ from . import (
     randperm,
     rearranging,
     reduction,
+    renorm,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "randperm",
     "rearranging",
     "reduction",
+    "renorm",
 ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.cuda.transfer import copy_across
@@ -20,9 +19,9 @@ from .copy import copy_kernel
 from .elementwise import check_dtypes
 from .index_bounds import allocate
 from .index_space import block_for, launch_over
-from .sorting_kernels import count_nonzero, write_nonzero
 from .launch import cdiv
 from .sorting import plan_running_total
+from .sorting_kernels import count_nonzero, write_nonzero
 
 
 def nonzero(call: StructuredCall) -> PlannedKernel:

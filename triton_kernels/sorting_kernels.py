@@ -21,7 +21,7 @@ def count_digits(
     """counts[digit, program]: how often each digit occurs in the program's block."""
     program = tl.program_id(0).to(INDEX)
     i = program * BLOCK + tl.arange(0, BLOCK).to(INDEX)
-    key, digit, hot, mask = digits_of(keys, i, n, shift, BUCKETS, BLOCK)
+    _key, _digit, hot, _mask = digits_of(keys, i, n, shift, BUCKETS, BLOCK)
     total = tl.sum(hot, 0)
     tl.store(counts + tl.arange(0, BUCKETS) * programs + program, total.to(counts.dtype.element_ty))
 
