@@ -29,6 +29,9 @@ from .picking import plan_check, plan_locate, refuse_untyped
 from .reduction import MAX_DIMS
 from .sorting import plan_sort
 
+RUN_LANES = 256
+"""Lanes of a program over runs: all of them wait for the longest run among theirs."""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -279,6 +282,7 @@ def combining(function: Any, scaled: bool = False, averaged: bool = False, skip:
             {"rows": p.rows, "width": p.width, "step": placed.unit, "skip": skip},
             constants,
             placed.extent,
+            RUN_LANES,
         )
         number = number_for(type_)
 
