@@ -16,7 +16,7 @@ from .conversion import compute_type, convert, type_name
 from .elementwise import check_dtypes, number_for
 from .index_bounds import Bound, filled_bytes
 from .launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
-from .placing import Placement, placed_kernel, put
+from .placement import Placement, placed_kernel, put
 from .pointwise_functions import pow
 
 BLOCK_ROWS, BLOCK_COLUMNS = 4, 256
