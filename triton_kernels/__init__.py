@@ -24,6 +24,7 @@ from . import (
     randperm,
     rearranging,
     reduction,
+    renorm,
     softmax,
 )
 
@@ -45,5 +46,6 @@ __all__ = [
     "randperm",
     "rearranging",
     "reduction",
+    "renorm",
     "softmax",
 ]

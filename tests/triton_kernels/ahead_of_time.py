@@ -135,6 +135,7 @@ def operators():
     yield from product_sums()
     yield from pools()
     yield from random_numbers()
+    yield from indexing()
 
 
 def product_sums():
@@ -183,6 +184,44 @@ def random_numbers():
     yield "arange float32 aligned, whole", lambda: tt.arange(4096.0, device="cuda")
     yield "arange int64", lambda: tt.arange(4096, device="cuda")
     yield "linspace bfloat16", lambda: tt.linspace(0, 1, 4096, dtype=tt.bfloat16, device="cuda")
+
+
+def indexing():
+    rows, two = empty(100, dtype=tt.int64), empty(7, 100, dtype=tt.int32)
+    each = empty(70, 64, dtype=tt.int64)
+    for dtype in (tt.float32, tt.float64, tt.bfloat16, tt.uint8):
+        x = empty(1000, 64, dtype=dtype)
+        wide = empty(100, 64, dtype=dtype)
+        yield f"index {dtype.name}", lambda x=x: x[rows]
+        yield f"index twice {dtype.name}", lambda x=x: x[rows, two]
+        yield f"gather {dtype.name}", lambda x=x: x.gather(0, each)
+        yield f"index_put {dtype.name}", lambda x=x, v=wide: x.index_put((rows,), v)
+        yield f"index_put twice {dtype.name}", lambda x=x: x.index_put((rows, two), x[:7, :1])
+        yield f"index_put accumulate {dtype.name}", lambda x=x, v=wide: x.index_put((rows,), v, True)
+        yield f"index_add {dtype.name}", lambda x=x, v=wide: x.index_add(0, rows, v, alpha=3)
+        yield f"scatter_add {dtype.name}", lambda x=x: x.scatter_add(0, each, x)
+        yield f"scatter multiply {dtype.name}", lambda x=x: x.scatter(0, each, x, reduce="multiply")
+        yield f"tril {dtype.name}", lambda x=x: x.tril(-1)
+        yield f"flip {dtype.name}", lambda x=x: x.flip((0,))
+        yield f"cat {dtype.name}", lambda x=x, v=wide: tt.cat([x, v])
+        yield f"masked_fill {dtype.name}", lambda x=x: x.masked_fill(empty(1000, 64, dtype=tt.bool), 2.5)
+        yield f"nonzero {dtype.name}", lambda x=x: found_nonzero(x)
+        if dtype.is_floating_point:
+            yield (
+                f"embedding {dtype.name}",
+                lambda v=wide: tt.embedding_dense_backward(v, rows, 1000, 3, True),
+            )
+            for norm in (0.0, 1.0, 2.0, 3.0, float("inf")):
+                yield (
+                    f"renorm {norm} {dtype.name}",
+                    lambda x=x, p=norm: tt.embedding_renorm_(x, rows, 1.0, p),
+                )
+
+
+def found_nonzero(x):
+    driver.copy_device_to_host = lambda dst, *_: dst.fill(5)
+    x.nonzero()
+    del driver.copy_device_to_host
 
 
 def reduce(stub, x, dtype=None):
