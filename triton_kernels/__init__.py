@@ -6,7 +6,7 @@ folder imports Triton; the root does it when a CUDA kernel is first wanted, afte
 between a GPU and the interpreter. Nothing here computes on the host.
 """
 
-from . import convolution, copy, factories, joint_reduction, matmul, pointwise, reduction, softmax
+from . import convolution, copy, factories, joint_reduction, matmul, pointwise, reduction, scan, softmax
 
 __all__ = [
     "convolution",
@@ -16,5 +16,6 @@ __all__ = [
     "matmul",
     "pointwise",
     "reduction",
+    "scan",
     "softmax",
 ]

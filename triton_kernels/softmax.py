@@ -49,7 +49,8 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             return through_contiguous_operands(call, factory, names)
         tile = row_tile(sides.n_out, sides.n, sides.reduced_is_inner)
         pointers = {
-            name: f"*{spec.dtype.triton_name}" for name, spec in zip(("grad", "x")[-len(specs) :], specs)
+            name: f"*{spec.dtype.triton_name}"
+            for name, spec in zip(("grad", "x")[-len(specs) :], specs, strict=True)
         }
         pointers["out"] = f"*{out.dtype.triton_name}"
         constexprs: dict[str, object] = {
