@@ -12,6 +12,7 @@ from . import (
     dropout,
     factories,
     joint_reduction,
+    loss,
     matmul,
     matvec,
     multinomial,
@@ -25,6 +26,7 @@ from . import (
     rearranging,
     reduction,
     renorm,
+    scan,
     softmax,
 )
 
@@ -34,6 +36,7 @@ __all__ = [
     "dropout",
     "factories",
     "joint_reduction",
+    "loss",
     "matmul",
     "matvec",
     "multinomial",
@@ -47,5 +50,6 @@ __all__ = [
     "rearranging",
     "reduction",
     "renorm",
+    "scan",
     "softmax",
 ]

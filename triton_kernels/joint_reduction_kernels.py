@@ -119,6 +119,11 @@ def one_moment(a, b, at):
 
 
 @triton.jit
+def alone(a, b, at):
+    return (a,)
+
+
+@triton.jit
 def pair(a, b, at):
     return a, b
 
