@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
+from .dispatch_key import BACKEND_MASK
 from .dispatch_key_set import DispatchKeySet
 
 
@@ -59,9 +60,9 @@ class IncludeDispatchKeyGuard(_Guard):
 
 
 class ExcludeDispatchKeyGuard(_Guard):
-    """Takes functionalities out of every call of this thread while the block runs."""
+    """Takes functionalities out of every call of this thread while the block runs; backends stay, as in c10."""
 
     __slots__ = ()
 
     def _apply(self) -> None:
-        local.excluded |= self.bits
+        local.excluded |= self.bits & ~BACKEND_MASK

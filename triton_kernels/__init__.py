@@ -11,6 +11,7 @@ from . import (
     copy,
     dropout,
     factories,
+    joint_reduction,
     matmul,
     matvec,
     multinomial,
@@ -24,6 +25,7 @@ from . import (
     rearranging,
     reduction,
     renorm,
+    softmax,
 )
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "copy",
     "dropout",
     "factories",
+    "joint_reduction",
     "matmul",
     "matvec",
     "multinomial",
@@ -44,4 +47,5 @@ __all__ = [
     "rearranging",
     "reduction",
     "renorm",
+    "softmax",
 ]

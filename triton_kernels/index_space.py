@@ -15,7 +15,7 @@ import triton.language as tl
 from ..runtime.device import device as Device
 from .geometry import Geometry, coalesced
 from .launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
-from .reduction import MAX_DIMS, dimension_arguments
+from .sides import MAX_DIMS, dimension_arguments
 
 BLOCK = 1024
 INTERPRETED_BLOCK = 16384

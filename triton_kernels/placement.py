@@ -22,7 +22,7 @@ from .index_space import MOVED_AS, launch_over, space
 from .indexing_kernels import combine_runs, elect, place
 from .launch import launch_nothing
 from .picking import plan_check, plan_locate
-from .reduction import MAX_DIMS
+from .sides import MAX_DIMS
 from .sorting import plan_sort
 
 RUN_LANES = 256

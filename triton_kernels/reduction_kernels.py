@@ -85,18 +85,6 @@ def and_across(tile):
 
 
 @triton.jit
-def larger_with_index(a, i, b, j):
-    first = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)
-
-
-@triton.jit
-def smaller_with_index(a, i, b, j):
-    first = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)
-
-
-@triton.jit
 def offset_of(i, n0, n1, n2, s0, s1, s2, s3, NDIM: tl.constexpr):
     """The offset of a linear index over up to four dimensions, the inner one first."""
     if NDIM == 0:
@@ -169,67 +157,3 @@ def reduce(
     result = FINISH(ACROSS(total), count)
     to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
     tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
-
-
-@triton.jit
-def reduce_with_index(
-    x,
-    out,
-    index,
-    n_out,
-    n,
-    count,
-    chunk,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    r0,
-    r1,
-    r2,
-    xr0,
-    xr1,
-    xr2,
-    xr3,
-    LARGER: tl.constexpr,
-    START: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    KEPT: tl.constexpr,
-    REDUCED: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_O: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-):
-    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < n_out
-    rows = x + offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
-    start = tl.full((1, 1), START, ACCUMULATOR)
-    best = tl.full((BLOCK_O, BLOCK_R), START, ACCUMULATOR)
-    # Lanes that saw nothing lose every tie.
-    where = tl.full((BLOCK_O, BLOCK_R), 0x7FFFFFFF, INDEX)
-    for base in range(0, n, BLOCK_R):
-        r = base + tl.arange(0, BLOCK_R).to(INDEX)
-        mask = wanted[:, None] & (r < n)[None, :]
-        columns = offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
-        value = convert(tl.load(rows + columns, mask=mask, other=0), ACCUMULATOR)
-        value = tl.where(mask, value, start)
-        at = tl.where(mask, r[None, :], tl.full((1, 1), 0x7FFFFFFF, INDEX))
-        if LARGER:
-            best, where = larger_with_index(best, where, value, at)
-        else:
-            best, where = smaller_with_index(best, where, value, at)
-    if LARGER:
-        value, at = tl.reduce((best, where), 1, larger_with_index)
-    else:
-        value, at = tl.reduce((best, where), 1, smaller_with_index)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
-    tl.store(index + to, at.to(tl.int64), mask=wanted)
-    if out is not None:
-        tl.store(out + to, convert(value, out.dtype.element_ty), mask=wanted)

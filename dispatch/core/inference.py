@@ -35,8 +35,8 @@ def guarded_write(schema: FunctionSchema, args: Sequence[Any], plan: Plan) -> Pl
     def checked(*runtime: Any) -> Any:
         if not is_inference_mode_enabled():
             raise RuntimeError(
-                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
-                "normal tensor before doing inplace update."
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get "
+                "a normal tensor before doing inplace update."
             )
         return plan(*runtime)
 

@@ -79,7 +79,11 @@ def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
 
 
 _lock = threading.Lock()
+_epoch = [0]
+"""Counts the registrations: a plan whose making one has interrupted is used once and not stored."""
 packets: dict[str, OverloadPacket] = {}
+_planned: set[OverloadPacket] = set()
+"""Packets that hold plans: few or none while thousands of operators register at import."""
 
 
 def packet(
@@ -195,16 +199,20 @@ class OverloadPacket:
             return found  # type: ignore[no-any-return]
         kind = None if scaled else kind_of(parts)
         of_kind = None if kind is None else self._kinds.get(kind)
+        epoch = _epoch[0]
         if of_kind is not None:
             plan, holds = of_kind(parts[0]), True
         else:
             entry, bound = self.resolve(*self._split(args))
             plan, holds = self._adapt(entry, bound, runtime)
             of_kind = getattr(plan, "of_kind", None)
-            if kind is not None and of_kind is not None:
-                self._kinds[kind] = of_kind
         if keep and holds:
             with _lock:
+                if epoch != _epoch[0]:
+                    return plan
+                _planned.add(self)
+                if kind is not None and of_kind is not None:
+                    self._kinds[kind] = of_kind
                 self.count += 1
                 if self.count > MAX_PLANS:
                     self.clear()
@@ -291,6 +299,7 @@ class OverloadPacket:
         except TypeError:
             return self.call(*args, **kwargs)
         if found is None:
+            epoch = _epoch[0]
             entry, bound = self.resolve(args, kwargs)
             given: list[tuple[str, Any]] = []
             where: list[int | str] = []
@@ -306,9 +315,13 @@ class OverloadPacket:
                     where.append(origin)
                 given.append((entry.schema.arguments[position].name, value))
             plan = entry.plan(entry.key_set_of(bound), bound)
-            if len(self._general) >= MAX_PLANS:
-                self._general.clear()
-            self._general[key] = found = (plan, where)
+            found = (plan, where)
+            with _lock:
+                if epoch == _epoch[0]:
+                    _planned.add(self)
+                    if len(self._general) >= MAX_PLANS:
+                        self._general.clear()
+                    self._general[key] = found
         plan, where = found
         if where == FIRST:
             return plan(args[0])
@@ -377,8 +390,11 @@ def not_implemented(*_: Any) -> Any:
 
 def clear_plans() -> None:
     """Forget every packet's plans, after a registration or a change of defaults."""
-    for made in packets.values():
-        made.clear()
+    with _lock:
+        _epoch[0] += 1
+        for made in _planned:
+            made.clear()
+        _planned.clear()
 
 
 Dispatcher.singleton().on_change.append(clear_plans)

@@ -38,10 +38,15 @@ def test_excluding_wins_over_including() -> None:
 def test_nesting_restores_in_order() -> None:
     with ExcludeDispatchKeyGuard(TRACER):
         with ExcludeDispatchKeyGuard(TRACER | AUTOGRAD):
-            assert local.excluded == TRACER | AUTOGRAD
-        assert local.excluded == TRACER
+            assert effective(CPU | TRACER | AUTOGRAD) == CPU
+        assert effective(CPU | TRACER | AUTOGRAD) == CPU | AUTOGRAD
         assert len(modes) == 1
     assert local.excluded == 0
+
+
+def test_excluding_a_per_backend_key_leaves_the_backend() -> None:
+    with ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.AutogradCPU)):
+        assert effective(CPU | AUTOGRAD) == CPU
 
 
 def test_an_exception_restores() -> None:

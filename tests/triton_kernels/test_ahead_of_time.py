@@ -44,7 +44,7 @@ def test_every_skeleton_was_compiled(kernels, capability):
         "dense",
         "strided",
         "reduce",
-        "reduce_with_index",
+        "reduce_jointly",
         "matmul",
         "matvec",
         "indexed",
