@@ -22,16 +22,15 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     inputs: Sequence[Edge] | None = None,
-    accumulate: bool = True,
 ) -> list[Any]:
     """Send gradients from roots to the leaves.
 
-    With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived) and
-    added to leaves only if `accumulate`. Returns an empty list otherwise.
+    With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived), and no
+    leaf is touched. Returns an empty list otherwise.
     """
     before = set_grad_enabled(create_graph)
     try:
-        return _run(roots, grads, retain_graph, inputs, accumulate)
+        return _run(roots, grads, retain_graph, inputs)
     finally:
         set_grad_enabled(before)
 
@@ -41,7 +40,6 @@ def _run(
     grads: Sequence[Any],
     retain_graph: bool,
     inputs: Sequence[Edge] | None,
-    accumulate: bool,
 ) -> list[Any]:
     captured: list[Any] = []
     wanted: dict[tuple[Node, int], list[int]] = {}
@@ -63,13 +61,13 @@ def _run(
     while True:
         following: Node | None = None
         hooks = node.hooks
-        if hooks is not None and (hooks.tensor or hooks.pre):
+        if hooks is not None and (hooks.tensor or hooks.retain or hooks.pre):
             buffer = _before(node, buffer)
         if wanted:
             _capture(node, buffer, wanted, captured)
         if node.__class__ is AccumulateGrad:
-            if accumulate:
-                _accumulate(node, buffer)
+            if needed is None:
+                accumulate(node, buffer)
         elif needed is None or node in needed:
             results = node.backward(buffer) if buffer.__class__ is not list else node.backward(*buffer)
             if hooks is not None and hooks.post:
@@ -85,8 +83,8 @@ def _run(
                 spec = specs[number]
                 if grad._spec is not spec and grad._spec.twin is not spec:
                     grad = reduce_to_spec(grad, spec, node)
-                if target.__class__ is AccumulateGrad and target.hooks is None and not wanted and accumulate:
-                    _accumulate(target, grad)
+                if target.__class__ is AccumulateGrad and target.hooks is None and needed is None:
+                    accumulate(target, grad)
                 elif following is None and not heap and len(specs) == 1:
                     following, next_buffer = target, grad
                 elif target is following:
@@ -147,6 +145,10 @@ def _before(node: Node, buffer: Any) -> Any:
             replaced = hook(grads[number])
             if replaced is not None:
                 grads[number] = replaced
+                mark_shared(replaced)
+    for number, keep in list(hooks.retain.items()):
+        if grads[number] is not None:
+            keep(grads[number])
     for pre in list(hooks.pre.values()):
         replaced = pre(tuple(grads))
         if replaced is not None:
@@ -156,6 +158,9 @@ def _before(node: Node, buffer: Any) -> Any:
 
 def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:
     assert node.hooks is not None
+    for grad in results:
+        if grad is not None:
+            mark_shared(grad)
     outputs = tuple(buffer) if buffer.__class__ is list else (buffer,)
     for hook in list(node.hooks.post.values()):
         replaced = hook(tuple(results), outputs)
@@ -172,7 +177,7 @@ def _capture(node: Node, buffer: Any, wanted: dict[tuple[Node, int], list[int]],
                 mark_shared(grad)
 
 
-def _accumulate(node: AccumulateGrad, grad: Any) -> None:
+def accumulate(node: AccumulateGrad, grad: Any) -> None:
     """Add to ``leaf.grad``: in place where nobody recorded it, else out of place (double backward)."""
     leaf: Any = node.leaf()
     if leaf is None or grad is None:
