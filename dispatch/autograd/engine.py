@@ -7,12 +7,16 @@ guarantees that all gradients of a node have arrived when its turn comes; no dep
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import set_grad_enabled
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
+
+_accumulating = threading.RLock()
+"""Held while a leaf's gradient is read and written, since threads may share leaves."""
 
 
 def run_backward(
@@ -183,13 +187,14 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
     if leaf is None or grad is None:
         return
     meta = leaf._autograd
-    present = meta.grad
-    if present is None:
-        meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
-    elif present._spec.requires_grad or grad._spec.requires_grad:
-        meta.grad = present + grad
-    else:
-        present.add_(grad)
+    with _accumulating:
+        present = meta.grad
+        if present is None:
+            meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
+        elif present._spec.requires_grad or grad._spec.requires_grad:
+            meta.grad = present + grad
+        else:
+            present.add_(grad)
     if node.hooks is not None and node.hooks.post:
         for hook in list(node.hooks.post.values()):
             hook(leaf)

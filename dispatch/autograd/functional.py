@@ -107,7 +107,9 @@ def backward(
     if not targets:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     if not all(t._spec.requires_grad for t in targets):
-        raise RuntimeError("One of the differentiated Tensors given as 'inputs' to backward does not require grad")
+        raise RuntimeError(
+            "One of the differentiated Tensors given as 'inputs' to backward does not require grad"
+        )
     edges = [edge_of(t) for t in targets]
     found = run_backward(roots, grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
     for target, (node, _), value in zip(targets, edges, found, strict=True):

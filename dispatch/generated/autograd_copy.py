@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.copy import grad_to
+from ..autograd.formulas.copy import grad_to, zeros_of_grad
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import Node, edge_of, next_sequence, set_history
 from ..autograd.recording import requires_grad, spec_of
@@ -29,7 +29,7 @@ class CopyBackward0(Node):
         grad_self: Any = None
         grad_src: Any = None
         if edges[0] is not None:
-            grad_self = grad.new_empty_strided(grad.shape, grad.stride()).zero_()
+            grad_self = zeros_of_grad(grad)
         if edges[1] is not None:
             grad_src = grad_to(grad, self.src_spec.dtype, self.src_spec.device)
         return grad_self, grad_src

@@ -569,7 +569,9 @@ def test_node_hooks() -> None:
     out = x + y
     seen: list[Any] = []
     out.grad_fn.register_prehook(lambda go: (go[0] + 1.0,))
-    out.grad_fn.register_hook(lambda gi, go: seen.append(([g.tolist() for g in gi], [g.tolist() for g in go])))
+    out.grad_fn.register_hook(
+        lambda gi, go: seen.append(([g.tolist() for g in gi], [g.tolist() for g in go]))
+    )
     handle = out.grad_fn.register_hook(lambda gi, go: (gi[0] + gi[0], gi[1]))
     out.sum().backward()
     assert seen == [([[2.0, 2.0], [2.0, 2.0]], [[2.0, 2.0]])]
@@ -578,7 +580,9 @@ def test_node_hooks() -> None:
 
 
 def test_hooks_are_refused_where_there_is_no_gradient() -> None:
-    with pytest.raises(RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"):
+    with pytest.raises(
+        RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"
+    ):
         tt.ones(1).register_hook(print)
 
 
