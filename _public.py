@@ -1,18 +1,32 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from . import autograd, cpu_fallback, library, nn
+from . import autograd, cpu_fallback, cuda, library, nn
 from .dispatch import load as _load
+from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from .dispatch.composite.factories import as_tensor, from_numpy, tensor
+from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
+from .dispatch.iterator.broadcast import broadcast_shapes
+from .dispatch.iterator.loops import cpu_kernel
+from .dispatch.iterator.parallel import get_num_threads, set_num_threads
+from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
+from .dispatch.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
-from .runtime.device import device
+from .runtime.device import device, get_default_device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
-from .runtime.generator import Generator, default_generator, initial_seed, manual_seed, seed
 from .runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .runtime.layout import layout, sparse_coo, sparse_csr, strided
 from .runtime.memory_format import (
@@ -52,7 +66,17 @@ from .runtime.storage import Storage as UntypedStorage
 half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
 ops = _Ops()
+
+
+def _load_cuda_kernels() -> None:
+    from .runtime.cuda.driver import driver
+
+    driver()
+    from . import triton_kernels
+
+
 _load()
+_register_loader("cuda", _load_cuda_kernels)
 
 __all__ = sorted(
     {name for name in globals() if not name.startswith("_")} - {"cpu_fallback"} | set(_functions.__all__)

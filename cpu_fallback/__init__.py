@@ -5,6 +5,30 @@ sees the `StructuredCall` (dtypes, sizes, strides) once, and returns the functio
 calls. No loop over elements in Python.
 """
 
-from . import convolution, copy, factories, linalg, pointwise, reduction
+from . import (
+    convolution,
+    copy,
+    factories,
+    indexing,
+    linalg,
+    loss,
+    pointwise,
+    pooling,
+    random,
+    reduction,
+    softmax,
+)
 
-__all__ = ["convolution", "copy", "factories", "linalg", "pointwise", "reduction"]
+__all__ = [
+    "convolution",
+    "copy",
+    "factories",
+    "indexing",
+    "linalg",
+    "loss",
+    "pointwise",
+    "pooling",
+    "random",
+    "reduction",
+    "softmax",
+]

@@ -1,19 +1,32 @@
-"""Fills."""
+"""Fills and ranges."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from .pointwise import constant_cache
+from .error_state import IGNORE, reset_state, set_state
+
+MAX_CONSTANTS = 256
 
 
 def fill(call: StructuredCall) -> PlannedKernel:
     """Every element becomes the number."""
-    constant = constant_cache(call.outputs[0].np_dtype)
+    dtype = call.outputs[0].dtype
+    known: dict[Any, Any] = {}
 
     def into(out: Any, *values: Any) -> None:
-        out.fill(constant(values[-1]))
+        value = values[-1]
+        try:
+            element = known[value]
+        except KeyError:
+            element = element_of(value, dtype)
+            if value != 0 and len(known) < MAX_CONSTANTS:
+                known[value] = element
+        out.fill(element)
 
     return PlannedKernel(into)
 
@@ -27,5 +40,59 @@ def zero(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+def arange(call: StructuredCall) -> PlannedKernel:
+    """Element i is start + i * step, in int64 or float64 and then rounded."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex or spec.dtype.name == "bool":
+        raise call.refuse(spec)
+    wide = np.dtype(np.int64 if spec.dtype.is_integral else np.float64)
+    same = wide == spec.np_dtype
+    count, sizes = spec.numel, spec.sizes
+
+    def into(out: Any, _: Any, start: Any, step: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            values = np.arange(count, dtype=wide).reshape(sizes)
+            np.multiply(values, wide.type(step), values)
+            np.add(values, wide.type(start), out if same else values)
+            if not same:
+                np.copyto(out, values, casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def linspace(call: StructuredCall) -> PlannedKernel:
+    """Evenly spaced from `start` to `end`, both included, each half counted from its own end."""
+    spec = call.outputs[0]
+    if spec.dtype.name == "bool":
+        raise call.refuse(spec)
+    wide: Any = np.complex128 if spec.dtype.is_complex else np.float64
+    count = spec.numel
+    half, whole = count // 2, spec.dtype.is_integral
+
+    def into(out: Any, _: Any, start: Any, end: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            if count == 1:
+                out.fill(start)
+                return
+            if whole:
+                start, end = int(start), int(end)
+            start, end = wide(start), wide(end)
+            step = (end - start) / (count - 1)
+            values = np.arange(count, dtype=np.float64).astype(wide, copy=False)
+            values[:half] = start + step * values[:half]
+            values[half:] = end - step * (count - 1 - values[half:])
+            np.copyto(out, values.reshape(out.shape), casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
 register_stub("fill_stub", "cpu", fill)
 register_stub("zero_stub", "cpu", zero)
+register_stub("arange_stub", "cpu", arange)
+register_stub("linspace_stub", "cpu", linspace)

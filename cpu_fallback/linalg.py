@@ -1,75 +1,243 @@
-"""Matrix products by BLAS; integers in blocks; narrow floats in float32."""
+"""Products of matrices and vectors by BLAS, transposed operands as they lie; narrow floats in float32."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from .error_state import IGNORE, reset_state, set_state
-from .widen import NARROW
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.tensor_spec import TensorSpec
+from .error_state import IGNORE, quiet, reset_state, set_state
+from .integer_matmul import integer_matmul
+from .widen import FLOAT32, NARROW
 
-CHUNK = 64
-"""Elements of the inner dimension that an integer product handles at a time."""
+Product = Callable[[Any, Any], Any]
+
+REFUSAL = {
+    "mm": "addmm_impl_cpu_",
+    "addmm": "addmm_impl_cpu_",
+    "addbmm": "addmm_impl_cpu_",
+    "mv": "addmv_impl_cpu",
+    "addmv": "addmv_impl_cpu",
+    "dot": "dot",
+    "vdot": "dot",
+    "bmm": "bmm",
+    "baddbmm": "baddbmm",
+}
+"""The names under which PyTorch refuses a dtype."""
 
 
-def integer_matmul(a: Any, b: Any) -> Any:
-    """A product of integer matrices that wraps like C: exact in float64 blocks where that is safe, else by parts.
+def is_blas_ready(spec: TensorSpec) -> bool:
+    """Whether BLAS takes the last two dimensions as they lie: one of them without gaps, the other beyond it.
 
-    NumPy has no BLAS for integers; partial products of up to 16 bits each are exact in float64.
+    `np.dot` copies others; `np.matmul` would multiply them in a naive loop.
     """
-    dtype = a.dtype
-    if dtype.itemsize <= 2:
-        return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(dtype)
-    return np.matmul(a, b)
+    (rows, columns), (down, across) = spec.sizes[-2:], spec.strides[-2:]
+    if rows <= 1 or columns <= 1:
+        return False
+    return (across == 1 and down >= columns) or (down == 1 and across >= rows)
 
 
-def matmul_function(call: StructuredCall, name: str) -> Any:
-    """``f(a, b)`` for the call's dtype."""
-    dtype = call.args[name].dtype
-    if dtype in NARROW:
-        return lambda a, b: np.matmul(a.astype(np.float32), b.astype(np.float32))
+def _is_blas(dtype: ScalarType) -> bool:
+    return (dtype.is_floating_point and dtype not in NARROW) or dtype.is_complex
+
+
+def product_of(call: StructuredCall, first: str, second: str) -> Product:
+    """``f(a, b)``: a new array in the dtype of the computation."""
+    a, b = call.args[first], call.args[second]
+    dtype: ScalarType = a.dtype
     if dtype.name == "bool":
-        raise call.refuse(call.args[name])
-    if dtype.is_integral:
+        raise NotImplementedError(f"\"{REFUSAL[call.name]}\" not implemented for '{dtype.scalar_name}'")
+    if dtype in NARROW:
+        return lambda x, y: np.matmul(x.astype(FLOAT32), y.astype(FLOAT32))
+    if not _is_blas(dtype):
         return integer_matmul
-    return np.matmul
+    if a.ndim <= 2:
+        return np.dot
+    ready_a, ready_b = is_blas_ready(a), is_blas_ready(b)
+    if ready_a and ready_b:
+        return np.matmul
+
+    def gathered(x: Any, y: Any) -> Any:
+        x = x if ready_a else np.ascontiguousarray(x)
+        return np.matmul(x, y if ready_b else np.ascontiguousarray(y))
+
+    return gathered
 
 
-def mm(call: StructuredCall) -> PlannedKernel:
-    """(n, m) by (m, p)."""
-    spec = call.args["self"]
-    function = matmul_function(call, "self")
-    if spec.sizes[1] == 0:
-        return PlannedKernel(lambda out, a, b: out.fill(0))
-    if function is np.matmul:
-        dot = np.dot
+def _zero(out: Any, *_: Any) -> None:
+    out.fill(0)
 
-        def fresh(a: Any, b: Any) -> Any:
+
+def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a plain product of two operands."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        multiply = product_of(call, first, second)
+        a, b, spec = call.args[first], call.args[second], call.outputs[0]
+        if a.numel == 0 or b.numel == 0:
+            return PlannedKernel(_zero)
+
+        def assign(out: Any, x: Any, y: Any) -> None:
             token = set_state(IGNORE)
             try:
-                return dot(a, b)
+                np.copyto(out, multiply(x, y), casting="unsafe")
             finally:
                 reset_state(token)
 
-        def into(out: Any, a: Any, b: Any) -> None:
+        if not _is_blas(a.dtype):
+            return PlannedKernel(assign)
+        if not spec.ndim:
+            return PlannedKernel(_scalar_into)
+        fresh = quiet(multiply)
+        if multiply is np.dot:
+            if spec.ndim == 2 and not spec.is_contiguous:
+                return PlannedKernel(_into_transposed if is_blas_ready(spec) else assign, fresh)
+            return PlannedKernel(_dot_into if spec.is_contiguous else assign, fresh)
+        return PlannedKernel(_matmul_into if multiply is np.matmul and spec.is_contiguous else assign, fresh)
+
+    return factory
+
+
+def _dot_into(out: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        if np.may_share_memory(out, a) or np.may_share_memory(out, b):
+            out[...] = np.dot(a, b)
+        else:
+            np.dot(a, b, out)
+    finally:
+        reset_state(token)
+
+
+def _scalar_into(out: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        np.dot(a, b, out)
+    finally:
+        reset_state(token)
+
+
+def _into_transposed(out: Any, a: Any, b: Any) -> None:
+    """out = a b with `out` in column-major order: its transpose is b^T a^T."""
+    target = out.T
+    if target.flags.c_contiguous:
+        _dot_into(target, b.T, a.T)
+    else:
+        out[...] = quiet(np.dot)(a, b)
+
+
+def _matmul_into(out: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        np.matmul(a, b, out)
+    finally:
+        reset_state(token)
+
+
+def dot(call: StructuredCall) -> PlannedKernel:
+    """The inner product of two vectors."""
+    return product("self", "tensor")(call)
+
+
+def vdot(call: StructuredCall) -> PlannedKernel:
+    """The inner product with the first vector conjugated."""
+    if not call.args["self"].dtype.is_complex:
+        return product("self", "other")(call)
+
+    def into(out: Any, a: Any, b: Any) -> None:
+        out[...] = quiet(np.vdot)(a, b)
+
+    return PlannedKernel(into)
+
+
+def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
+    """A function that casts a Python number to a dtype as C does: truncated, then wrapped."""
+    if np_dtype.kind in "iu":
+        return lambda value: np.array(int(value.real) & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(np_dtype)
+    return lambda value: np.array(value, np_dtype)
+
+
+def product_sum(
+    first: str, second: str, sum_batch: bool = False
+) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of beta * self + alpha * product; a beta of 0 drops `self`, its NaNs included."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        multiply = product_of(call, first, second)
+        a, b, self_spec, spec = call.args[first], call.args[second], call.args["self"], call.outputs[0]
+        np_dtype = FLOAT32 if a.dtype in NARROW else a.dtype.np
+        names = call.runtime
+        where_beta = names.index("beta") if "beta" in names else None
+        where_alpha = names.index("alpha") if "alpha" in names else None
+        cast = scale_of(np_dtype)
+        is_empty = a.numel == 0 or b.numel == 0
+        sizes = spec.sizes
+        widen = self_spec.np_dtype != np_dtype
+
+        def combined(*values: Any) -> Any:
+            if is_empty:
+                made = np.zeros(sizes, np_dtype)
+            else:
+                made = multiply(values[1], values[2])
+                if sum_batch:
+                    made = np.add.reduce(made, 0, np_dtype)
+                if where_alpha is not None:
+                    made *= cast(values[where_alpha])
+            beta = 1 if where_beta is None else values[where_beta]
+            if beta == 0:
+                return made
+            addend = values[0].astype(np_dtype) if widen else values[0]
+            made += addend if where_beta is None else addend * cast(beta)
+            return made
+
+        def into(out: Any, *values: Any) -> None:
             token = set_state(IGNORE)
             try:
-                np.matmul(a, b, out)
+                np.copyto(out, combined(*values), casting="unsafe")
             finally:
                 reset_state(token)
 
+        fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quiet(combined)
+        plain = where_beta is None and where_alpha is None and not is_empty and not widen
+        if plain and multiply is np.dot and spec.ndim == 2 and spec.is_contiguous:
+            return PlannedKernel(_addmm_into, _addmm_fresh)
         return PlannedKernel(into, fresh)
 
-    def cast_into(out: Any, a: Any, b: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            np.copyto(out, function(a, b), casting="unsafe")
-        finally:
-            reset_state(token)
-
-    return PlannedKernel(cast_into)
+    return factory
 
 
-register_stub("mm_stub", "cpu", mm)
+def _addmm_fresh(self: Any, a: Any, b: Any) -> Any:
+    token = set_state(IGNORE)
+    try:
+        made = np.dot(a, b)
+        made += self
+        return made
+    finally:
+        reset_state(token)
+
+
+def _addmm_into(out: Any, self: Any, a: Any, b: Any) -> None:
+    token = set_state(IGNORE)
+    try:
+        if np.may_share_memory(out, self) or np.may_share_memory(out, a) or np.may_share_memory(out, b):
+            np.add(np.dot(a, b), self, out)
+        else:
+            np.dot(a, b, out)
+            out += self
+    finally:
+        reset_state(token)
+
+
+register_stub("mm_stub", "cpu", product("self", "mat2"))
+register_stub("bmm_stub", "cpu", product("self", "mat2"))
+register_stub("mv_stub", "cpu", product("self", "vec"))
+register_stub("dot_stub", "cpu", dot)
+register_stub("vdot_stub", "cpu", vdot)
+register_stub("addmm_stub", "cpu", product_sum("mat1", "mat2"))
+register_stub("addmv_stub", "cpu", product_sum("mat", "vec"))
+register_stub("baddbmm_stub", "cpu", product_sum("batch1", "batch2"))
+register_stub("addbmm_stub", "cpu", product_sum("batch1", "batch2", sum_batch=True))

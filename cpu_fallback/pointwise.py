@@ -1,155 +1,310 @@
-"""Pointwise kernels: a table of NumPy functions, and one path that casts, computes and rounds.
+"""Pointwise kernels: a row for each operator, the function of arrays that computes it in the common dtype.
 
-A row is an operator's stub and the function of arrays that computes it in the common dtype.
+A row may name the kinds of dtype that the kernel has (``f`` floats, ``c`` complex, ``i`` and ``u`` integers,
+``b`` bool); others are refused as PyTorch refuses them. Operators whose function depends on the call, such as
+`clamp` with one bound, have a factory below the tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
-from .error_state import IGNORE, raises_flags, reset_state, set_state
+from . import pointwise_math as m
+from .elementwise import compute_dtype_of, constant_cache, planned
 from .widen import NARROW, compute_np
 
-MAX_CONSTANTS = 256
+__all__ = ["constant_cache", "pointwise"]
+
+ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
+
+Row = tuple[Callable[..., Any] | str, str]
+
+OPERATORS: dict[str, Row] = {
+    "abs": (np.absolute, "iufc"),
+    "acos": (np.arccos, INEXACT),
+    "acosh": (np.arccosh, INEXACT),
+    "add": (m.add_scaled, ANY),
+    "addcdiv": (m.addcdiv, INEXACT),
+    "addcmul": (m.addcmul, "iufc"),
+    "asin": (np.arcsin, INEXACT),
+    "asinh": (np.arcsinh, INEXACT),
+    "atan": (np.arctan, INEXACT),
+    "atan2": (np.arctan2, FLOAT),
+    "atanh": (np.arctanh, INEXACT),
+    "bitwise_and": (np.bitwise_and, "biu"),
+    "bitwise_left_shift": (np.left_shift, "iu"),
+    "bitwise_not": (np.invert, "biu"),
+    "bitwise_or": (np.bitwise_or, "biu"),
+    "bitwise_right_shift": (np.right_shift, "iu"),
+    "bitwise_xor": (np.bitwise_xor, "biu"),
+    "conj_physical": (m.conjugate, ANY),
+    "cos": (np.cos, INEXACT),
+    "cosh": (np.cosh, INEXACT),
+    "div": (np.divide, INEXACT),
+    "eq": (np.equal, ANY),
+    "erf": ("scipy.special:erf", FLOAT),
+    "erfc": ("scipy.special:erfc", FLOAT),
+    "exp": (np.exp, INEXACT),
+    "expm1": (np.expm1, INEXACT),
+    "fmax": (np.fmax, REAL),
+    "fmin": (np.fmin, REAL),
+    "ge": (np.greater_equal, REAL),
+    "gt": (np.greater, REAL),
+    "le": (np.less_equal, REAL),
+    "leaky_relu": (m.leaky_relu, FLOAT),
+    "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
+    "lerp": (m.lerp, INEXACT),
+    "log": (np.log, INEXACT),
+    "log10": (np.log10, INEXACT),
+    "log1p": (np.log1p, INEXACT),
+    "log2": (np.log2, INEXACT),
+    "logical_and": (np.logical_and, ANY),
+    "logical_not": (np.logical_not, ANY),
+    "logical_or": (np.logical_or, ANY),
+    "logical_xor": (np.logical_xor, ANY),
+    "lt": (np.less, REAL),
+    "maximum": (np.maximum, REAL),
+    "minimum": (np.minimum, REAL),
+    "mul": (np.multiply, ANY),
+    "ne": (np.not_equal, ANY),
+    "neg": (np.negative, "iufc"),
+    "reciprocal": (np.reciprocal, INEXACT),
+    "rsqrt": (m.rsqrt, INEXACT),
+    "rsub": (m.rsub, "iufc"),
+    "sigmoid_backward": (m.sigmoid_backward, INEXACT),
+    "sign": (m.sign, REAL),
+    "silu": (m.silu, INEXACT),
+    "silu_backward": (m.silu_backward, INEXACT),
+    "sin": (np.sin, INEXACT),
+    "sinh": (np.sinh, INEXACT),
+    "softplus": (m.softplus, FLOAT),
+    "softplus_backward": (m.softplus_backward, FLOAT),
+    "sqrt": (np.sqrt, INEXACT),
+    "sub": (m.sub_scaled, "iufc"),
+    "tan": (np.tan, INEXACT),
+    "tanh": (np.tanh, INEXACT),
+    "tanh_backward": (m.tanh_backward, INEXACT),
+    "threshold_backward": (m.threshold_backward, REAL),
+}
+
+UNSCALED: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "addcdiv": m.addcdiv_unscaled,
+    "addcmul": m.addcmul_unscaled,
+    "rsub": m.rsub_unscaled,
+    "sub": np.subtract,
+}
+"""The function of an operator whose scale (``alpha``, ``value``) is at its default of 1."""
+
+ROUNDING: dict[str, Callable[..., Any]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.rint,
+    "trunc": np.trunc,
+}
+"""Rounding of floats; integers stay as they are."""
+
+DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
+    "floor_divide": (m.divide_floor, m.divide_floor_integers, np.floor_divide),
+    "fmod": (np.fmod, m.fmod_integers, np.fmod),
+    "remainder": (m.remainder, m.remainder_integers, np.remainder),
+    "trunc_divide": (m.divide_trunc, m.divide_trunc_integers, np.floor_divide),
+}
+"""Division and its remainders: of floats, of signed integers, and of unsigned ones with the zeros checked."""
+
+KERNEL_NAMES = {
+    "floor_divide": "div_floor",
+    "trunc_divide": "div_trunc",
+    "erf": "erf_vml",
+    "erfc": "erfc_vml",
+}
+"""What PyTorch's refusals call a kernel, where that is not the operator's name."""
 
 
-def constant_cache(np_dtype: Any) -> Callable[[Any], Any]:
-    """A function from a Python number to a 0-d array of a dtype, remembered by value (0.0 and NaN are not)."""
-    known: dict[Any, Any] = {}
-
-    def constant(value: Any) -> Any:
-        found = known.get(value)
-        if found is None:
-            if np_dtype.kind in "iu":
-                info = np.iinfo(np_dtype)
-                wrapped = int(value)
-                if not info.min <= wrapped <= info.max:
-                    span = 1 << info.bits
-                    wrapped = (wrapped - info.min) % span + info.min
-                found = np.array(wrapped, np_dtype)
-            else:
-                found = np.array(value, np_dtype)
-            if value != 0 and value == value and len(known) < MAX_CONSTANTS:
-                known[value] = found
-        return found
-
-    return constant
-
-
-def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a NumPy ufunc or a function ``f(*arrays, out=None)`` over the common dtype."""
+def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a table's row."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        return planned(call, function)
+        function, kinds = OPERATORS[stub]
+        check_kind(call, kinds, KERNEL_NAMES.get(stub))
+        if stub in UNSCALED and "alpha" not in call.runtime and "value" not in call.runtime:
+            function = UNSCALED[stub]
+        return planned(call, loaded(function))
 
     return factory
 
 
-def planned(call: StructuredCall, function: Callable[..., Any]) -> PlannedKernel:
-    """A kernel that brings every operand to the common dtype, calls `function`, and stores with a cast."""
-    iterator = call.iterator
-    assert iterator is not None
-    common = iterator.common_dtype
-    np_common = compute_np(common)
-    operands = [call.args[name] for name in call.runtime]
-    out_spec = call.outputs[0]
-    plain = common not in NARROW and all(
-        isinstance(o, TensorSpec) and o.np_dtype == np_common for o in operands
+def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a function of arrays that serves every dtype."""
+    return lambda call: planned(call, function)
+
+
+def check_kind(call: StructuredCall, kinds: str, name: str | None = None) -> None:
+    """Refuse a common dtype that a kernel does not have; `name` is the kernel's, if not the operator's."""
+    common = compute_dtype_of(call)
+    if compute_np(common).kind not in kinds:
+        kernel = call.kernel_name() if name is None else f"{name}_{call.device.type}"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{common.scalar_name}'")
+
+
+def loaded(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """A function, imported at its first use where it is given as ``module:name``."""
+    if isinstance(function, str):
+        module, _, name = function.partition(":")
+        found: Callable[..., Any] = getattr(import_module(module), name)
+        return found
+    return function
+
+
+def rounding(name: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a row of `ROUNDING`."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        exact = compute_dtype_of(call).is_integral
+        return planned(call, np.positive if exact else ROUNDING[name])
+
+    return factory
+
+
+def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a row of `DIVIDING`; integers look for zeros first."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        check_kind(call, "iuf", KERNEL_NAMES.get(name))
+        kind = compute_np(compute_dtype_of(call)).kind
+        floats, integers, unsigned = DIVIDING[name]
+        if kind == "f":
+            return planned(call, floats)
+        return planned(call, m.checked(integers if kind == "i" else unsigned))
+
+    return factory
+
+
+def div_mode(call: StructuredCall) -> PlannedKernel:
+    """Division by rounding mode."""
+    mode = call.args["rounding_mode"]
+    if mode is None:
+        return planned(call, np.divide)
+    common = compute_dtype_of(call)
+    if mode == "trunc" and common in NARROW:
+        return planned(call, m.divide_trunc_in(common.np))
+    return dividing("floor_divide" if mode == "floor" else "trunc_divide")(call)
+
+
+def relu(call: StructuredCall) -> PlannedKernel:
+    """max(self, 0), NaN kept; the zero is made once."""
+    common = compute_dtype_of(call)
+    zero = np.zeros((), compute_np(common))
+    maximum = np.maximum
+    spec = call.args["self"]
+    if common in NARROW or call.outputs[0].dtype is not spec.dtype:
+        return planned(call, lambda a: maximum(zero, a))
+    return PlannedKernel(
+        lambda out, a: maximum(zero, a, out=out), (lambda a: maximum(zero, a)) if spec.is_contiguous else None
     )
-    flags = raises_flags(np_common)
-    same_result = isinstance(function, np.ufunc) and _keeps(
-        function, np_common, len(operands), out_spec.np_dtype
+
+
+def pow_(call: StructuredCall) -> PlannedKernel:
+    """self ** exponent; small constant exponents become products, roots and reciprocals."""
+    common = compute_dtype_of(call)
+    kind = compute_np(common).kind
+    exponent = call.args["exponent"]
+    constant = isinstance(exponent, type)
+    if kind not in "iu":
+        quick = constant and kind == "f" and common not in NARROW
+        return planned(call, m.pow_constant if quick else np.power)
+    if not constant:
+        return planned(call, m.pow_integers)
+    kernel = planned(call, np.power)
+    into, fresh = kernel.into, kernel.fresh
+    check = m.exponent_check(compute_np(common), common.name)
+    return PlannedKernel(check(into), None if fresh is None else check(fresh))
+
+
+def clamp(call: StructuredCall) -> PlannedKernel:
+    """Both bounds, or the one that there is."""
+    if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
+        check_kind(
+            call, "iuf", "clamp_min_scalar" if call.args.get("min") is not None else "clamp_max_scalar"
+        )
+    low = call.args.get("min") is not None
+    high = call.args.get("max") is not None
+    if low and high:
+        return planned(call, clip)
+    given = tuple(name for name in call.runtime if call.args[name] is not None)
+    kernel = planned(call._replace(runtime=given), np.maximum if low else np.minimum)
+    if given == call.runtime:
+        return kernel
+    absent = call.runtime.index("max" if low else "min")
+    return without_argument(kernel, absent)
+
+
+def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
+    """A kernel of (self, bound) called with (self, min, max), of which one is None."""
+    into, fresh = kernel.into, kernel.fresh
+    present = 3 - position
+    return PlannedKernel(
+        lambda out, *values: into(out, values[0], values[present]),
+        None if fresh is None else lambda *values: fresh(values[0], values[present]),
     )
-    if plain and same_result:
-        return PlannedKernel(_into(function, len(operands)), function, flags, any_shape=True)
-    prepare = [_preparer(o, np_common) for o in operands]
-    out_np = out_spec.np_dtype
-
-    def into(out: Any, *inputs: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            ready = [p(x) for p, x in zip(prepare, inputs, strict=True)]
-            np.copyto(out, function(*ready), casting="unsafe")
-        finally:
-            reset_state(token)
-
-    def into_ufunc(out: Any, *inputs: Any) -> None:
-        token = set_state(IGNORE)
-        try:
-            function(*[p(x) for p, x in zip(prepare, inputs, strict=True)], out=out)
-        finally:
-            reset_state(token)
-
-    def fresh(*inputs: Any) -> Any:
-        token = set_state(IGNORE)
-        try:
-            made = function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
-            return made if made.dtype == out_np else made.astype(out_np)
-        finally:
-            reset_state(token)
-
-    return PlannedKernel(into_ufunc if same_result else into, fresh)
 
 
-def _keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool:
-    """Whether a ufunc over this dtype gives exactly the output's dtype."""
-    try:
-        resolved = function.resolve_dtypes((np_dtype,) * arity + (None,))
-    except TypeError:
-        return False
-    return bool(resolved[-1] == out and all(r == np_dtype for r in resolved[:-1]))
+def where(call: StructuredCall) -> PlannedKernel:
+    """`self` where the condition holds, else `other`."""
+    return planned(call, np.where, call.extra["common_dtype"].np, ("condition",))
 
 
-def _preparer(operand: Any, np_common: Any) -> Callable[[Any], Any]:
-    if isinstance(operand, TensorSpec):
-        if operand.np_dtype == np_common:
-            return _itself
-        return lambda array: array.astype(np_common)
-    return constant_cache(np_common)
+def sigmoid(call: StructuredCall) -> PlannedKernel:
+    """The logistic function, its 1 made once for a dtype."""
+    check_kind(call, INEXACT)
+    return planned(call, m.sigmoid_in(compute_np(compute_dtype_of(call))))
 
 
-def _itself(array: Any) -> Any:
-    return array
+def gelu(call: StructuredCall) -> PlannedKernel:
+    """x * Phi(x), by erf or by tanh."""
+    check_kind(call, FLOAT)
+    if call.args["approximate"] == "tanh":
+        return planned(call, m.gelu_tanh)
+    return planned(call, m.gelu_with(loaded("scipy.special:erf")))
 
 
-def _into(function: Any, arity: int) -> Callable[..., Any]:
-    """A ufunc with its output first."""
-    if arity == 1:
-        return lambda out, a: function(a, out)
-    return lambda out, a, b: function(a, b, out)
+def gelu_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradient of gelu, by erf or by tanh."""
+    check_kind(call, FLOAT)
+    if call.args["approximate"] == "tanh":
+        return planned(call, m.gelu_tanh_backward)
+    return planned(call, m.gelu_backward_with(loaded("scipy.special:erf")))
 
 
-def relu(a: Any) -> Any:
-    """max(a, 0), NaN kept."""
-    return np.maximum(a, np.zeros((), a.dtype))
+def round_decimals(call: StructuredCall) -> PlannedKernel:
+    """Rounding to decimal places, half to even."""
+    check_kind(call, FLOAT)
+    return planned(call, m.round_to(call.args["decimals"]))
 
 
-def add(call: StructuredCall) -> PlannedKernel:
-    """self + alpha * other; the scale is left out where it is 1, and bool adds as or."""
-    if "alpha" not in call.runtime:
-        return planned(call, np.add)
-
-    def scaled(a: Any, b: Any, alpha: Any) -> Any:
-        return np.add(a, np.multiply(alpha, b))
-
-    return planned(call, scaled)
-
-
-def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
-    """grad where a > threshold, else 0."""
-    return np.where(a <= threshold, np.zeros((), grad.dtype), grad)
-
-
-UNARY: dict[str, Callable[..., Any]] = {
-    "relu_stub": relu,
+FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
+    "clamp": clamp,
+    "clamp_max": clamp,
+    "clamp_min": clamp,
+    "div_mode": div_mode,
+    "gelu": gelu,
+    "gelu_backward": gelu_backward,
+    "pow": pow_,
+    "relu": relu,
+    "round_decimals": round_decimals,
+    "sigmoid": sigmoid,
+    "where": where,
 }
+FACTORIES |= {name: rounding(name) for name in ROUNDING}
+FACTORIES |= {name: dividing(name) for name in ("floor_divide", "fmod", "remainder")}
+FACTORIES |= {name: row(name) for name in OPERATORS if name not in FACTORIES}
 
-for _stub, _function in UNARY.items():
-    register_stub(_stub, "cpu", pointwise(_function))
-register_stub("add_stub", "cpu", add)
-register_stub("threshold_backward_stub", "cpu", pointwise(threshold_backward))
+for _name, _factory in FACTORIES.items():
+    register_stub(f"{_name}_stub", "cpu", _factory)

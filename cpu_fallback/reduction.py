@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from .error_state import IGNORE, reset_state, set_state
-from .widen import compute_np
+from ..runtime.tensor_spec import TensorSpec
+from .error_state import IGNORE, quiet, reset_state, set_state
+from .widen import NARROW, compute_np
 
 BLOCK = 128
 """Rows that NumPy adds one after another where the reduced axis is not the innermost one."""
+
+SMALL = 512
+"""Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
 
 
 def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
@@ -20,6 +26,8 @@ def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
     NumPy adds pairwise only along the fastest axis; along another one blocks of rows are added first, and
     their sums again, so that the error grows with the logarithm there too.
     """
+    if np_dtype.kind in "iu" and array.dtype.kind not in "iub":
+        array = array.astype(np_dtype)
     order = sorted(axes, key=lambda a: array.strides[a])
     for axis in order:
         array = _sum_axis(array, axis, np_dtype)
@@ -52,6 +60,38 @@ def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
     return total
 
 
+def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
+    """`pairwise_sum` for arrays of this geometry: one NumPy call where that is as exact."""
+    if adds_directly(spec, dims, np_dtype):
+        axes = dims[0] if len(dims) == 1 else dims
+        reduce: Any = np.add.reduce
+        return lambda array: reduce(array, axes, np_dtype, None, True)
+    return lambda array: pairwise_sum(array, dims, np_dtype)
+
+
+def adds_directly(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
+    """Whether NumPy's own reduction over `dims` has a small enough error: short, innermost, or exact."""
+    if np_dtype.kind in "iu":
+        return bool(spec.np_dtype.kind in "iub")
+    return count_of(spec, dims) <= BLOCK or (spec.is_contiguous and dims == (spec.ndim - 1,))
+
+
+def count_of(spec: TensorSpec, dims: tuple[int, ...]) -> int:
+    """How many elements of the input make one of the output."""
+    return math.prod(spec.sizes[d] for d in dims)
+
+
+def _is_whole(call: StructuredCall) -> bool:
+    """Whether everything is reduced, over memory that can be read as one run of the output's dtype."""
+    spec, out = call.args["self"], call.outputs[0]
+    same = spec.dtype is out.dtype and spec.dtype not in NARROW
+    return bool(same and spec.is_contiguous and len(call.extra["dims"]) == spec.ndim)
+
+
+def _keepdims(call: StructuredCall) -> bool:
+    return call.outputs[0].ndim == call.args["self"].ndim and call.outputs[0].ndim > 0
+
+
 def sum_(call: StructuredCall) -> PlannedKernel:
     """The sum over the plan's dimensions."""
     spec = call.args["self"]
@@ -60,12 +100,9 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
     reduce = np.add.reduce
-    if (
-        spec.is_contiguous
-        and len(dims) == spec.ndim
-        and spec.np_dtype == np_dtype
-        and out_spec.np_dtype == np_dtype
-    ):
+    if _is_whole(call):
+        if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype))
 
         def whole(out: Any, array: Any) -> None:
             token = set_state(IGNORE)
@@ -75,15 +112,325 @@ def sum_(call: StructuredCall) -> PlannedKernel:
                 reset_state(token)
 
         return PlannedKernel(whole)
+    if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
+        return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
+    total = kept_sum(spec, dims, np_dtype)
+    return PlannedKernel(quiet(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def _dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> Callable[[Any, Any], None]:
+    """The sum of a small contiguous array, divided by `count` if given."""
+    ones = np.ones(size, np_dtype)
+
+    def total(out: Any, array: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            array.reshape(-1).dot(ones, out)
+        finally:
+            reset_state(token)
+
+    def mean(out: Any, array: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            out.fill(array.reshape(-1).dot(ones) / count)
+        finally:
+            reset_state(token)
+
+    return total if count is None else mean
+
+
+def _reducing(
+    reduce: Any, dims: tuple[int, ...], np_dtype: Any, keepdims: bool
+) -> tuple[Callable[..., None], Callable[..., Any]]:
+    """A ufunc's ``reduce`` into a given array, and into a new one."""
+    axes = dims[0] if len(dims) == 1 else dims
 
     def into(out: Any, array: Any) -> None:
         token = set_state(IGNORE)
         try:
-            np.copyto(out, pairwise_sum(array, dims, np_dtype).reshape(sizes), casting="unsafe")
+            reduce(array, axes, np_dtype, out, keepdims)
         finally:
             reset_state(token)
 
-    return PlannedKernel(into)
+    def fresh(array: Any) -> Any:
+        token = set_state(IGNORE)
+        try:
+            return reduce(array, axes, np_dtype, None, keepdims)
+        finally:
+            reset_state(token)
+
+    return into, fresh
 
 
-register_stub("sum_stub", "cpu", sum_)
+def mean(call: StructuredCall) -> PlannedKernel:
+    """The sum over the plan's dimensions, divided by their number of elements; NaN where there are none."""
+    spec = call.args["self"]
+    out_spec = call.outputs[0]
+    dims: tuple[int, ...] = call.extra["dims"]
+    np_dtype = compute_np(out_spec.dtype)
+    sizes = out_spec.sizes
+    count = np_dtype.type(count_of(spec, dims))
+    if _is_whole(call) and out_spec.ndim == 0:
+        if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
+            return PlannedKernel(_dot_with_ones(spec.numel, np_dtype, count))
+        return PlannedKernel(quiet(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
+
+    total = kept_sum(spec, dims, np_dtype)
+
+    def compute(array: Any) -> Any:
+        return (total(array) / count).reshape(sizes)
+
+    into = quiet(lambda out, array: np.copyto(out, compute(array), casting="unsafe"))
+    return PlannedKernel(into, quiet(compute) if out_spec.np_dtype == np_dtype else None)
+
+
+def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of a ufunc's ``reduce``; one that `promotes` computes in the output's dtype."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out_spec = call.args["self"], call.outputs[0]
+        if spec.dtype.is_complex and not promotes:
+            raise call.refuse(spec)
+        np_dtype = compute_np(out_spec.dtype if promotes else spec.dtype)
+        dims: tuple[int, ...] = call.extra["dims"]
+        keepdims = _keepdims(call)
+        reduce = ufunc.reduce
+        if spec.np_dtype == np_dtype == out_spec.np_dtype:
+            if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
+                return PlannedKernel(quiet(lambda out, array: reduce(array.reshape(-1), 0, None, out)))
+            return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
+
+        def into(out: Any, array: Any) -> None:
+            np.copyto(out, reduce(array.astype(np_dtype), dims, None, None, keepdims), casting="unsafe")
+
+        return PlannedKernel(quiet(into))
+
+    return factory
+
+
+def aminmax(call: StructuredCall) -> PlannedKernel:
+    """Both extrema."""
+    spec = call.args["self"]
+    if spec.dtype.is_complex:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    dims, keepdims = call.extra["dims"], _keepdims(call)
+    lowest: Any = np.minimum.reduce
+    highest: Any = np.maximum.reduce
+
+    def into(low: Any, high: Any, array: Any) -> None:
+        wide = array.astype(np_dtype, copy=False)
+        np.copyto(low, lowest(wide, dims, None, None, keepdims), casting="unsafe")
+        np.copyto(high, highest(wide, dims, None, None, keepdims), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``any`` and ``all``: NaN counts as true, no dimensions leave each element's truth."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec = call.args["self"]
+        dims: tuple[int, ...] = call.extra["dims"]
+        keepdims = _keepdims(call)
+        reduce = ufunc.reduce
+        narrow = spec.dtype in NARROW
+        if call.outputs[0].dtype.name == "bool" and not narrow and dims:
+            return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
+
+        def into(out: Any, array: Any) -> None:
+            flags = (array.astype(np.float32) if narrow else array).astype(np.bool_)
+            np.copyto(out, reduce(flags, dims, None, None, keepdims) if dims else flags)
+
+        return PlannedKernel(quiet(into))
+
+    return factory
+
+
+def _at_least_1d(array: Any) -> Any:
+    return array if array.ndim else array.reshape(1)
+
+
+def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``argmax`` and ``argmin``: NumPy too takes the first NaN, else the first of equals."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out_spec = call.args["self"], call.outputs[0]
+        np_dtype = compute_np(spec.dtype)
+        axis = None if call.args["dim"] is None or not spec.ndim else call.extra["dims"][0]
+        sizes = out_spec.sizes
+        function = getattr(np.ndarray, method)
+        if spec.np_dtype == np_dtype:
+            fresh = None
+            if axis is not None and not _keepdims(call):
+
+                def fresh(array: Any) -> Any:
+                    return function(array, axis)
+
+            return PlannedKernel(
+                lambda out, array: np.copyto(out, _shaped(function(array, axis), sizes)), fresh
+            )
+
+        def into(out: Any, array: Any) -> None:
+            np.copyto(out, _shaped(function(array.astype(np_dtype), axis), sizes))
+
+        return PlannedKernel(quiet(into))
+
+    return factory
+
+
+def _shaped(result: Any, sizes: tuple[int, ...]) -> Any:
+    return np.reshape(result, sizes)
+
+
+def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``max`` and ``min`` along a dimension: the values stand where the indices say."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec = call.args["self"]
+        np_dtype = compute_np(spec.dtype)
+        axis = call.extra["dims"][0] if spec.ndim else 0
+        sizes = call.outputs[0].sizes
+        function = getattr(np.ndarray, method)
+        rest = spec.sizes[:axis] + spec.sizes[axis + 1 :]
+        grid = np.indices(rest, sparse=True)
+        before, after = grid[:axis], grid[axis:]
+        widens = spec.np_dtype != np_dtype
+
+        def into(values: Any, indices: Any, array: Any) -> None:
+            if array.ndim == 0:
+                array = array.reshape(1)
+            found = function(array.astype(np_dtype) if widens else array, axis)
+            values[...] = np.reshape(array[*before, found, *after], sizes)
+            indices[...] = np.reshape(found, sizes)
+
+        return PlannedKernel(into)
+
+    return factory
+
+
+def moments_function(
+    spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any
+) -> Callable[[Any], tuple[Any, Any]]:
+    """A function from an array to the sum of squared deviations and the mean, reduced dimensions kept.
+
+    Two passes, and the second subtracts what the rounded mean left over (Chan, Golub, LeVeque, 1983).
+    """
+    size = np_dtype.type(count_of(spec, dims))
+    contiguous = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
+    total = kept_sum(contiguous, dims, np_dtype)
+    widens, complex_ = spec.np_dtype != np_dtype, np_dtype.kind == "c"
+
+    def moments(array: Any) -> tuple[Any, Any]:
+        if widens:
+            array = array.astype(np_dtype)
+        mean = total(array) / size
+        deviation = np.subtract(array, mean, order="C")
+        residue = total(deviation)
+        if complex_:
+            squares = total(deviation * deviation.conj()).real
+            return squares - (residue * residue.conj()).real / size.real, mean
+        squares = total(np.square(deviation, deviation if array.ndim else None))
+        return squares - residue * residue / size, mean
+
+    return moments
+
+
+def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec = call.args["self"]
+        np_dtype = compute_np(spec.dtype)
+        dims: tuple[int, ...] = call.extra["dims"]
+        sizes = call.outputs[0].sizes
+        count = count_of(spec, dims)
+        fixed = call.extra.get("correction", 1)
+        moments = moments_function(spec, dims, np_dtype)
+
+        def compute(array: Any, correction: Any) -> tuple[Any, Any]:
+            total, mean = moments(array)
+            freedom = count - (fixed if correction is None else correction)
+            spread = np.maximum(total, 0) / total.dtype.type(max(freedom, 0))
+            return np.sqrt(spread) if root else spread, mean
+
+        def into(out: Any, array: Any, correction: Any = None) -> None:
+            spread, _ = compute(array, correction)
+            np.copyto(out, spread.reshape(sizes), casting="unsafe")
+
+        def into_both(out: Any, mean_out: Any, array: Any, correction: Any = None) -> None:
+            spread, mean = compute(array, correction)
+            np.copyto(out, spread.reshape(sizes), casting="unsafe")
+            np.copyto(mean_out, mean.reshape(sizes), casting="unsafe")
+
+        return PlannedKernel(quiet(into_both if with_mean else into))
+
+    return factory
+
+
+def logsumexp(call: StructuredCall) -> PlannedKernel:
+    """log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
+    spec, out_spec = call.args["self"], call.outputs[0]
+    np_dtype = compute_np(out_spec.dtype)
+    dims: tuple[int, ...] = call.extra["dims"]
+    sizes = out_spec.sizes
+    nonempty = count_of(spec, dims) > 0
+
+    def into(out: Any, array: Any) -> None:
+        wide = array.astype(np_dtype, copy=False)
+        result: Any
+        if nonempty:
+            top = np.maximum.reduce(wide.real, dims, keepdims=True)
+            top = np.where(np.isfinite(top), top, top.dtype.type(0))
+            result = np.log(pairwise_sum(np.exp(wide - top), dims, np_dtype)) + top
+        else:
+            result = np.log(pairwise_sum(wide, dims, np_dtype))
+        np.copyto(out, result.reshape(sizes), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+def cumsum(call: StructuredCall) -> PlannedKernel:
+    """Prefix sums; float32 and narrower accumulate in float64, complex64 in complex128."""
+    out_spec = call.outputs[0]
+    axis = call.extra["dim"]
+    wide = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}.get(
+        compute_np(out_spec.dtype).kind, out_spec.np_dtype
+    )
+    direct = wide == out_spec.np_dtype
+
+    def into(out: Any, array: Any) -> None:
+        array = _at_least_1d(array)
+        if wide.kind in "iu" and array.dtype.kind not in "iub":
+            array = array.astype(wide)
+        if direct:
+            np.add.accumulate(array, axis, wide, _at_least_1d(out))
+        else:
+            np.copyto(out, np.add.accumulate(array, axis, wide).reshape(out.shape), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
+    "sum_stub": sum_,
+    "mean_stub": mean,
+    "prod_stub": reduction(np.multiply, promotes=True),
+    "amax_stub": reduction(np.maximum),
+    "amin_stub": reduction(np.minimum),
+    "aminmax_stub": aminmax,
+    "max_dim_stub": extremum_with_index("argmax"),
+    "min_dim_stub": extremum_with_index("argmin"),
+    "argmax_stub": index_of_extremum("argmax"),
+    "argmin_stub": index_of_extremum("argmin"),
+    "any_stub": truth(np.logical_or),
+    "all_stub": truth(np.logical_and),
+    "var_stub": variance(root=False, with_mean=False),
+    "std_stub": variance(root=True, with_mean=False),
+    "var_mean_stub": variance(root=False, with_mean=True),
+    "std_mean_stub": variance(root=True, with_mean=True),
+    "logsumexp_stub": logsumexp,
+    "cumsum_stub": cumsum,
+}
+
+for _stub, _factory in FACTORIES.items():
+    register_stub(_stub, "cpu", _factory)

@@ -35,7 +35,8 @@ class ConversionMethods(_Base):
         spec = tensor._spec
         if spec.device is not CPU:
             raise TypeError(
-                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                "tensor to "
                 "host memory first."
             )
         if spec.requires_grad:
@@ -49,6 +50,16 @@ class ConversionMethods(_Base):
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        """A new tensor that holds a copy of `data`, with this tensor's dtype and device unless given."""
+        from .composite.tensor_data import tensor
+
+        spec = self._spec
+        made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
+        return made.requires_grad_() if requires_grad else made
 
     def item(self) -> Any:
         """The one element as a Python number. Raises RuntimeError for any other number of elements."""
@@ -129,7 +140,8 @@ class ConversionMethods(_Base):
         tensor: Any = self
         if not tensor.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at "
+                "the moment."
             )
         known = memo.get(id(self))
         if known is None:
@@ -149,34 +161,59 @@ class ConversionMethods(_Base):
 
     @property
     def mT(self) -> Any:
-        """The tensor with its last two dimensions swapped."""
+        """The tensor with its last two dimensions swapped. Raises RuntimeError for a vector."""
         tensor: Any = self
-        return tensor.transpose(-2, -1)
+        self._check_matrix("mT")
+        return tensor.transpose(-2, -1) if self._spec.ndim else tensor.alias()
 
     @property
     def H(self) -> Any:
-        """The conjugate transpose of a matrix."""
+        """The conjugate transpose of a matrix. Raises RuntimeError for anything but a matrix or a number."""
         tensor: Any = self
         if self._spec.ndim not in (0, 2):
             raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor."
+                f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. "
+                "For batches of "
+                "matrices, consider using tensor.mH"
             )
-        turned = tensor.T
-        return turned.conj() if self._spec.dtype.is_complex else turned
+        return tensor.adjoint()
+
+    @property
+    def mH(self) -> Any:
+        """The conjugate transpose of the last two dimensions. Raises RuntimeError for a vector."""
+        tensor: Any = self
+        self._check_matrix("mH")
+        return tensor.adjoint()
+
+    def _check_matrix(self, name: str) -> None:
+        if self._spec.ndim == 1:
+            raise RuntimeError(
+                f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
+            )
 
     @property
     def real(self) -> Any:
         """The real part, a view; the tensor itself if it is real."""
         from .generated.functions import real
 
-        return real(self)
+        tensor: Any = self
+        return real(tensor)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        _assign(self.real, value)
 
     @property
     def imag(self) -> Any:
         """The imaginary part of a complex tensor, a view."""
         from .generated.functions import imag
 
-        return imag(self)
+        tensor: Any = self
+        return imag(tensor)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        _assign(self.imag, value)
 
     def cpu(self) -> Any:
         """The tensor in host memory."""
@@ -187,6 +224,14 @@ class ConversionMethods(_Base):
         """The tensor on a CUDA device, the current one if none is named."""
         tensor: Any = self
         return tensor.to("cuda" if device is None else device)
+
+
+def _assign(part: Any, value: Any) -> None:
+    """Write a tensor or a number to a view."""
+    if isinstance(value, int | float):
+        part.fill_(value)
+    else:
+        part.copy_(value)
 
 
 def number_of(array: Any) -> Any:

@@ -1,1 +1,7 @@
-"""Neural network functions and layers."""
+"""Neural-network functions: `tt.nn.functional`."""
+
+from __future__ import annotations
+
+from . import functional
+
+__all__ = ["functional"]

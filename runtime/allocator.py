@@ -81,10 +81,17 @@ on_change: list[Callable[[], None]] = []
 
 
 def get_allocator(device_type: str) -> Allocator:
-    """The allocator of a device type. Raises RuntimeError where none is registered."""
+    """The allocator of a device type; CUDA's is the caching one, loaded at first use.
+
+    Raises RuntimeError where none is registered.
+    """
     found = _registry.get(device_type)
     if found is None:
-        raise RuntimeError(f"Allocator for {device_type} is not set.")
+        if device_type != "cuda":
+            raise RuntimeError(f"Allocator for {device_type} is not set.")
+        from .cuda.caching_allocator import CUDA_ALLOCATOR
+
+        found = _registry[device_type] = CUDA_ALLOCATOR
     return found
 
 
@@ -117,8 +124,14 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
             return np.empty(sizes, np_dtype)
     else:
         nbytes = itemsize * storage_size(sizes, strides)
-    pointer = (host_is_custom[0] if host_is_custom else _HOST).allocate(nbytes, CPU)
     byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
+    if not host_is_custom and nbytes:
+        # The host allocator's own steps without the pointer between them: large results come through here.
+        buffer = HostBuffer((nbytes + ALIGNMENT,), np.uint8)
+        return np.ndarray(
+            sizes, np_dtype, buffer, -buffer.__array_interface__["data"][0] % ALIGNMENT, byte_strides
+        )
+    pointer = (host_is_custom[0] if host_is_custom else _HOST).allocate(nbytes, CPU)
     return array_over(pointer, sizes, np_dtype, byte_strides)
 
 

@@ -6,6 +6,7 @@ A `device` is interned, so that devices compare by identity on the call path.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from .dispatch_key import BackendComponent
 
@@ -112,3 +113,29 @@ def _parse(text: str, index: int | None) -> device:
 
 CPU = device("cpu")
 META = device("meta")
+
+_default: list[device] = [CPU]
+on_default_change: list[Callable[[], None]] = []
+"""Called after the default device changed: whoever remembers decisions that depend on it forgets them."""
+
+
+def get_default_device() -> device:
+    """Where factories put tensors when no device is named (the CPU at first)."""
+    return _default[0]
+
+
+def set_default_device(device: device | str | int | None) -> None:
+    """Set where factories put tensors when no device is named; None restores the CPU.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_default_device("meta"); tt.zeros(2).device
+        device(type='meta')
+        >>> tt.set_default_device(None)
+    """
+    _default[0] = CPU if device is None else _of(device)
+    for changed in on_default_change:
+        changed()
+
+
+_of = device

@@ -20,14 +20,7 @@ _STATE = struct.Struct("<QQ")
 class Generator:
     """A random stream of one device: a seed and how many Philox counters were used.
 
-    Example:
-        >>> import triten as tt
-        >>> g = tt.Generator().manual_seed(1)
-        >>> state = g.get_state()
-        >>> a = tt.rand(3, generator=g); g.set_state(state); b = tt.rand(3, generator=g)
-        <...>
-        >>> bool((a == b).all())
-        True
+    `dispatch.random.Generator` is the public one, whose states are tensors.
     """
 
     __slots__ = ("__weakref__", "_lock", "_offset", "_seed", "device")
@@ -88,6 +81,14 @@ class Generator:
 _defaults: dict[Device, Generator] = {}
 _defaults_lock = threading.Lock()
 _shared_seed = [DEFAULT_SEED]
+_type: list[type[Generator]] = [Generator]
+
+
+def set_generator_type(cls: type[Generator]) -> None:
+    """Have default generators be of this class; those made before are forgotten."""
+    with _defaults_lock:
+        _type[0] = cls
+        _defaults.clear()
 
 
 def default_generator(device: Device) -> Generator:
@@ -95,8 +96,14 @@ def default_generator(device: Device) -> Generator:
     found = _defaults.get(device)
     if found is None:
         with _defaults_lock:
-            found = _defaults.setdefault(device, Generator(device).manual_seed(_shared_seed[0]))
+            found = _defaults.setdefault(device, _type[0](device).manual_seed(_shared_seed[0]))
     return found
+
+
+def generators_in_use() -> list[Generator]:
+    """The default generators that were asked for so far."""
+    with _defaults_lock:
+        return list(_defaults.values())
 
 
 def manual_seed(seed: int) -> Generator:
@@ -105,7 +112,7 @@ def manual_seed(seed: int) -> Generator:
     with _defaults_lock:
         _shared_seed[0] = cpu.initial_seed()
         for generator in _defaults.values():
-            generator.manual_seed(seed)
+            generator.manual_seed(_shared_seed[0])
     return cpu
 
 

@@ -42,7 +42,7 @@ class dtype:
         self.name = name
         self.scalar_name = scalar_name
         self.np = np.dtype(np_type)
-        self.itemsize = self.np.itemsize
+        self.itemsize: int = self.np.itemsize
         self.is_floating_point = kind == "f"
         self.is_complex = kind == "c"
         self.is_integral = kind in "ui"

@@ -54,7 +54,7 @@ class Storage:
         self.root = root
         self.device = device
         self.resizable = True
-        self._tensors: weakref.WeakSet[TensorImpl] = weakref.WeakSet()
+        self._tensors: weakref.WeakValueDictionary[int, TensorImpl] = weakref.WeakValueDictionary()
 
     def nbytes(self) -> int:
         """Size in bytes."""
@@ -85,7 +85,7 @@ class Storage:
             raise RuntimeError("Trying to resize storage that is not resizable")
         if nbytes == self.nbytes():
             return self
-        followers = [(t, t.storage_offset() * t._spec.itemsize) for t in self._tensors]
+        followers = [(t, t.storage_offset() * t._spec.itemsize) for t in self._tensors.values()]
         old = self.root
         keep = min(nbytes, self.nbytes())
         if self.device is CPU:
@@ -110,7 +110,7 @@ class Storage:
 
     def follow(self, tensor: TensorImpl) -> None:
         """Have `tensor` see later resizes of this storage."""
-        self._tensors.add(tensor)
+        self._tensors[id(tensor)] = tensor
 
     def __repr__(self) -> str:
         return f"Storage(nbytes={self.nbytes()}, device='{self.device}')"
@@ -137,8 +137,10 @@ def view_at(storage: Storage, offset: int, spec: Any) -> Any:
     root = storage.root
     if isinstance(root, DataPtr):
         return root.offset_by(offset)
-    if needed == 0:
-        return np.ndarray(spec.sizes, spec.np_dtype)
+    if needed == 0 and offset > storage.nbytes():
+        offset = 0
     strides = tuple(s * spec.itemsize for s in spec.strides)
-    flat = root if root.flags.c_contiguous else root.T
+    flat = root
+    if not root.flags.c_contiguous:
+        flat = root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))
     return np.ndarray(spec.sizes, spec.np_dtype, flat, offset, strides)

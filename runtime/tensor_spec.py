@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from . import memory_format as mf
@@ -97,15 +98,20 @@ class TensorSpec:
         found = _table.get(key)
         if found is not None:
             return found
+        made = _make(sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout)
         with _lock:
             if len(_table) >= MAX_SPECS:
                 _table.clear()
-            plain = _make(sizes, strides, dtype, device, False, is_inference, read_only, layout)
-            grad = _make(sizes, strides, dtype, device, True, is_inference, read_only, layout)
-            plain.twin, grad.twin = grad, plain
-            _table[(*key[:4], False, *key[5:])] = plain
-            _table[(*key[:4], True, *key[5:])] = grad
-        return grad if requires_grad else plain
+            return _table.setdefault(key, made)
+
+    def __getattr__(self, name: str) -> Any:
+        """Fields that few specs are asked for, computed then and kept."""
+        derive = _DERIVED.get(name)
+        if derive is None:
+            raise AttributeError(f"TensorSpec has no attribute {name!r}")
+        value = derive(self)
+        setattr(self, name, value)
+        return value
 
     @staticmethod
     def contiguous(sizes: tuple[int, ...], dtype: ScalarType, device: Device) -> TensorSpec:
@@ -185,9 +191,8 @@ def _make(
     layout: Layout,
 ) -> TensorSpec:
     spec = TensorSpec()
-    spec.sizes = tuple(sizes)
-    spec.shape = Size(sizes)
-    spec.strides = tuple(strides)
+    spec.sizes = sizes
+    spec.strides = strides
     spec.dtype = dtype
     spec.device = device
     spec.layout = layout
@@ -195,17 +200,31 @@ def _make(
     spec.is_inference = is_inference
     spec.read_only = read_only
     spec.ndim = len(sizes)
-    spec.numel = math.prod(sizes)
-    spec.itemsize = dtype.itemsize
-    spec.nbytes = spec.numel * dtype.itemsize
+    spec.numel = numel = math.prod(sizes)
+    spec.itemsize = itemsize = dtype.itemsize
+    spec.nbytes = numel * itemsize
     spec.np_dtype = dtype.np
-    spec.is_meta = device.type == "meta"
     spec.is_contiguous = mf.is_contiguous(sizes, strides)
-    spec.overlaps = _has_internal_overlap(spec)
     dense = (1 << device.backend) | _DENSE
-    spec.key_set = dense if is_inference else dense | ADINPLACE_BIT | _AUTOGRAD
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
     return spec
+
+
+def _twin(spec: TensorSpec) -> TensorSpec:
+    """The spec that differs in requires-grad alone; the two point at each other.
+
+    An integral or bool tensor cannot require grad: its spec is its own twin.
+    """
+    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        return spec
+    twin = spec.replace(requires_grad=not spec.requires_grad)
+    twin.twin = spec
+    return twin
+
+
+def _key_set(spec: TensorSpec) -> int:
+    dense = (1 << spec.device.backend) | _DENSE
+    return dense if spec.is_inference else dense | ADINPLACE_BIT | _AUTOGRAD
 
 
 def _has_internal_overlap(spec: TensorSpec) -> bool:
@@ -213,3 +232,12 @@ def _has_internal_overlap(spec: TensorSpec) -> bool:
     if spec.is_contiguous:
         return False
     return any(size > 1 and stride == 0 for size, stride in zip(spec.sizes, spec.strides, strict=True))
+
+
+_DERIVED: dict[str, Callable[[TensorSpec], Any]] = {
+    "is_meta": lambda spec: spec.device.type == "meta",
+    "key_set": _key_set,
+    "overlaps": _has_internal_overlap,
+    "shape": lambda spec: Size(spec.sizes),
+    "twin": _twin,
+}

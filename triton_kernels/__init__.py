@@ -1,1 +1,49 @@
-"""."""
+"""Triton programs of the CUDA backend and their launchers, a module for each family of operators.
+
+They register under stubs at import and reach users through the dispatcher only. A kernel is a factory: it
+sees the `StructuredCall` once and returns the function over addresses that a plan calls. Importing this
+folder imports Triton; the root does it when a CUDA kernel is first wanted, after `driver()` has chosen
+between a GPU and the interpreter. Nothing here computes on the host.
+"""
+
+from . import (
+    convolution,
+    copy,
+    dropout,
+    factories,
+    joint_reduction,
+    matmul,
+    matvec,
+    multinomial,
+    nonzero,
+    picking,
+    placing,
+    pointwise,
+    pooling,
+    random,
+    randperm,
+    rearranging,
+    reduction,
+    softmax,
+)
+
+__all__ = [
+    "convolution",
+    "copy",
+    "dropout",
+    "factories",
+    "joint_reduction",
+    "matmul",
+    "matvec",
+    "multinomial",
+    "nonzero",
+    "picking",
+    "placing",
+    "pointwise",
+    "pooling",
+    "random",
+    "randperm",
+    "rearranging",
+    "reduction",
+    "softmax",
+]

@@ -34,9 +34,58 @@ def run_backward(
     """
     before = set_grad_enabled(create_graph)
     try:
+        if inputs is None and len(roots) == 1:
+            _run_chain(roots[0], grads[0], retain_graph)
+            return []
         return _run(roots, grads, retain_graph, inputs)
     finally:
         set_grad_enabled(before)
+
+
+def _run_chain(root: Edge, grad: Any, retain_graph: bool) -> None:
+    """`_run` for a graph that is a chain of nodes without hooks, ending in leaves; where it is not, `_run` goes on."""
+    node, number = root
+    while True:
+        if node.hooks is not None or node.__class__ is AccumulateGrad or len(node.specs) != 1:
+            _run(((node, number),), (grad,), retain_graph, None)
+            return
+        results = node.backward(grad)
+        edges = node.next_edges
+        if len(edges) > 1 and (len(edges) > 2 or results[0] is results[1]):
+            _mark_repeated(results)
+        following: Edge | None = None
+        for position, onward in enumerate(edges):
+            grad = results[position]
+            if onward is None or grad is None:
+                continue
+            target = onward[0]
+            spec = target.specs[onward[1]]
+            if grad._spec is not spec and grad._spec.twin is not spec:
+                grad = reduce_to_spec(grad, spec, node)
+            if target.__class__ is AccumulateGrad and target.hooks is None:
+                accumulate(target, grad)
+            elif following is None:
+                following, next_grad = onward, grad
+            else:
+                pending = [(following, next_grad), (onward, grad)]
+                for later, other in zip(edges[position + 1 :], results[position + 1 :], strict=True):
+                    if later is not None and other is not None:
+                        pending.append((later, _fitting(later, other, node)))
+                if not retain_graph:
+                    node.release()
+                _run([e for e, _ in pending], [g for _, g in pending], retain_graph, None)
+                return
+        if not retain_graph:
+            node.release()
+        if following is None:
+            return
+        node, number = following
+        grad = next_grad
+
+
+def _fitting(edge: Edge, grad: Any, node: Node) -> Any:
+    spec = edge[0].specs[edge[1]]
+    return grad if grad._spec is spec or grad._spec.twin is spec else reduce_to_spec(grad, spec, node)
 
 
 def _run(
@@ -46,9 +95,10 @@ def _run(
     inputs: Sequence[Edge] | None,
 ) -> list[Any]:
     captured: list[Any] = []
-    wanted: dict[tuple[Node, int], list[int]] = {}
+    wanted: dict[tuple[Node, int], list[int]] | None = None
     needed: set[Node] | None = None
     if inputs is not None:
+        wanted = {}
         captured = [None] * len(inputs)
         for position, edge in enumerate(inputs):
             wanted.setdefault(edge, []).append(position)
@@ -67,7 +117,7 @@ def _run(
         hooks = node.hooks
         if hooks is not None and (hooks.tensor or hooks.retain or hooks.pre):
             buffer = _before(node, buffer)
-        if wanted:
+        if wanted is not None:
             _capture(node, buffer, wanted, captured)
         if node.__class__ is AccumulateGrad:
             if needed is None:
@@ -77,7 +127,8 @@ def _run(
             if hooks is not None and hooks.post:
                 results = _after(node, results, buffer)
             edges = node.next_edges
-            if len(edges) > 1:
+            count = len(edges)
+            if count > 1 and (count > 2 or results[0] is results[1]):
                 _mark_repeated(results)
             for onward, grad in zip(edges, results):  # noqa: B905 - of one length by construction
                 if onward is None or grad is None:

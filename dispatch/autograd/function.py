@@ -83,7 +83,8 @@ class FunctionCtx(Node):
             len(results) > inputs and all(r is None for r in results[inputs:])
         ):
             raise RuntimeError(
-                f"function {self.name()} returned an incorrect number of gradients (expected {inputs}, got {len(results)})"
+                f"function {self.name()} returned an incorrect number of gradients (expected {inputs}, "
+                f"got {len(results)})"
             )
         out = []
         for position in self._tensor_positions:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ...runtime.device import CPU
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.dispatcher import Dispatcher
@@ -19,8 +22,20 @@ Dispatcher.singleton().on_change.append(_one_plans.clear)
 def ones_of(spec: TensorSpec) -> Callable[[], Any]:
     """A function that makes a tensor of ones of this spec."""
     from ..structured.native.factories import filled
+    from ..tensor import Tensor
 
-    return filled(spec, "fill_stub", 1)
+    if spec.device is not CPU:
+        return filled(spec, "fill_stub", 1)
+    copy = np.ones(spec.sizes, spec.np_dtype).copy
+
+    def one() -> Any:
+        out = Tensor()
+        out._data = copy()
+        out._spec = spec
+        out._version = out._autograd = out._view_base = None
+        return out
+
+    return one
 
 
 def zeros_of(spec: TensorSpec) -> Any:
@@ -61,12 +76,12 @@ def _root_gradient(output: Any, grad: Any) -> Any:
 
 def _one(spec: TensorSpec) -> Any:
     """The gradient of a scalar with respect to itself."""
-    plan = _one_plans.get(spec)
-    if plan is None:
+    make = _one_plans.get(spec)
+    if make is None:
         if len(_one_plans) > 64:
             _one_plans.clear()
-        plan = _one_plans[spec] = ones_of(spec.detached)
-    return plan()
+        make = _one_plans[spec] = ones_of(spec.detached)
+    return make()
 
 
 def backward(

@@ -47,7 +47,7 @@ def gradcheck(
         >>> tt.autograd.gradcheck(lambda x: x.relu(), (x,))
         True
     """
-    from ..composite.factories import from_numpy
+    from ..composite.tensor_data import from_numpy
 
     args = (inputs,) if isinstance(inputs, TensorImpl) else tuple(inputs)
     sources = [t for t in _tensors(args) if t._spec.requires_grad]
@@ -58,10 +58,12 @@ def gradcheck(
             raise ValueError(f"gradcheck needs float64 inputs, got {source.dtype}")
     outputs = [o for o in _tensors(func(*args)) if o._spec.requires_grad]
     rng = np.random.default_rng(0)
-    for number, output in enumerate(outputs):
-        seed = np.asarray(rng.standard_normal(output._spec.sizes))
-        cotangent = from_numpy(seed).to(output.device)
-        found = grad(output, sources, cotangent, retain_graph=True, allow_unused=True)
+    seeds = [np.asarray(rng.standard_normal(output._spec.sizes)) for output in outputs]
+    analytics = [  # before any difference: those write to the inputs, which the graph has saved
+        grad(output, sources, from_numpy(seed).to(output.device), retain_graph=True, allow_unused=True)
+        for output, seed in zip(outputs, seeds, strict=True)
+    ]
+    for number, (seed, found) in enumerate(zip(seeds, analytics, strict=True)):
         for which, (source, analytic) in enumerate(zip(sources, found, strict=True)):
             numeric = _numeric(func, args, source, number, seed, eps)
             exact = (

@@ -179,7 +179,7 @@ def edge_of(tensor: Any) -> Edge:
 
 
 def set_history(out: Any, node: Node, number: int = 0) -> None:
-    """Make `node` the origin of a fresh output."""
+    """Make `node` the origin of a fresh output; one of an integral dtype has none."""
     out._spec = out._spec.twin
     out._autograd = meta = AutogradMeta()
     meta.edge = (node, number)
@@ -189,7 +189,12 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
 
 
 def saved_version(tensor: Any) -> int:
-    """The version to store beside a saved tensor. Raises RuntimeError for an inference tensor, which has none."""
+    """The version to store beside a saved tensor; 0 for nothing in its place.
+
+    Raises RuntimeError for an inference tensor, which has none.
+    """
+    if tensor is None:
+        return 0
     cell = tensor._version
     if cell is not None:
         return int(cell[0])

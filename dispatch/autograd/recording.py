@@ -19,7 +19,9 @@ def requires_grad(value: Any) -> bool:
 
 
 def spec_of(value: Any) -> Any:
-    """A tensor's spec; None for a number or nothing in a tensor's place."""
+    """A tensor's spec, a list of them for a list; None for a number or nothing in a tensor's place."""
+    if value.__class__ is tuple or value.__class__ is list:
+        return [spec_of(v) for v in value]
     return value._spec.detached if isinstance(value, TensorImpl) else None
 
 

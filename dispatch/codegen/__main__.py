@@ -19,6 +19,7 @@ from .registrations import (
     registrations_module,
     tensor_methods_module,
 )
+from .stubs import functions_stub, methods_stub
 
 DISPATCH = Path(__file__).resolve().parent.parent
 
@@ -47,6 +48,8 @@ def generate() -> dict[str, str]:
     files["tensor_methods.py"] = tensor_methods_module(families)
     files["register_all.py"] = register_all_module(families)
     files["functions.py"] = functions_index_module(names)
+    files["functions.pyi"] = functions_stub(operators)
+    files["tensor_methods.pyi"] = methods_stub(operators)
     return files
 
 

@@ -7,11 +7,12 @@ wrapper is a planner: it plans the call below autograd, then closes over that an
 from __future__ import annotations
 
 import ast
+import keyword
 from pathlib import Path
 
 from .derivatives import Derivative, Formula, is_list, result_names
 from .functions import HEADER
-from .model import NativeFunction
+from .model import ModelError, NativeFunction
 
 
 class _Rename(ast.NodeTransformer):
@@ -22,7 +23,8 @@ class _Rename(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id in self.specs:
-            return ast.Attribute(ast.Attribute(ast.Name("self_node"), f"{node.value.id}_spec"), node.attr)
+            spec = ast.Attribute(ast.Name("self_node"), f"{node.value.id}_spec")
+            return spec if node.attr == "specs" else ast.Attribute(spec, node.attr)
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -35,7 +37,7 @@ def _source(formula: Formula) -> str:
 
 
 def _local(name: str) -> str:
-    return "self_" if name == "self" else name
+    return f"{name}_" if name == "self" or keyword.iskeyword(name) else name
 
 
 def _all(d: Derivative, attribute: str) -> list[str]:
@@ -50,7 +52,7 @@ def node_text(d: Derivative) -> str:
         [f"{_local(n)}" for n in saves]
         + [f"{_local(n)}_version" for n in saves]
         + [f"{n}_spec" for n in specs]
-        + list(statics)
+        + [_local(n) for n in statics]
         + list(results)
         + [f"{n}_version" for n in results]
     )
@@ -107,11 +109,9 @@ def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
         local = _local(n)
         function = "unpack_list" if is_list(d.function, n) else "unpack"
         lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
-    for n in f.statics:
-        lines.append(f"{n} = self.{n}")
+    lines += [f"{_local(n)} = self.{_local(n)}" for n in f.statics]
     names = result_names(d.function)
-    for n in f.results:
-        lines.append(f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})")
+    lines += [f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})" for n in f.results]
     return lines
 
 
@@ -123,6 +123,7 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     lines.append(f'    """{function.schema}"""')
     lines.append("    inner = op.plan(key_set & BELOW_AUTOGRAD, args)")
     inputs = d.inputs
+    one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
     plain = [n for n in inputs if not is_list(d.function, n)]
     for n in plain:
         if n == "self" and function.form == "inplace":
@@ -141,6 +142,17 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     for i, n in enumerate(names):
         if n in statics and i not in runtime:
             lines.append(f"    {n} = args[{i}]")
+    # A plan is made for these specs alone, so they are no work of the call.
+    lines += [
+        f"    {n}_spec = spec_of(args[{names.index(n)}])"
+        for n in _all(d, "specs")
+        if not is_list(d.function, n)
+    ]
+    lines += [
+        f"    {n}_is_tensor = isinstance(args[{names.index(n)}], TensorImpl)"
+        for n in _all(d, "saves")
+        if not one_list and not is_list(d.function, n) and not (n == "self" and function.form == "inplace")
+    ]
     if baked:
         lines.append(f"    if len(op.runtime_positions(args)) == {len(runtime)}:")
         lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, "record_scaled")]
@@ -160,8 +172,7 @@ def _plan_lines(
     d: Derivative, function: NativeFunction, names: list[str], runtime: list[int], record: str = "record"
 ) -> list[str]:
     inplace = function.form == "inplace"
-    parameters = [_local(names[i]) if names[i] == "self" else names[i] for i in runtime]
-    parameters = ["self_" if p == "self" else p for p in parameters]
+    parameters = [_local(names[i]) for i in runtime]
     call = ", ".join(parameters)
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
@@ -192,15 +203,19 @@ def _plan_lines(
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     if inplace:
         body.append(f"node = {d.node}()")
-        for n in specs:
-            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        body += [
+            f"node.{n}_spec = " + (f"spec_of({_local(n)})" if is_list(d.function, n) else f"{n}_spec")
+            for n in specs
+        ]
         body.append(f"inner({call})")
         result = "self_"
     else:
         body.append(f"out = inner({call})")
         body.append(f"node = {d.node}()")
-        for n in specs:
-            body.append(f"node.{n}_spec = spec_of({_local(n)})")
+        body += [
+            f"node.{n}_spec = " + (f"spec_of({_local(n)})" if is_list(d.function, n) else f"{n}_spec")
+            for n in specs
+        ]
         result = "out"
     body.append("node.next_edges = edges")
     body.append("node.sequence = next_sequence()")
@@ -223,9 +238,12 @@ def _plan_lines(
         else:
             body.append(f"if {condition}:")
             body.append(f"    node.{local} = {source}")
-            body.append(f"    node.{local}_version = version_of({source})")
-    for n in _all(d, "statics"):
-        body.append(f"node.{n} = {n}")
+            if source == "original":
+                body.append(f"    node.{local}_version = 0")
+            else:
+                body.append(f"    cell = {source}._version if {n}_is_tensor else None")
+                body.append(f"    node.{local}_version = 0 if cell is None else cell[0]")
+    body += [f"node.{_local(n)} = {_local(n)}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:
         body.append(
@@ -248,7 +266,23 @@ def _plan_lines(
             body.append(f"node.{n} = save_result(out[{index}])")
             body.append(f"node.{n}_version = saved_version(node.{n})")
     body.append("return self_" if inplace else "return out")
-    return lines + [f"    {line}" for line in body] + ["", f"return {record}"]
+    kept = [n for n in saves if not is_list(d.function, n) and not (n == "self" and inplace)]
+    finish = f"return {record}"
+    if kept and not one_list:
+        finish = f"return saves_refused({record}, ({', '.join(_kept(d, names, n) for n in kept)},))"
+    return lines + [f"    {line}" for line in body] + ["", finish]
+
+
+def _kept(d: Derivative, names: list[str], name: str) -> str:
+    """The argument, if some input that needs it requires grad, as source."""
+    users = dict.fromkeys(
+        i for f in d.formulas if name in f.saves for i in f.inputs if f.source != "None" and i != "self"
+    )
+    uses_self = any(name in f.saves and "self" in f.inputs and f.source != "None" for f in d.formulas)
+    conditions = [f"requires_grad(args[{names.index(u)}])" for u in users]
+    if uses_self:
+        conditions.append(f"requires_grad(args[{names.index('self')}])")
+    return f"args[{names.index(name)}] if {' or '.join(conditions)} else None"
 
 
 def autograd_module(family: str, derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
@@ -270,6 +304,8 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     words = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
     imports = ["from collections.abc import Sequence", "from typing import Any", ""]
     imports.append("from ...runtime.grad_mode import grad_disabled, is_grad_enabled")
+    if "TensorImpl" in words:
+        imports.append("from ...runtime.tensor_impl import TensorImpl")
     inplace_names = sorted(words & {"check_inplace", "inplace_edge", "rebase_history"})
     node_names = sorted(
         words
@@ -300,6 +336,8 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     imports.append(f"from ..autograd.node import {', '.join(node_names)}")
     if shared:
         imports.append(f"from ..autograd.recording import {', '.join(shared)}")
+    if "saves_refused" in words:
+        imports.append("from ..core.inference import saves_refused")
     imports.append("from ..core.kernel_function import Plan")
     imports.append("from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
     if generated:
@@ -310,15 +348,28 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
 def formula_functions() -> dict[str, str]:
     """The functions of `autograd/formulas/`, each with its module."""
     folder = Path(__file__).resolve().parent.parent / "autograd" / "formulas"
-    return {
-        node.name: path.stem
-        for path in sorted(folder.glob("*.py"))
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef)
-    }
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                if node.name in found:
+                    raise ModelError(
+                        f"formula {node.name} stands in {found[node.name]}.py and in {path.name}"
+                    )
+                found[node.name] = path.stem
+    return found
 
 
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
     """The in-place form that shares a functional operator's derivative."""
     wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
-    return next((f for f in functions if str(f.name) == wanted and f.form == "inplace"), None)
+    names = (wanted, *function.autogen)
+    types = [a.type for a in function.schema.arguments]
+    return next(
+        (
+            f
+            for f in functions
+            if f.form == "inplace" and str(f.name) in names and [a.type for a in f.schema.arguments] == types
+        ),
+        None,
+    )

@@ -17,7 +17,10 @@ from ..schema.types import ListType, OptionalType
 from .load import Operators, read_entries
 from .model import Location, ModelError, NativeFunction
 
-SPEC_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "layout", "sizes", "strides", "numel"})
+SPEC_ATTRIBUTES = frozenset(
+    {"shape", "dtype", "ndim", "device", "layout", "sizes", "specs", "strides", "numel"}
+)
+"""What a formula may ask of a tensor without saving it; ``tensors.specs`` are the specs of a list."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,10 @@ def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
         outputs = fields.pop("output_differentiability", None)
         forward = fields.pop("result", None)
         formulas = tuple(_formula(names, text, function, location) for names, text in fields.items())
-        number = counts.get(function.base, 0)
-        counts[function.base] = number + 1
-        node = f"{_camel(function.base)}Backward{number}"
+        camel = _camel(function.base)
+        number = counts.get(camel, 0)
+        counts[camel] = number + 1
+        node = f"{camel}Backward{number}"
         differentiable = tuple(outputs) if outputs is not None else (True,) * len(function.schema.returns)
         out.append(Derivative(function, formulas, differentiable, node, forward, location))
     return out

@@ -6,6 +6,8 @@ compared by identity, exceptions as the miss path.
 
 from __future__ import annotations
 
+import keyword
+
 from .model import NativeFunction
 from .signature import PythonParameter, PythonSignature, python_signature
 
@@ -26,7 +28,9 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "pow": ("__pow__",),
     "matmul": ("__matmul__",),
     "floor_divide": ("__floordiv__",),
+    "floor_divide_": ("__ifloordiv__",),
     "remainder": ("__mod__",),
+    "remainder_": ("__imod__",),
     "eq": ("__eq__",),
     "ne": ("__ne__",),
     "lt": ("__lt__",),
@@ -41,12 +45,23 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "mul_": ("__imul__",),
     "div_": ("__itruediv__",),
     "pow_": ("__ipow__",),
+    "bitwise_left_shift": ("__lshift__",),
+    "bitwise_right_shift": ("__rshift__",),
+    "bitwise_and_": ("__iand__",),
+    "bitwise_or_": ("__ior__",),
+    "bitwise_xor_": ("__ixor__",),
+    "bitwise_left_shift_": ("__ilshift__",),
+    "bitwise_right_shift_": ("__irshift__",),
     "rsub": ("__rsub__",),
     "neg": ("__neg__",),
+    "positive": ("__pos__",),
     "abs": ("__abs__",),
     "bitwise_not": ("__invert__",),
 }
-"""Python's special methods, by the operator that serves them."""
+"""Python's special methods, by the operator that serves them; the reflected ones without an operator of their
+own stand in `dispatch/operators.py`."""
+
+UNARY_OPERATORS = frozenset({"neg", "positive", "abs", "bitwise_not"})
 
 
 def key_expression(parameter: PythonParameter, name: str) -> str:
@@ -80,11 +95,17 @@ class _Body:
         self.operator = operator
         self.parameters = list(signature.parameters)
         if operator:
-            arity = 1 if signature.name in ("neg", "abs", "bitwise_not") else 2
+            arity = 1 if signature.name in UNARY_OPERATORS else 2
             self.parameters = self.parameters[:arity]
 
     def name_of(self, parameter: PythonParameter) -> str:
-        return "input" if parameter.name == "self" and not self.method else parameter.name
+        if parameter.name == "self" and not self.method:
+            return "input"
+        return f"{parameter.name}_" if keyword.iskeyword(parameter.name) else parameter.name
+
+    def is_operand(self, parameter: PythonParameter) -> bool:
+        """Whether a number may stand there: a method's self is a tensor, whatever the functions allow."""
+        return parameter.role == "operand" and not (self.method and parameter.name == "self")
 
     def all_arguments(self) -> str:
         out = []
@@ -106,10 +127,13 @@ class _Body:
         keyed = [p for p in self.signature.parameters if scaled or p.role != "scale"]
         lines: list[str] = []
         parts: list[str] = []
-        operands = [p for p in keyed if p.role == "operand" and p in self.parameters]
+        operands = [p for p in keyed if self.is_operand(p) and p in self.parameters]
         for p in keyed:
             if p not in self.parameters:
                 parts.append(p.default or "NOT_GIVEN")
+                continue
+            if p.role == "operand" and not self.is_operand(p):
+                parts.append("self._spec")
                 continue
             expression = key_expression(p, self.name_of(p))
             if p.role == "operand":
@@ -139,9 +163,10 @@ class _Body:
             f"    plan = {table}{key}",
             "except (KeyError, AttributeError, TypeError):",
             f"    plan = {packet}.{miss}({self.all_arguments()})",
-            f"return plan({call})",
         ]
-        return lines
+        if self.signature.is_factory:
+            lines += ["if requires_grad:", f"    return plan({call}).requires_grad_()"]
+        return [*lines, f"return plan({call})"]
 
     def statements(self) -> list[str]:
         packet = f"{self.signature.name}_packet"
@@ -152,7 +177,11 @@ class _Body:
             other = self.name_of(self.parameters[1])
             lines.append(f"    if {packet}.is_foreign({other}):")
             lines.append("        return NotImplemented")
-        lines.append(f"    return {packet}.call_parameters({self.all_arguments()}{out})")
+        call = f"{packet}.call_parameters({self.all_arguments()}{out})"
+        if self.signature.is_factory:
+            lines += [f"    made = {call}", "    return made.requires_grad_() if requires_grad else made"]
+        else:
+            lines.append(f"    return {call}")
         variadic = self.signature.variadic
         if variadic and not self.operator:
             lines = [
@@ -172,7 +201,7 @@ class _Body:
         parts = []
         star = False
         variadic = self.signature.variadic
-        for p in self.parameters:
+        for p in sorted(self.parameters, key=lambda p: not (self.method and p.name == "self")):
             if p.name == variadic and not self.operator:
                 parts += ["*sizes: Any", f"{p.name}: Any = None"]
                 star = True
@@ -191,7 +220,12 @@ class _Body:
         if self.signature.has_out and not self.operator:
             if not star:
                 parts.append("*")
+                star = True
             parts.append("out: Any = None")
+        if self.signature.is_factory and not self.operator:
+            if not star:
+                parts.append("*")
+            parts.append("requires_grad: bool = False")
         return ", ".join(parts)
 
 
@@ -209,13 +243,15 @@ def function_text(signature: PythonSignature, method: bool = False) -> str:
         leading = "self: Any, *args: Any" if method else "*args: Any"
         given = "(self, *args)" if method else "args"
         spread = "self, *args" if method else "*args"
-        body = [
-            f'if modes or "out" in kwargs:\n    return {packet}.call({spread}, **kwargs)'.replace(
-                "\n", "\n    "
-            ),
-            f"return {packet}.general({given}, kwargs)",
-        ]
+        calls = f"{packet}.call({spread}, **kwargs)", f"{packet}.general({given}, kwargs)"
         definition = f"{leading}, **kwargs: Any"
+        body = ['if modes or "out" in kwargs:', f"    return {calls[0]}", f"return {calls[1]}"]
+        if signature.is_factory:
+            definition = f"{leading}, requires_grad: bool = False, **kwargs: Any"
+            body = [
+                f'made = {calls[0]} if modes or "out" in kwargs else {calls[1]}',
+                "return made.requires_grad_() if requires_grad else made",
+            ]
     else:
         made = _Body(signature, method)
         body = made.statements()
@@ -266,7 +302,8 @@ def functions_module(family: str, functions: list[NativeFunction]) -> str:
         overloads = ", ".join(f'"{f.name}"' for f in signature.overloads)
         parameters = "" if signature.general else ", ".join(parameter_source(p) for p in signature.parameters)
         body.append(
-            f'{signature.name}_packet = packet("{signature.name}", ({overloads},), ({parameters}{"," if parameters else ""}),'
+            f'{signature.name}_packet = packet("{signature.name}", ({overloads},), '
+            f"({parameters}{',' if parameters else ''}),"
             f" {signature.wrapped_numbers})"
         )
         if not signature.general:
@@ -301,7 +338,8 @@ def methods_module(family: str, functions: list[NativeFunction]) -> str:
     indented = "\n\n".join(
         "\n".join(f"    {line}" if line else "" for line in m.split("\n")) for m in methods
     )
-    body = f'class {family.title().replace("_", "")}Methods:\n    """Mixin of `Tensor`."""\n\n    __slots__ = ()\n\n    _spec: Any\n'
+    class_name = f"{family.title().replace('_', '')}Methods"
+    body = f'class {class_name}:\n    """Mixin of `Tensor`."""\n\n    __slots__ = ()\n\n    _spec: Any\n'
     body += ("\n" + indented + "\n") if methods else ""
     tables: list[str] = []
     for name in sorted(used):

@@ -62,7 +62,8 @@ class NativeFunction:
 
     `meta`, `stub` and `planner` name functions of the family's module in `structured/native/`; `dispatch` maps
     keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's
-    parser does for arithmetic. `python_binding` is false for overloads that only the dispatcher knows.
+    parser does for arithmetic. `python_binding` is false for overloads that only the dispatcher knows, and
+    ``positional`` for those that Python reaches through another overload's signature (``x.view(dtype)``).
     """
 
     schema: FunctionSchema
@@ -78,7 +79,7 @@ class NativeFunction:
     device_check: str | None = None
     device_guard: bool = True
     python_module: str | None = None
-    python_binding: bool = True
+    python_binding: bool | str = True
     tags: frozenset[str] = frozenset()
     meta: str | None = None
     stub: str | None = None
@@ -153,7 +154,7 @@ class NativeFunction:
             device_check=fields.get("device_check"),
             device_guard=bool(fields.get("device_guard", True)),
             python_module=fields.get("python_module"),
-            python_binding=bool(fields.get("python_binding", True)),
+            python_binding=_binding(fields.get("python_binding", True), location),
             tags=frozenset(_words(fields.get("tags", ""))),
             meta=fields.get("meta"),
             stub=fields.get("stub"),
@@ -215,6 +216,12 @@ def form_of(schema: FunctionSchema) -> str:
     if schema.is_inplace:
         return "inplace"
     return "out" if schema.out_arguments else "functional"
+
+
+def _binding(value: Any, location: Location) -> bool | str:
+    if value not in (True, False, "positional"):
+        raise ModelError(f"{location}: python_binding is True, False or positional, got {value!r}")
+    return value  # type: ignore[no-any-return]
 
 
 def _words(value: Any) -> list[str]:

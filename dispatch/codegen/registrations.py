@@ -47,14 +47,14 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             lines.append(f'autograd("{f.name}", autograd_{family}.plan_{f.identifier})')
             used.add("autograd")
             modules.add("autograd")
-        elif f.form == "out" and f.structured:
-            lines.append(f'autograd("{f.name}", out_refuses_grad)')
-            used.add("autograd")
-            modules.add("refuse")
         elif "nondifferentiable" in f.tags:
             lines.append(f'autograd("{f.name}", never_differentiable)')
             used.add("autograd")
             modules.add("never")
+        elif f.form == "out" and f.structured:
+            lines.append(f'autograd("{f.name}", out_refuses_grad)')
+            used.add("autograd")
+            modules.add("refuse")
     imports: list[str] = []
     recording = [
         n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules
@@ -73,7 +73,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     return (
         text
         + "\n".join(imports)
-        + f'\n\n\ndef register() -> None:\n    """Define the {family} operators and register their kernels."""\n{body}\n'
+        + "\n\n\ndef register() -> None:\n"
+        + f'    """Define the {family} operators and register their kernels."""\n{body}\n'
     )
 
 

@@ -40,6 +40,18 @@ class PythonSignature:
         """The first overload."""
         return self.overloads[0]
 
+    @property
+    def is_factory(self) -> bool:
+        """Whether it makes new tensors from options, so that Python's form takes ``requires_grad`` too."""
+        functional = [f for f in self.overloads if f.form == "functional"]
+        options = {"dtype", "layout", "device", "pin_memory"}
+        return any(
+            options <= {a.name for a in f.schema.arguments}
+            and not any(r.alias_info for r in f.schema.returns)
+            and not f.name.base_name.startswith("_")
+            for f in functional
+        )
+
 
 def role_of(type: Type, argument: Argument, wrapped: bool) -> str:
     """What an argument is to a plan's key; see `core.overload_packet.Parameter`."""
@@ -100,7 +112,7 @@ def annotation_of(type: Type, role: str) -> str:
 
 def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignature:
     """Merge the functional overloads of a name (or its in-place ones)."""
-    shapes = [f for f in overloads if f.form != "out"] or overloads
+    shapes = [f for f in overloads if f.form != "out" and f.python_binding != "positional"] or overloads
     has_out = any(f.form == "out" for f in overloads)
     wrapped = any(f.wrapped_numbers for f in overloads)
     merged: dict[str, PythonParameter] = {}
@@ -148,8 +160,6 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             gap = True
         elif gap:
             general = True
-    if len({p.name for p in parameters if p.role == "scale"}) and general:
-        parameters = [p for p in parameters]
     return PythonSignature(
         name, tuple(overloads), tuple(parameters), general, has_out, _variadic(shapes, parameters), wrapped
     )

@@ -89,3 +89,8 @@ def to_prim_device(
 ) -> Any:
     """``to(device)``."""
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
+
+
+def type_as(self: Any, other: Any) -> Any:
+    """`Tensor.type_as`: dtype and device of another tensor."""
+    return to_dtype_layout(self, other.dtype, None, other.device, None, False, False, None)

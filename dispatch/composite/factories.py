@@ -1,21 +1,17 @@
-"""Factories made of others, and `tensor`, `from_numpy`, `as_tensor`, which take Python and NumPy data."""
+"""Factories made of others: ranges, identities, fills, ``out=`` forms."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ...runtime.device import CPU
+from ...runtime.device import META
 from ...runtime.device import device as Device
-from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, int64
+from ...runtime.scalar_type import dtype_of_number, get_default_dtype, int64
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
-from ..generated.functions import empty
-from ..tensor import Tensor
+from ..generated.functions import _arange_, _linspace_, empty, empty_like
 
 
 def full(
@@ -31,173 +27,205 @@ def full(
     return empty(tuple(size), dtype=chosen, layout=layout, device=device).fill_(fill_value)
 
 
+def full_like(
+    self: Any, value: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any, fmt: Any
+) -> Any:
+    """`torch.full_like`: sizes, dtype and device of `self` unless given."""
+    return empty_like(self, dtype=dtype, layout=layout, device=device, memory_format=fmt).fill_(value)
+
+
+def new_full(
+    self: Any,
+    size: Sequence[int],
+    value: Any,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
+) -> Any:
+    """`torch.Tensor.new_full`: dtype and device of `self` unless given."""
+    made = empty(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
+    return made.fill_(value)
+
+
+def empty_out(size: Sequence[int], memory_format: Any, out: Any) -> Any:
+    """``empty(size, out=)``: resized, nothing more."""
+    return out.resize_(size, memory_format=memory_format)
+
+
+def zeros_out(size: Sequence[int], out: Any) -> Any:
+    """``zeros(size, out=)``."""
+    return out.resize_(size).zero_()
+
+
+def ones_out(size: Sequence[int], out: Any) -> Any:
+    """``ones(size, out=)``."""
+    return out.resize_(size).fill_(1)
+
+
+def full_out(size: Sequence[int], fill_value: Any, out: Any) -> Any:
+    """``full(size, fill_value, out=)``."""
+    return out.resize_(size).fill_(fill_value)
+
+
+def fill__tensor(self: Any, value: Any) -> Any:
+    """``fill_`` with a 0-d tensor."""
+    if value.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+        )
+    return self.copy_(value)
+
+
+def fill_scalar(self: Any, value: Any) -> Any:
+    """`torch.fill`: a new tensor like `self`, filled."""
+    return (self.clone() if self.requires_grad else empty_like(self)).fill_(value)
+
+
+def fill_tensor(self: Any, value: Any) -> Any:
+    """`torch.fill` with a 0-d tensor."""
+    return (self.clone() if self.requires_grad else empty_like(self)).fill_(value)
+
+
 def scalar_tensor(s: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
     """`torch.scalar_tensor`: a number as a 0-d tensor of the default dtype unless given."""
     return empty((), dtype=dtype or get_default_dtype(), layout=layout, device=device).fill_(s)
 
 
-def from_numpy(array: Any) -> Tensor:
-    """A tensor over an ndarray's memory (`torch.from_numpy`). A read-only array gives a tensor that refuses writes.
+def _range_dtype(*numbers: Any) -> ScalarType:
+    """int64 for whole numbers, else the default dtype."""
+    return int64 if all(isinstance(n, int) for n in numbers) else get_default_dtype()
 
-    Raises TypeError for anything but an ndarray or for a dtype without counterpart, ValueError for negative or
-    odd strides.
 
-    Example:
-        >>> import numpy as np, triten as tt
-        >>> a = np.zeros(2, np.float32); t = tt.from_numpy(a); a[0] = 1
-        >>> t
-        tensor([1., 0.])
-    """
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    dtype = from_numpy_dtype(array.dtype)
-    if not array.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order.")
-    itemsize = dtype.itemsize
-    if any(s < 0 for s in array.strides):
-        raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-            "supported. (You can probably work around this by making a copy of your array with array.copy().)"
+def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
+    """How many elements `arange` gives. Raises RuntimeError for a zero step or an infinite range."""
+    if any(isinstance(n, complex) for n in (start, end, step)):
+        raise RuntimeError(f"arange(): complex bounds are not supported, got {start} -> {end} by {step}")
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end < start) if step > 0 else (end > start):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if dtype is int64:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise RuntimeError("step must be nonzero")
+        return max(0, -((int(start) - int(end)) // int(step)))
+    elements: int = math.ceil((end - start) / step)
+    return elements
+
+
+def arange_start_step(
+    start: Any, end: Any, step: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
+) -> Any:
+    """`torch.arange`: start, start + step, ... below `end`."""
+    chosen = _range_dtype(start, end, step) if dtype is None else dtype
+    length = _range_length(start, end, step, chosen)
+    return _arange_(empty(length, dtype=chosen, layout=layout, device=device), start, step)
+
+
+def arange_start(
+    start: Any, end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
+) -> Any:
+    """``arange(start, end)``."""
+    return arange_start_step(start, end, 1, dtype, layout, device, pin)
+
+
+def arange(end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
+    """``arange(end)``."""
+    return arange_start_step(0, end, 1, dtype, layout, device, pin)
+
+
+def arange_start_out(start: Any, end: Any, step: Any, out: Any) -> Any:
+    """``arange(start, end, step, out=)``: a tensor of that many elements keeps its shape."""
+    length = _range_length(start, end, step, out.dtype)
+    if out.numel() != length:
+        out.resize_((length,))
+    return _arange_(out, start, step)
+
+
+def arange_out(end: Any, out: Any) -> Any:
+    """``arange(end, out=)``."""
+    return arange_start_out(0, end, 1, out)
+
+
+def _bound(name: str, value: Any) -> Any:
+    """A bound of `linspace` as a number."""
+    if not isinstance(value, TensorImpl):
+        return value
+    if value.ndim:
+        raise RuntimeError(
+            f"linspace only supports 0-dimensional start and end tensors, but got {name} with {value.ndim} "
+            "dimension(s)."
         )
-    if any(s % itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
-        raise ValueError("given numpy array strides not a multiple of the element byte size. Copy it first.")
-    strides = tuple(s // itemsize for s in array.strides)
-    spec = TensorSpec.of(
-        array.shape,
-        strides,
-        dtype,
-        CPU,
-        is_inference=is_inference_mode_enabled(),
-        read_only=not array.flags.writeable,
-    )
-    plain = array if type(array) is np.ndarray else array.view(np.ndarray)
-    made: Tensor = Tensor.from_data(plain, spec)
-    return made
+    tensor: Any = value
+    return tensor.item()
 
 
-def _infer_dtype(data: Any) -> ScalarType | None:
-    """The dtype of nested Python numbers: the widest kind among them; None for no numbers."""
-    kind: type | None = None
-    order: dict[type | None, int] = {None: -1, bool: 0, int: 1, float: 2, complex: 3}
-    stack = [data]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, list | tuple):
-            stack.extend(value)
-            continue
-        found: type
-        if isinstance(value, TensorImpl):
-            return value._spec.dtype if kind is None else None
-        if isinstance(value, bool | np.bool_):
-            found = bool
-        elif isinstance(value, int | np.integer):
-            found = int
-        elif isinstance(value, float | np.floating):
-            found = float
-        elif isinstance(value, complex | np.complexfloating):
-            found = complex
-        else:
-            raise TypeError(f"tensor(): could not infer dtype of {type(value).__name__}")
-        if order[found] > order[kind]:
-            kind = found
-    return None if kind is None else dtype_of_number(kind)
+def linspace(
+    start: Any, end: Any, steps: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
+) -> Any:
+    """`torch.linspace`: `steps` numbers from `start` to `end`, both included."""
+    if any(isinstance(bound, TensorImpl) and bound.is_meta for bound in (start, end)):
+        start, end, device = 0, 0, META
+    start, end = _bound("start", start), _bound("end", end)
+    has_complex = isinstance(start, complex) or isinstance(end, complex)
+    if dtype is None:
+        dtype = get_default_dtype().to_complex() if has_complex else get_default_dtype()
+    elif has_complex and not dtype.is_complex:
+        raise RuntimeError(
+            f"linspace(): inferred dtype {get_default_dtype().to_complex()} can't be safely cast to "
+            f"passed dtype {dtype}"
+        )
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    return _linspace_(empty(steps, dtype=dtype, layout=layout, device=device), start, end)
 
 
-def _check_shape(data: Any, depth: int = 0) -> tuple[int, ...]:
-    """The shape of nested sequences. Raises ValueError where their lengths differ."""
-    if not isinstance(data, list | tuple):
-        return tuple(data._spec.sizes) if isinstance(data, TensorImpl) else np.shape(data)
-    if not data:
-        return (0,)
-    first = _check_shape(data[0], depth + 1)
-    for element in data:
-        have = _check_shape(element, depth + 1)
-        if have != first:
-            expected = first[0] if first else 0
-            got = have[0] if have else 0
-            raise ValueError(f"expected sequence of length {expected} at dim {depth + 1} (got {got})")
-    return (len(data), *first)
+def linspace_out(start: Any, end: Any, steps: int, out: Any) -> Any:
+    """``linspace(start, end, steps, out=)``."""
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if out.numel() != steps:
+        out.resize_((steps,))
+    return _linspace_(out, start, end)
 
 
-def tensor(
-    data: Any,
-    *,
-    dtype: ScalarType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
-    """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor (`torch.tensor`).
-
-    Raises TypeError for data that are no numbers, ValueError for ragged sequences.
-
-    Example:
-        >>> import triten as tt
-        >>> tt.tensor([[1, 2], [3, 4]]).dtype
-        triten.int64
-    """
-    if dtype is not None and not isinstance(dtype, ScalarType):
-        raise TypeError(f"tensor(): argument 'dtype' must be dtype, not {type(dtype).__name__}")
-    made: Any
-    if isinstance(data, Tensor):
-        made = data.detach().clone()
-        if dtype is not None or device is not None:
-            made = made.to(device=None if device is None else Device(device), dtype=dtype)
-    else:
-        if isinstance(data, np.ndarray | np.generic):
-            array = np.array(data)
-            if array.dtype.kind in "OUSV" and array.dtype.itemsize > 2:
-                from_numpy_dtype(array.dtype)
-        else:
-            if not isinstance(data, list | tuple | bool | int | float | complex):
-                if hasattr(data, "__array__"):
-                    return tensor(np.asarray(data), dtype=dtype, device=device, requires_grad=requires_grad)
-                raise TypeError(f"tensor(): could not infer dtype of {type(data).__name__}")
-            inferred = _infer_dtype(data)
-            chosen = dtype or inferred or get_default_dtype()
-            shape = _check_shape(data)
-            plain = _plain(data)
-            if inferred is int64 and chosen.is_integral and _overflows(plain, chosen):
-                raise RuntimeError(f"value cannot be converted to type {chosen.name} without overflow")
-            array = np.array(plain, dtype=chosen.np).reshape(shape)
-        array = np.ascontiguousarray(array).reshape(array.shape)
-        made = from_numpy(array)
-        if not array.flags.owndata:
-            made = made.clone()
-        if (dtype is not None and made.dtype is not dtype) or device is not None:
-            made = made.to(device=None if device is None else Device(device), dtype=dtype)
-    if requires_grad:
-        made.requires_grad_()
-    return made  # type: ignore[no-any-return]
+def _check_eye(n: int, m: int) -> None:
+    if n < 0:
+        raise RuntimeError(f"n must be greater or equal to 0, got {n}")
+    if m < 0:
+        raise RuntimeError(f"m must be greater or equal to 0, got {m}")
 
 
-def _plain(data: Any) -> Any:
-    if isinstance(data, list | tuple):
-        return [_plain(v) for v in data]
-    return data.tolist() if isinstance(data, TensorImpl) and hasattr(data, "tolist") else data
+def _with_diagonal(out: Any) -> Any:
+    """Zeros with ones on the diagonal."""
+    out.zero_()
+    rows, columns = out.shape
+    if rows and columns:
+        step = out.stride(0) + out.stride(1)
+        out.detach().as_strided((min(rows, columns),), (step,)).fill_(1)
+    return out
 
 
-def _overflows(values: Any, dtype: ScalarType) -> bool:
-    limits = np.iinfo(dtype.np)
-    stack = [values]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, list):
-            stack.extend(value)
-        elif not limits.min <= int(value) <= limits.max:
-            return True
-    return False
+def eye_m(n: int, m: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
+    """`torch.eye`: n rows and m columns."""
+    _check_eye(n, m)
+    return _with_diagonal(empty((n, m), dtype=dtype, layout=layout, device=device))
 
 
-def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, sharing memory where it can (`torch.as_tensor`)."""
-    made: Any
-    if isinstance(data, Tensor):
-        made = data
-    elif isinstance(data, np.ndarray):
-        made = from_numpy(data)
-    else:
-        return tensor(data, dtype=dtype, device=device)
-    if dtype is not None or device is not None:
-        made = made.to(device=None if device is None else Device(device), dtype=dtype)
-    return made  # type: ignore[no-any-return]
+def eye(n: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
+    """``eye(n)``: a square identity."""
+    return eye_m(n, n, dtype, layout, device, pin)
+
+
+def eye_m_out(n: int, m: int, out: Any) -> Any:
+    """``eye(n, m, out=)``."""
+    _check_eye(n, m)
+    return _with_diagonal(out.resize_((n, m)))
+
+
+def eye_out(n: int, out: Any) -> Any:
+    """``eye(n, out=)``."""
+    return eye_m_out(n, n, out)

@@ -2,17 +2,314 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+from ...runtime.allocator import storage_size
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
+from ...runtime.scalar_type import int64
+from ...runtime.storage import root_of
+from ...runtime.tensor_spec import TensorSpec
+from ..generated.functions import view_as_real
+from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
+
+
+@lru_cache(maxsize=4096)
+def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """The shape with a -1 filled in, and whether a view has it."""
+    sizes = infer_size(shape, spec.numel)
+    return sizes, view_strides(spec.sizes, spec.strides, sizes) is not None
 
 
 def reshape(self: Any, shape: Sequence[int]) -> Any:
     """`torch.reshape`."""
+    sizes, is_view = _reshaped(self._spec, tuple(shape))
+    return self.view(sizes) if is_view else self.clone(memory_format=contiguous_format).view(sizes)
+
+
+def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
+    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
+    if len(size) != len(stride):
+        raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(size)}: {list(size)}")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
+        )
+    if storage_offset is not None and storage_offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
+    own = self.storage_offset()
+    first = own if storage_offset is None else storage_offset
+    itemsize = self._spec.itemsize
+    needed = (first + storage_size(tuple(size), tuple(stride))) * itemsize
+    have = root_of(self._data).nbytes
+    if 0 not in size and needed > have:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize "
+            f"{itemsize} "
+            f"requiring a storage size of {needed} are out of bounds for storage of size {have}"
+        )
+    return self._strided_from(tuple(size), tuple(stride), first - own)
+
+
+def real(self: Any) -> Any:
+    """`torch.real`: a view of the real parts; a real tensor itself."""
+    return view_as_real(self).select(-1, 0) if self._spec.dtype.is_complex else self
+
+
+def imag(self: Any) -> Any:
+    """`torch.imag`: a view of the imaginary parts."""
+    if not self._spec.dtype.is_complex:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return view_as_real(self).select(-1, 1)
+
+
+def narrow(self: Any, dim: int, start: int, length: int) -> Any:
+    """`torch.narrow`."""
     spec = self._spec
-    sizes = infer_size(shape, spec.numel)
-    if view_strides(spec.sizes, spec.strides, sizes) is not None:
-        return self.view(sizes)
-    return self.clone(memory_format=contiguous_format).view(sizes)
+    if spec.ndim == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    size = spec.sizes[wrap_dim(dim, spec.ndim)]
+    if not -size <= start <= size:
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
+        )
+    if start < 0:
+        start += size
+    if start + length > size:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return self.slice(dim, start, start + length, 1)
+
+
+def narrow_tensor(self: Any, dim: int, start: Any, length: int) -> Any:
+    """`torch.narrow` from a place that an integral 0-d tensor holds."""
+    if start._spec.ndim or not start._spec.dtype.is_integral:
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    return narrow(self, dim, start.item(), length)
+
+
+def view_as(self: Any, other: Any) -> Any:
+    """`Tensor.view_as`."""
+    return self.view(other._spec.sizes)
+
+
+def reshape_as(self: Any, other: Any) -> Any:
+    """`Tensor.reshape_as`."""
+    return self.reshape(other._spec.sizes)
+
+
+def expand_as(self: Any, other: Any) -> Any:
+    """`Tensor.expand_as`."""
+    return self.expand(other._spec.sizes)
+
+
+def broadcast_to(self: Any, size: Sequence[int]) -> Any:
+    """`torch.broadcast_to`."""
+    return self.expand(size)
+
+
+def movedim(self: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """`torch.movedim`: the named dimensions to new places, the others in order."""
+    given = (source,) if isinstance(source, int) else tuple(source)
+    wanted = (destination,) if isinstance(destination, int) else tuple(destination)
+    rank = self._spec.ndim
+    if len(given) != len(wanted):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(given)} dims) should contain the "
+            "same number "
+            f"of dims as destination ({list(wanted)} dims)"
+        )
+    sources = [wrap_dim(d, rank) for d in given]
+    targets = [wrap_dim(d, rank) for d in wanted]
+    for name, dims, named in (("source", sources, given), ("destination", targets, wanted)):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(named)})")
+    if rank == 0:
+        return self.alias()
+    order = [-1] * rank
+    for s, t in zip(sources, targets, strict=True):
+        order[t] = s
+    rest = iter(d for d in range(rank) if d not in sources)
+    return self.permute([next(rest) if d < 0 else d for d in order])
+
+
+def swapdims(self: Any, dim0: int, dim1: int) -> Any:
+    """`torch.swapdims`, `torch.swapaxes`."""
+    return self.transpose(dim0, dim1)
+
+
+def adjoint(self: Any) -> Any:
+    """`torch.adjoint`: the conjugate transpose of the last two dimensions."""
+    rank = self._spec.ndim
+    if rank == 1:
+        raise RuntimeError(
+            f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {rank}-D tensor."
+        )
+    turned = self.transpose(-2, -1) if rank else self.alias()
+    return turned.conj() if self._spec.dtype.is_complex else turned
+
+
+@lru_cache(maxsize=4096)
+def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...] | None:
+    """The sizes with a range of dimensions joined; None where there is nothing to join."""
+    first, last = wrap_dim(start_dim, len(sizes)), wrap_dim(end_dim, len(sizes))
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if not sizes:
+        return (1,)
+    if first == last:
+        return None
+    return (*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :])
+
+
+def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+    """`torch.flatten`: the tensor itself where there is nothing to join."""
+    sizes = _flattened(self._spec.sizes, start_dim, end_dim)
+    return self if sizes is None else reshape(self, sizes)
+
+
+def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:
+    """`torch.unflatten`."""
+    spec = self._spec
+    d = wrap_dim(dim, spec.ndim)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    have = spec.sizes[d] if spec.ndim else 1
+    known = math.prod(n for n in sizes if n != -1)
+    inferred = sum(n == -1 for n in sizes)
+    if inferred > 1:
+        raise RuntimeError("unflatten got an unexpected error:\nonly one dimension can be inferred")
+    if known != have if not inferred else known == 0 or have % known:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({have}) in "
+            "the input "
+            "tensor"
+        )
+    whole = [have // known if n == -1 else n for n in sizes]
+    return self.view((*spec.sizes[:d], *whole, *spec.sizes[d + 1 :]))
+
+
+def ravel(self: Any) -> Any:
+    """`torch.ravel`."""
+    return self.contiguous().view((-1,))
+
+
+def split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
+    """`torch.split` into parts of one size, the last one smaller where it must be."""
+    spec = self._spec
+    if spec.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    if split_size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
+    size = spec.sizes[wrap_dim(dim, spec.ndim)]
+    if split_size == 0:
+        if size:
+            raise RuntimeError(
+                f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}"
+            )
+        return (self.slice(dim, 0, 0, 1),)
+    if size == 0:
+        return (self.slice(dim, 0, 0, 1),)
+    return tuple([self.slice(dim, s, min(s + split_size, size), 1) for s in range(0, size, split_size)])
+
+
+def split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
+    """`torch.split` into parts of the sizes given."""
+    spec = self._spec
+    if spec.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    size = spec.sizes[wrap_dim(dim, spec.ndim)]
+    if any(n < 0 for n in split_sizes):
+        raise RuntimeError(
+            "split_with_sizes expects split_sizes have only non-negative entries, but got "
+            f"split_sizes={list(split_sizes)}"
+        )
+    if sum(split_sizes) != size:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at "
+            f"dimension {dim}), "
+            f"but got split_sizes={list(split_sizes)}"
+        )
+    ends = list(itertools.accumulate(split_sizes))
+    return tuple([self.slice(dim, end - n, end, 1) for n, end in zip(split_sizes, ends, strict=True)])
+
+
+def chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
+    """`torch.chunk`: at most `chunks` parts of one size, the last one smaller where it must be."""
+    spec = self._spec
+    if spec.ndim == 0:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    size = spec.sizes[wrap_dim(dim, spec.ndim)]
+    if size == 0:
+        return split_with_sizes(self, (0,) * chunks, dim)
+    return split(self, (size + chunks - 1) // chunks, dim)
+
+
+def tensor_split_sections(self: Any, sections: int, dim: int) -> tuple[Any, ...]:
+    """`torch.tensor_split` into a number of parts whose sizes differ by one at most."""
+    spec = self._spec
+    _check_tensor_split(spec.ndim)
+    if sections <= 0:
+        raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+    small, larger = divmod(spec.sizes[wrap_dim(dim, spec.ndim)], sections)
+    return split_with_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
+
+
+def tensor_split_indices(self: Any, indices: Sequence[int], dim: int) -> tuple[Any, ...]:
+    """`torch.tensor_split` at the indices given."""
+    spec = self._spec
+    _check_tensor_split(spec.ndim)
+    starts = (0, *indices)
+    ends = (*indices, spec.sizes[wrap_dim(dim, spec.ndim)])
+    return tuple([self.slice(dim, start, end, 1) for start, end in zip(starts, ends, strict=True)])
+
+
+def tensor_split_tensor(self: Any, tensor_indices_or_sections: Any, dim: int) -> tuple[Any, ...]:
+    """`torch.tensor_split` by an int64 tensor: a number of parts, or the indices."""
+    _check_tensor_split(self._spec.ndim)
+    given = tensor_indices_or_sections._spec
+    if given.dtype is not int64:
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{given.dtype.scalar_name}"
+        )
+    if given.device.type != "cpu":
+        raise RuntimeError(
+            f"tensor_split expected tensor_indices_or_sections to be on cpu, but it's on {given.device}"
+        )
+    if given.ndim > 1:
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional "
+            "tensor, but "
+            f"got a tensor with {given.ndim} dims"
+        )
+    values = tensor_indices_or_sections.tolist()
+    if given.ndim == 0:
+        return tensor_split_sections(self, values, dim)
+    return tensor_split_indices(self, values, dim)
+
+
+def _check_tensor_split(rank: int) -> None:
+    if rank == 0:
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
+
+
+def unbind(self: Any, dim: int) -> tuple[Any, ...]:
+    """`torch.unbind`: the slices along a dimension, which goes away."""
+    spec = self._spec
+    d = wrap_dim(dim, spec.ndim, scalar_ok=False)
+    if d == 0 and not modes:
+        return tuple([self._select_first(i) for i in range(spec.sizes[0])])
+    return tuple([self.select(d, i) for i in range(spec.sizes[d])])

@@ -5,3 +5,4 @@ from __future__ import annotations
 INT_0 = 0
 INT_1 = 1
 INT_2 = 2
+INT_20 = 20

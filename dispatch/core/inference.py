@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.grad_mode import grad_disabled, is_grad_enabled, is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema
 from .argument_roles import tensors_in
@@ -41,3 +41,19 @@ def guarded_write(schema: FunctionSchema, args: Sequence[Any], plan: Plan) -> Pl
         return plan(*runtime)
 
     return checked
+
+
+def saves_refused(record: Plan, saved: Sequence[Any]) -> Plan:
+    """A recording plan, refused where it would save an inference tensor for backward."""
+    if not any(isinstance(value, TensorImpl) and value._spec.is_inference for value in saved):
+        return record
+
+    def refuse(*values: Any) -> Any:
+        if not grad_disabled or is_grad_enabled():
+            raise RuntimeError(
+                "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+                "tensor and use it in autograd."
+            )
+        return record(*values)
+
+    return refuse

@@ -45,6 +45,9 @@ _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.
 MAX_PLANS = 4096
 """Plans that one operator keeps; beyond them it starts anew."""
 
+CURRENT_CUDA = Device("cuda")
+"""The CUDA device without index: whichever is current at the call."""
+
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
 
@@ -236,12 +239,35 @@ class OperatorEntry:
 
     def plan(self, bits: int, args: Sequence[Any]) -> Plan:
         """A new plan for a key set and bound arguments."""
+        if any(value is CURRENT_CUDA for value in args):
+            return self._plan_on_current_device(bits, args)
         kernel = self.lookup(bits)
         plan = kernel.plan(self, bits, args)
         if not kernel.leaf and kernel.planner is None and not bits & AUTOGRAD_BITS:
             plan = guarded_below_autograd(args, plan)
         schema = self.schema
         return guarded_write(schema, args, plan) if schema.is_mutable else plan
+
+    def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
+        """A plan that follows the current device: "cuda" names another one after `set_device`."""
+        from ...runtime.cuda.driver import driver
+
+        current_device = driver().current_device
+        positions = self.runtime_positions(args)
+        template = [None if i in positions else value for i, value in enumerate(args)]
+        plans: dict[int, Plan] = {}
+
+        def plan(*runtime: Any) -> Any:
+            index = current_device()
+            found = plans.get(index)
+            if found is None:
+                bound = [Device("cuda", index) if value is CURRENT_CUDA else value for value in template]
+                for position, value in zip(positions, runtime, strict=True):
+                    bound[position] = value
+                found = plans[index] = self.lookup(bits).plan(self, bits, bound)
+            return found(*runtime)
+
+        return plan
 
     def runtime_positions(self, args: Sequence[Any]) -> list[int]:
         """Positions of the arguments that a plan is called with: runtime ones that are not baked."""

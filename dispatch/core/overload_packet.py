@@ -8,11 +8,12 @@ generated function will find it. Calls under modes, guards or with ``out=`` come
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...runtime import allocator, scalar_type
+from ...runtime import allocator, device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from ..schema import FunctionSchema, resolve
 from .dispatcher import Dispatcher
 from .kernel_function import Plan
@@ -57,15 +58,18 @@ class WrappedNumber(TensorImpl):
         self.value = value
 
 
+FIRST: list[int | str] = [0]
+"""Where the runtime arguments of a general call stand if the first argument is the only one."""
+
 _NUMBERS = (int, float, complex, bool)
 
 
 def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
     """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
     args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
-    other = kwargs.get("other")
-    if isinstance(other, _NUMBERS):
-        kwargs = {**kwargs, "other": WrappedNumber(other)}
+    for name in ("other", "input", "self"):
+        if isinstance(kwargs.get(name), _NUMBERS):
+            kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
     return args, kwargs
 
 
@@ -103,6 +107,7 @@ class OverloadPacket:
     __slots__ = (
         "_entries",
         "_general",
+        "_kinds",
         "count",
         "name",
         "numbers_as_tensors",
@@ -122,6 +127,7 @@ class OverloadPacket:
         self.plans: dict[Any, Any] = {}
         self.scaled: dict[Any, Any] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
+        self._kinds: dict[Any, Callable[[TensorSpec], Plan]] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
 
@@ -130,6 +136,7 @@ class OverloadPacket:
         self.plans.clear()
         self.scaled.clear()
         self._general.clear()
+        self._kinds.clear()
         self.count = 0
 
     def _schemas(self) -> dict[int, OperatorEntry]:
@@ -166,6 +173,7 @@ class OverloadPacket:
     def _miss(self, args: Sequence[Any], scaled: bool) -> Plan:
         runtime: list[tuple[str, Any]] = []
         parts: list[Any] = []
+        keep = True
         for parameter, value in zip(self.parameters, args, strict=True):
             role = parameter.role
             if role == "scale":
@@ -174,6 +182,7 @@ class OverloadPacket:
                 parts.append(None if value is parameter.default else value.__class__)
                 runtime.append((parameter.name, value))
             elif role == "static":
+                keep = keep and not _holds_tensor(value)
                 parts.append(tuple(value) if value.__class__ is list else value)
             else:
                 parts.append(value.__class__ if role == "number" else part_of(value))
@@ -188,14 +197,22 @@ class OverloadPacket:
             found, table = None, {}
         if found is not None:
             return found  # type: ignore[no-any-return]
+        kind = None if scaled else kind_of(parts)
+        of_kind = None if kind is None else self._kinds.get(kind)
         epoch = _epoch[0]
-        entry, bound = self.resolve(*self._split(args))
-        plan, keep = self._adapt(entry, bound, runtime)
-        if keep:
+        if of_kind is not None:
+            plan, holds = of_kind(parts[0]), True
+        else:
+            entry, bound = self.resolve(*self._split(args))
+            plan, holds = self._adapt(entry, bound, runtime)
+            of_kind = getattr(plan, "of_kind", None)
+        if keep and holds:
             with _lock:
                 if epoch != _epoch[0]:
                     return plan
                 _planned.add(self)
+                if kind is not None and of_kind is not None:
+                    self._kinds[kind] = of_kind
                 self.count += 1
                 if self.count > MAX_PLANS:
                     self.clear()
@@ -230,7 +247,7 @@ class OverloadPacket:
         for position in wanted:
             name = arguments[position].name
             name = "input" if name == "self" and "input" in names else name
-            if name in names and bound[position] is runtime[names.index(name)][1]:
+            if name in names and _is_same(bound[position], runtime[names.index(name)][1]):
                 picks.append(names.index(name))
             elif bound[position] is None:
                 picks.append(-1)
@@ -256,9 +273,7 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        entry, bound = self.resolve(
-            [a for a in args], {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
-        )
+        entry, bound = self.resolve(list(args), {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
         return entry.call(*bound)
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
@@ -271,10 +286,14 @@ class OverloadPacket:
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given."""
-        key: Any = (
-            tuple([general_part(a) for a in args]),
-            tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]),
-        )
+        key: Any
+        if len(args) == 1 and not kwargs:
+            key = general_part(args[0])
+        else:
+            key = (
+                tuple([general_part(a) for a in args]),
+                tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]) if kwargs else None,
+            )
         try:
             found = self._general.get(key)
         except TypeError:
@@ -304,7 +323,25 @@ class OverloadPacket:
                         self._general.clear()
                     self._general[key] = found
         plan, where = found
+        if where == FIRST:
+            return plan(args[0])
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
+
+
+def _holds_tensor(value: Any) -> bool:
+    """Whether a static argument was read from a tensor, whose next value may be another."""
+    if value.__class__ is list or value.__class__ is tuple:
+        return any(isinstance(v, TensorImpl) for v in value)
+    return isinstance(value, TensorImpl)
+
+
+def _is_same(bound: Any, given: Any) -> bool:
+    """Whether binding left an argument as it was; a list becomes a tuple of the same elements."""
+    if bound is given:
+        return True
+    if bound.__class__ is not tuple or not isinstance(given, list | tuple) or len(bound) != len(given):
+        return False
+    return all(b is g for b, g in zip(bound, given, strict=True))
 
 
 def part_of(value: Any) -> Any:
@@ -318,11 +355,29 @@ def part_of(value: Any) -> Any:
     return value.__class__
 
 
+def kind_of(parts: Sequence[Any]) -> Any:
+    """What calls on one contiguous spec have in common with those on another shape, or None for other calls."""
+    first = parts[0]
+    if (
+        first.__class__ is TensorSpec
+        and first.is_contiguous
+        and first.ndim
+        and not first.requires_grad
+        and not first.is_inference
+        and not first.read_only
+        and (len(parts) == 1 or (len(parts) == 2 and parts[1] is first))
+    ):
+        return first.dtype, first.device, len(parts)
+    return None
+
+
 def general_part(value: Any) -> Any:
     """The key part of an argument whose role is not known yet: numbers stand by class and value."""
+    kind = value.__class__
+    if kind is int or kind is bool:
+        return (kind, value)
     if isinstance(value, TensorImpl):
         return value._spec
-    kind = value.__class__
     if kind is list or kind is tuple:
         return tuple([general_part(v) for v in value])
     return (kind, value) if kind is float or kind is int or kind is bool or kind is complex else value
@@ -344,4 +399,5 @@ def clear_plans() -> None:
 
 Dispatcher.singleton().on_change.append(clear_plans)
 scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
+device.on_default_change.append(Dispatcher.singleton().forget_all)
 allocator.on_change.append(Dispatcher.singleton().forget_all)

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.convolution import convolution_of
+from ...runtime.tensor_impl import TensorImpl
+from ..autograd.formulas.convolution import convolution_bias_backward, convolution_of
+from ..autograd.formulas.pointwise import conjugated
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
-from ..autograd.recording import requires_grad, spec_of, version_of
+from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import convolution_backward_input, convolution_backward_weight
@@ -56,7 +59,7 @@ class ConvolutionBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_input = convolution_backward_input(
-                grad, weight, self.input_spec.shape, stride, padding, dilation, groups
+                grad, conjugated(weight), self.input_spec.shape, stride, padding, dilation, groups
             )
         if edges[1] is not None:
             input = unpack(self, self.input, self.input_version)
@@ -65,10 +68,10 @@ class ConvolutionBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_weight = convolution_backward_weight(
-                grad, input, self.weight_spec.shape, stride, padding, dilation, groups
+                grad, conjugated(input), self.weight_spec.shape, stride, padding, dilation, groups
             )
         if edges[2] is not None:
-            grad_bias = grad.sum((0, 2, 3))
+            grad_bias = convolution_bias_backward(grad)
         return grad_input, grad_weight, grad_bias
 
     def release(self) -> None:
@@ -85,6 +88,10 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     padding = args[4]
     dilation = args[5]
     groups = args[8]
+    input_spec = spec_of(args[0])
+    weight_spec = spec_of(args[1])
+    weight_is_tensor = isinstance(args[1], TensorImpl)
+    input_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(input: Any, weight: Any, bias: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -96,17 +103,19 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         )
         out = inner(input, weight, bias)
         node = ConvolutionBackward0()
-        node.input_spec = spec_of(input)
-        node.weight_spec = spec_of(weight)
+        node.input_spec = input_spec
+        node.weight_spec = weight_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_input:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.input = input
-            node.input_version = version_of(input)
+            cell = input._version if input_is_tensor else None
+            node.input_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
         node.dilation = dilation
@@ -115,7 +124,13 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class ConvolutionBackwardInputBackward0(Node):
@@ -124,6 +139,7 @@ class ConvolutionBackwardInputBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "padding",
@@ -135,6 +151,7 @@ class ConvolutionBackwardInputBackward0(Node):
 
     dilation: Any
     grad_output: Any
+    grad_output_spec: Any
     grad_output_version: Any
     groups: Any
     padding: Any
@@ -153,7 +170,9 @@ class ConvolutionBackwardInputBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            grad_grad_output = convolution_of(grad, weight, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(
+                grad, conjugated(weight), stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
@@ -161,7 +180,7 @@ class ConvolutionBackwardInputBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_weight = convolution_backward_weight(
-                grad_output, grad, self.weight_spec.shape, stride, padding, dilation, groups
+                conjugated(grad_output), grad, self.weight_spec.shape, stride, padding, dilation, groups
             )
         return grad_grad_output, grad_weight
 
@@ -178,6 +197,10 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
     padding = args[4]
     dilation = args[5]
     groups = args[6]
+    grad_output_spec = spec_of(args[0])
+    weight_spec = spec_of(args[1])
+    weight_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, weight: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -188,16 +211,19 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         )
         out = inner(grad_output, weight)
         node = ConvolutionBackwardInputBackward0()
-        node.weight_spec = spec_of(weight)
+        node.grad_output_spec = grad_output_spec
+        node.weight_spec = weight_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_grad_output:
             node.weight = weight
-            node.weight_version = version_of(weight)
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
         node.dilation = dilation
@@ -206,7 +232,13 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class ConvolutionBackwardWeightBackward0(Node):
@@ -215,6 +247,7 @@ class ConvolutionBackwardWeightBackward0(Node):
     __slots__ = (
         "dilation",
         "grad_output",
+        "grad_output_spec",
         "grad_output_version",
         "groups",
         "input",
@@ -226,6 +259,7 @@ class ConvolutionBackwardWeightBackward0(Node):
 
     dilation: Any
     grad_output: Any
+    grad_output_spec: Any
     grad_output_version: Any
     groups: Any
     input: Any
@@ -244,7 +278,9 @@ class ConvolutionBackwardWeightBackward0(Node):
             padding = self.padding
             dilation = self.dilation
             groups = self.groups
-            grad_grad_output = convolution_of(input, grad, stride, padding, dilation, groups)
+            grad_grad_output = convolution_of(
+                conjugated(input), grad, stride, padding, dilation, groups, self.grad_output_spec.shape
+            )
         if edges[1] is not None:
             grad_output = unpack(self, self.grad_output, self.grad_output_version)
             stride = self.stride
@@ -252,7 +288,7 @@ class ConvolutionBackwardWeightBackward0(Node):
             dilation = self.dilation
             groups = self.groups
             grad_input = convolution_backward_input(
-                grad_output, grad, self.input_spec.shape, stride, padding, dilation, groups
+                conjugated(grad_output), grad, self.input_spec.shape, stride, padding, dilation, groups
             )
         return grad_grad_output, grad_input
 
@@ -269,6 +305,10 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
     padding = args[4]
     dilation = args[5]
     groups = args[6]
+    grad_output_spec = spec_of(args[0])
+    input_spec = spec_of(args[1])
+    input_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(grad_output: Any, input: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -276,16 +316,19 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(input) if needs_input else None)
         out = inner(grad_output, input)
         node = ConvolutionBackwardWeightBackward0()
-        node.input_spec = spec_of(input)
+        node.grad_output_spec = grad_output_spec
+        node.input_spec = input_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_grad_output:
             node.input = input
-            node.input_version = version_of(input)
+            cell = input._version if input_is_tensor else None
+            node.input_version = 0 if cell is None else cell[0]
         if needs_input:
             node.grad_output = grad_output
-            node.grad_output_version = version_of(grad_output)
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
         node.dilation = dilation
@@ -294,4 +337,10 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )

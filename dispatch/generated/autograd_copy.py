@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.copy import grad_to, zeros_of_grad
+from ..autograd.formulas.copy import grad_to
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import Node, edge_of, next_sequence, set_history
 from ..autograd.recording import requires_grad, spec_of
@@ -29,7 +29,7 @@ class CopyBackward0(Node):
         grad_self: Any = None
         grad_src: Any = None
         if edges[0] is not None:
-            grad_self = zeros_of_grad(grad)
+            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_src = grad_to(grad, self.src_spec.dtype, self.src_spec.device)
         return grad_self, grad_src
@@ -39,6 +39,7 @@ def plan_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_src = requires_grad(args[1])
+    src_spec = spec_of(args[1])
 
     def record(self_: Any, src: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -46,7 +47,7 @@ def plan_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
         node = CopyBackward0()
-        node.src_spec = spec_of(src)
+        node.src_spec = src_spec
         inner(self_, src)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -103,6 +104,7 @@ def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -110,7 +112,7 @@ def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = ToCopyBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.copy import zeros_of_grad
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import Node, next_sequence
 from ..core.kernel_function import Plan
@@ -22,7 +21,7 @@ class FillBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (zeros_of_grad(grad),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -52,7 +51,7 @@ class ZeroBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (zeros_of_grad(grad),)
+        return (grad.new_zeros(grad.shape),)
 
 
 def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

@@ -9,14 +9,98 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
+from ..autograd.formulas.linalg import (
+    bmm_mat1_backward,
+    bmm_mat2_backward,
+    mm_mat1_backward,
+    mm_mat2_backward,
+    mv_mat_backward,
+    mv_vec_backward,
+    over_batch,
+    times,
+)
+from ..autograd.formulas.pointwise import conjugated
+from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
-from ..autograd.recording import requires_grad, version_of
+from ..autograd.recording import partly_scaled, requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
 
 class MmBackward0(Node):
     """mm(Tensor self, Tensor mat2) -> Tensor"""
+
+    __slots__ = ("mat2", "mat2_spec", "mat2_version", "self_", "self__version", "self_spec")
+
+    mat2: Any
+    mat2_spec: Any
+    mat2_version: Any
+    self_: Any
+    self__version: Any
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_mat2: Any = None
+        if edges[0] is not None:
+            mat2 = unpack(self, self.mat2, self.mat2_version)
+            grad_self = mm_mat1_backward(grad, mat2, self.self_spec.sizes, self.self_spec.strides)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_mat2 = mm_mat2_backward(grad, self_, self.mat2_spec.sizes, self.mat2_spec.strides)
+        return grad_self, grad_mat2
+
+    def release(self) -> None:
+        self.mat2 = self.self_ = FREED
+
+
+def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """mm(Tensor self, Tensor mat2) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_mat2 = requires_grad(args[1])
+    self_spec = spec_of(args[0])
+    mat2_spec = spec_of(args[1])
+    mat2_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, mat2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat2)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
+        out = inner(self_, mat2)
+        node = MmBackward0()
+        node.self_spec = self_spec
+        node.mat2_spec = mat2_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.mat2 = mat2
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
+        if needs_mat2:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class BmmBackward0(Node):
+    """bmm(Tensor self, Tensor mat2) -> Tensor"""
 
     __slots__ = ("mat2", "mat2_version", "self_", "self__version")
 
@@ -31,39 +115,1082 @@ class MmBackward0(Node):
         grad_mat2: Any = None
         if edges[0] is not None:
             mat2 = unpack(self, self.mat2, self.mat2_version)
-            grad_self = grad.mm(mat2.t())
+            grad_self = bmm_mat1_backward(grad, mat2)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            grad_mat2 = self_.t().mm(grad)
+            grad_mat2 = bmm_mat2_backward(grad, self_)
         return grad_self, grad_mat2
 
     def release(self) -> None:
         self.mat2 = self.self_ = FREED
 
 
-def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """mm(Tensor self, Tensor mat2) -> Tensor"""
+def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """bmm(Tensor self, Tensor mat2) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     needs_mat2 = requires_grad(args[1])
+    mat2_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
 
     def record(self_: Any, mat2: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, mat2)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(mat2) if needs_mat2 else None)
         out = inner(self_, mat2)
-        node = MmBackward0()
+        node = BmmBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         if needs_self_:
             node.mat2 = mat2
-            node.mat2_version = version_of(mat2)
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class MvBackward0(Node):
+    """mv(Tensor self, Tensor vec) -> Tensor"""
+
+    __slots__ = ("self_", "self__version", "vec", "vec_version")
+
+    self_: Any
+    self__version: Any
+    vec: Any
+    vec_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_vec: Any = None
+        if edges[0] is not None:
+            vec = unpack(self, self.vec, self.vec_version)
+            grad_self = mv_mat_backward(grad, vec)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_vec = mv_vec_backward(grad, self_)
+        return grad_self, grad_vec
+
+    def release(self) -> None:
+        self.vec = self.self_ = FREED
+
+
+def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """mv(Tensor self, Tensor vec) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_vec = requires_grad(args[1])
+    vec_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, vec: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, vec)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(vec) if needs_vec else None)
+        out = inner(self_, vec)
+        node = MvBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.vec = vec
+            cell = vec._version if vec_is_tensor else None
+            node.vec_version = 0 if cell is None else cell[0]
+        if needs_vec:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class DotBackward0(Node):
+    """dot(Tensor self, Tensor tensor) -> Tensor"""
+
+    __slots__ = ("self_", "self__version", "tensor", "tensor_version")
+
+    self_: Any
+    self__version: Any
+    tensor: Any
+    tensor_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_tensor: Any = None
+        if edges[0] is not None:
+            tensor = unpack(self, self.tensor, self.tensor_version)
+            grad_self = grad * conjugated(tensor)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_tensor = grad * conjugated(self_)
+        return grad_self, grad_tensor
+
+    def release(self) -> None:
+        self.tensor = self.self_ = FREED
+
+
+def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """dot(Tensor self, Tensor tensor) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_tensor = requires_grad(args[1])
+    tensor_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, tensor: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, tensor)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(tensor) if needs_tensor else None)
+        out = inner(self_, tensor)
+        node = DotBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.tensor = tensor
+            cell = tensor._version if tensor_is_tensor else None
+            node.tensor_version = 0 if cell is None else cell[0]
+        if needs_tensor:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class VdotBackward0(Node):
+    """vdot(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            grad_self = conjugated(grad) * other
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_other = grad * self_
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.other = self.self_ = FREED
+
+
+def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """vdot(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = VdotBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class AddmmBackward0(Node):
+    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ("alpha", "beta", "mat1", "mat1_spec", "mat1_version", "mat2", "mat2_spec", "mat2_version")
+
+    alpha: Any
+    beta: Any
+    mat1: Any
+    mat1_spec: Any
+    mat1_version: Any
+    mat2: Any
+    mat2_spec: Any
+    mat2_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_mat1: Any = None
+        grad_mat2: Any = None
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
+        if edges[1] is not None:
+            mat2 = unpack(self, self.mat2, self.mat2_version)
+            alpha = self.alpha
+            grad_mat1 = mm_mat1_backward(grad, mat2, self.mat1_spec.sizes, self.mat1_spec.strides, alpha)
+        if edges[2] is not None:
+            mat1 = unpack(self, self.mat1, self.mat1_version)
+            alpha = self.alpha
+            grad_mat2 = mm_mat2_backward(grad, mat1, self.mat2_spec.sizes, self.mat2_spec.strides, alpha)
+        return grad_self, grad_mat1, grad_mat2
+
+    def release(self) -> None:
+        self.mat2 = self.mat1 = FREED
+
+
+def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_mat1 = requires_grad(args[1])
+    needs_mat2 = requires_grad(args[2])
+    mat1_spec = spec_of(args[1])
+    mat2_spec = spec_of(args[2])
+    mat2_is_tensor = isinstance(args[2], TensorImpl)
+    mat1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, mat1, mat2, beta, alpha)
+            edges = (
+                edge_of(self_) if needs_self_ else None,
+                edge_of(mat1) if needs_mat1 else None,
+                edge_of(mat2) if needs_mat2 else None,
+            )
+            out = inner(self_, mat1, mat2, beta, alpha)
+            node = AddmmBackward0()
+            node.mat1_spec = mat1_spec
+            node.mat2_spec = mat2_spec
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_mat1:
+                node.mat2 = mat2
+                cell = mat2._version if mat2_is_tensor else None
+                node.mat2_version = 0 if cell is None else cell[0]
+            if needs_mat2:
+                node.mat1 = mat1
+                cell = mat1._version if mat1_is_tensor else None
+                node.mat1_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, mat1: Any, mat2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat1, mat2)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(mat1) if needs_mat1 else None,
+            edge_of(mat2) if needs_mat2 else None,
+        )
+        out = inner(self_, mat1, mat2)
+        node = AddmmBackward0()
+        node.mat1_spec = mat1_spec
+        node.mat2_spec = mat2_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_mat1:
+            node.mat2 = mat2
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
+        if needs_mat2:
+            node.mat1 = mat1
+            cell = mat1._version if mat1_is_tensor else None
+            node.mat1_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_mat1 = requires_grad(args[1])
+    needs_mat2 = requires_grad(args[2])
+    mat1_spec = spec_of(args[1])
+    mat2_spec = spec_of(args[2])
+    mat2_is_tensor = isinstance(args[2], TensorImpl)
+    mat1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, mat1, mat2, beta, alpha)
+            check_inplace(self_)
+            edges = (
+                inplace_edge(self_),
+                edge_of(mat1) if needs_mat1 else None,
+                edge_of(mat2) if needs_mat2 else None,
+            )
+            node = AddmmBackward0()
+            node.mat1_spec = mat1_spec
+            node.mat2_spec = mat2_spec
+            inner(self_, mat1, mat2, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_mat1:
+                node.mat2 = mat2
+                cell = mat2._version if mat2_is_tensor else None
+                node.mat2_version = 0 if cell is None else cell[0]
+            if needs_mat2:
+                node.mat1 = mat1
+                cell = mat1._version if mat1_is_tensor else None
+                node.mat1_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (self_._spec.detached,)
+            rebase_history(self_, node)
+            return self_
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, mat1: Any, mat2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat1, mat2)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(mat1) if needs_mat1 else None,
+            edge_of(mat2) if needs_mat2 else None,
+        )
+        node = AddmmBackward0()
+        node.mat1_spec = mat1_spec
+        node.mat2_spec = mat2_spec
+        inner(self_, mat1, mat2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_mat1:
+            node.mat2 = mat2
+            cell = mat2._version if mat2_is_tensor else None
+            node.mat2_version = 0 if cell is None else cell[0]
+        if needs_mat2:
+            node.mat1 = mat1
+            cell = mat1._version if mat1_is_tensor else None
+            node.mat1_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+class AddmvBackward0(Node):
+    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ("alpha", "beta", "mat", "mat_version", "vec", "vec_version")
+
+    alpha: Any
+    beta: Any
+    mat: Any
+    mat_version: Any
+    vec: Any
+    vec_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_mat: Any = None
+        grad_vec: Any = None
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
+        if edges[1] is not None:
+            vec = unpack(self, self.vec, self.vec_version)
+            alpha = self.alpha
+            grad_mat = mv_mat_backward(grad, vec, alpha)
+        if edges[2] is not None:
+            mat = unpack(self, self.mat, self.mat_version)
+            alpha = self.alpha
+            grad_vec = mv_vec_backward(grad, mat, alpha)
+        return grad_self, grad_mat, grad_vec
+
+    def release(self) -> None:
+        self.vec = self.mat = FREED
+
+
+def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_mat = requires_grad(args[1])
+    needs_vec = requires_grad(args[2])
+    vec_is_tensor = isinstance(args[2], TensorImpl)
+    mat_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, mat, vec, beta, alpha)
+            edges = (
+                edge_of(self_) if needs_self_ else None,
+                edge_of(mat) if needs_mat else None,
+                edge_of(vec) if needs_vec else None,
+            )
+            out = inner(self_, mat, vec, beta, alpha)
+            node = AddmvBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_mat:
+                node.vec = vec
+                cell = vec._version if vec_is_tensor else None
+                node.vec_version = 0 if cell is None else cell[0]
+            if needs_vec:
+                node.mat = mat
+                cell = mat._version if mat_is_tensor else None
+                node.mat_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, mat: Any, vec: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat, vec)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(mat) if needs_mat else None,
+            edge_of(vec) if needs_vec else None,
+        )
+        out = inner(self_, mat, vec)
+        node = AddmvBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_mat:
+            node.vec = vec
+            cell = vec._version if vec_is_tensor else None
+            node.vec_version = 0 if cell is None else cell[0]
+        if needs_vec:
+            node.mat = mat
+            cell = mat._version if mat_is_tensor else None
+            node.mat_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_mat = requires_grad(args[1])
+    needs_vec = requires_grad(args[2])
+    vec_is_tensor = isinstance(args[2], TensorImpl)
+    mat_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, mat, vec, beta, alpha)
+            check_inplace(self_)
+            edges = (
+                inplace_edge(self_),
+                edge_of(mat) if needs_mat else None,
+                edge_of(vec) if needs_vec else None,
+            )
+            node = AddmvBackward0()
+            inner(self_, mat, vec, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_mat:
+                node.vec = vec
+                cell = vec._version if vec_is_tensor else None
+                node.vec_version = 0 if cell is None else cell[0]
+            if needs_vec:
+                node.mat = mat
+                cell = mat._version if mat_is_tensor else None
+                node.mat_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (self_._spec.detached,)
+            rebase_history(self_, node)
+            return self_
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, mat: Any, vec: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat, vec)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(mat) if needs_mat else None,
+            edge_of(vec) if needs_vec else None,
+        )
+        node = AddmvBackward0()
+        inner(self_, mat, vec)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_mat:
+            node.vec = vec
+            cell = vec._version if vec_is_tensor else None
+            node.vec_version = 0 if cell is None else cell[0]
+        if needs_vec:
+            node.mat = mat
+            cell = mat._version if mat_is_tensor else None
+            node.mat_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+class BaddbmmBackward0(Node):
+    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ("alpha", "batch1", "batch1_version", "batch2", "batch2_version", "beta")
+
+    alpha: Any
+    batch1: Any
+    batch1_version: Any
+    batch2: Any
+    batch2_version: Any
+    beta: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_batch1: Any = None
+        grad_batch2: Any = None
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
+        if edges[1] is not None:
+            batch2 = unpack(self, self.batch2, self.batch2_version)
+            alpha = self.alpha
+            grad_batch1 = bmm_mat1_backward(grad, batch2, alpha)
+        if edges[2] is not None:
+            batch1 = unpack(self, self.batch1, self.batch1_version)
+            alpha = self.alpha
+            grad_batch2 = bmm_mat2_backward(grad, batch1, alpha)
+        return grad_self, grad_batch1, grad_batch2
+
+    def release(self) -> None:
+        self.batch2 = self.batch1 = FREED
+
+
+def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_batch1 = requires_grad(args[1])
+    needs_batch2 = requires_grad(args[2])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, batch1, batch2, beta, alpha)
+            edges = (
+                edge_of(self_) if needs_self_ else None,
+                edge_of(batch1) if needs_batch1 else None,
+                edge_of(batch2) if needs_batch2 else None,
+            )
+            out = inner(self_, batch1, batch2, beta, alpha)
+            node = BaddbmmBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_batch1:
+                node.batch2 = batch2
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
+            if needs_batch2:
+                node.batch1 = batch1
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, batch1: Any, batch2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, batch1, batch2)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(batch1) if needs_batch1 else None,
+            edge_of(batch2) if needs_batch2 else None,
+        )
+        out = inner(self_, batch1, batch2)
+        node = BaddbmmBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_batch1:
+            node.batch2 = batch2
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
+        if needs_batch2:
+            node.batch1 = batch1
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_batch1 = requires_grad(args[1])
+    needs_batch2 = requires_grad(args[2])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, batch1, batch2, beta, alpha)
+            check_inplace(self_)
+            edges = (
+                inplace_edge(self_),
+                edge_of(batch1) if needs_batch1 else None,
+                edge_of(batch2) if needs_batch2 else None,
+            )
+            node = BaddbmmBackward0()
+            inner(self_, batch1, batch2, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_batch1:
+                node.batch2 = batch2
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
+            if needs_batch2:
+                node.batch1 = batch1
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (self_._spec.detached,)
+            rebase_history(self_, node)
+            return self_
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, batch1: Any, batch2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, batch1, batch2)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(batch1) if needs_batch1 else None,
+            edge_of(batch2) if needs_batch2 else None,
+        )
+        node = BaddbmmBackward0()
+        inner(self_, batch1, batch2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_batch1:
+            node.batch2 = batch2
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
+        if needs_batch2:
+            node.batch1 = batch1
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+class AddbmmBackward0(Node):
+    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ("alpha", "batch1", "batch1_spec", "batch1_version", "batch2", "batch2_version", "beta")
+
+    alpha: Any
+    batch1: Any
+    batch1_spec: Any
+    batch1_version: Any
+    batch2: Any
+    batch2_version: Any
+    beta: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_batch1: Any = None
+        grad_batch2: Any = None
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
+        if edges[1] is not None:
+            batch2 = unpack(self, self.batch2, self.batch2_version)
+            alpha = self.alpha
+            grad_batch1 = bmm_mat1_backward(over_batch(grad, self.batch1_spec.shape[0]), batch2, alpha)
+        if edges[2] is not None:
+            batch1 = unpack(self, self.batch1, self.batch1_version)
+            alpha = self.alpha
+            grad_batch2 = bmm_mat2_backward(over_batch(grad, batch1.shape[0]), batch1, alpha)
+        return grad_self, grad_batch1, grad_batch2
+
+    def release(self) -> None:
+        self.batch2 = self.batch1 = FREED
+
+
+def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_batch1 = requires_grad(args[1])
+    needs_batch2 = requires_grad(args[2])
+    batch1_spec = spec_of(args[1])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, batch1, batch2, beta, alpha)
+            edges = (
+                edge_of(self_) if needs_self_ else None,
+                edge_of(batch1) if needs_batch1 else None,
+                edge_of(batch2) if needs_batch2 else None,
+            )
+            out = inner(self_, batch1, batch2, beta, alpha)
+            node = AddbmmBackward0()
+            node.batch1_spec = batch1_spec
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_batch1:
+                node.batch2 = batch2
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
+            if needs_batch2:
+                node.batch1 = batch1
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, batch1: Any, batch2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, batch1, batch2)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(batch1) if needs_batch1 else None,
+            edge_of(batch2) if needs_batch2 else None,
+        )
+        out = inner(self_, batch1, batch2)
+        node = AddbmmBackward0()
+        node.batch1_spec = batch1_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_batch1:
+            node.batch2 = batch2
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
+        if needs_batch2:
+            node.batch1 = batch1
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_batch1 = requires_grad(args[1])
+    needs_batch2 = requires_grad(args[2])
+    batch1_spec = spec_of(args[1])
+    batch2_is_tensor = isinstance(args[2], TensorImpl)
+    batch1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, batch1, batch2, beta, alpha)
+            check_inplace(self_)
+            edges = (
+                inplace_edge(self_),
+                edge_of(batch1) if needs_batch1 else None,
+                edge_of(batch2) if needs_batch2 else None,
+            )
+            node = AddbmmBackward0()
+            node.batch1_spec = batch1_spec
+            inner(self_, batch1, batch2, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_batch1:
+                node.batch2 = batch2
+                cell = batch2._version if batch2_is_tensor else None
+                node.batch2_version = 0 if cell is None else cell[0]
+            if needs_batch2:
+                node.batch1 = batch1
+                cell = batch1._version if batch1_is_tensor else None
+                node.batch1_version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.alpha = alpha
+            node.specs = (self_._spec.detached,)
+            rebase_history(self_, node)
+            return self_
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+    beta = args[3]
+    alpha = args[4]
+
+    def record(self_: Any, batch1: Any, batch2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, batch1, batch2)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(batch1) if needs_batch1 else None,
+            edge_of(batch2) if needs_batch2 else None,
+        )
+        node = AddbmmBackward0()
+        node.batch1_spec = batch1_spec
+        inner(self_, batch1, batch2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_batch1:
+            node.batch2 = batch2
+            cell = batch2._version if batch2_is_tensor else None
+            node.batch2_version = 0 if cell is None else cell[0]
+        if needs_batch2:
+            node.batch1 = batch1
+            cell = batch1._version if batch1_is_tensor else None
+            node.batch1_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.alpha = alpha
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )

@@ -9,7 +9,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.pointwise import scaled, threshold_backward
+from ...runtime.tensor_impl import TensorImpl
+from ..autograd.formulas.pointwise import (
+    abs_backward,
+    atan2_backward,
+    clamp_backward,
+    clamp_backward_max,
+    clamp_backward_min,
+    conjugated,
+    div_backward_other,
+    div_mode_backward_other,
+    div_mode_backward_self,
+    erf_backward,
+    extremum_backward,
+    gelu_double_backward,
+    pow_backward,
+    pow_backward_exponent,
+    pow_backward_self,
+    scaled,
+    silu_double_backward,
+    softplus_double_backward,
+    threshold_backward,
+)
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
@@ -22,9 +43,22 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, version_of
+from ..autograd.recording import detached_clone, partly_scaled, requires_grad
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from .functions import (
+    div,
+    gelu_backward,
+    isnan,
+    leaky_relu_backward,
+    sigmoid_backward,
+    silu_backward,
+    softplus_backward,
+    tanh_backward,
+    where,
+    zeros_like,
+)
 
 
 class AddBackward0(Node):
@@ -213,6 +247,7 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    self_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(grad_output: Any, self_: Any, threshold: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -225,10 +260,5156 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_grad_output:
             node.self_ = self_
-            node.self__version = version_of(self_)
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
         node.threshold = threshold
         node.specs = (out._spec,)
         set_history(out, node)
         return out
 
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
+
+
+class SubBackward0(Node):
+    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ("alpha",)
+
+    alpha: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad
+        if edges[1] is not None:
+            alpha = self.alpha
+            grad_other = scaled(-grad, alpha)
+        return grad_self, grad_other
+
+
+def plan_sub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    if len(op.runtime_positions(args)) == 3:
+
+        def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, other, alpha)
+            edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+            out = inner(self_, other, alpha)
+            node = SubBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            node.alpha = alpha
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return record_scaled
+    alpha = args[2]
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = SubBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.alpha = alpha
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
     return record
+
+
+def plan_sub__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    if len(op.runtime_positions(args)) == 3:
+
+        def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, other, alpha)
+            check_inplace(self_)
+            edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+            node = SubBackward0()
+            inner(self_, other, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            node.alpha = alpha
+            node.specs = (self_._spec.detached,)
+            rebase_history(self_, node)
+            return self_
+
+        return record_scaled
+    alpha = args[2]
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        node = SubBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.alpha = alpha
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class RsubBackward0(Node):
+    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ("alpha",)
+
+    alpha: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            alpha = self.alpha
+            grad_self = scaled(-grad, alpha)
+        if edges[1] is not None:
+            grad_other = grad
+        return grad_self, grad_other
+
+
+def plan_rsub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    if len(op.runtime_positions(args)) == 3:
+
+        def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, other, alpha)
+            edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+            out = inner(self_, other, alpha)
+            node = RsubBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            node.alpha = alpha
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return record_scaled
+    alpha = args[2]
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = RsubBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.alpha = alpha
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class MulBackward0(Node):
+    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            grad_self = grad * conjugated(other)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_other = grad * conjugated(self_)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.other = self.self_ = FREED
+
+
+def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = MulBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = detached_clone(self_) if needs_other else None
+        node = MulBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
+
+
+class DivBackward0(Node):
+    """div.Tensor(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            grad_self = grad / conjugated(other)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = div_backward_other(grad, self_, other)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.other = self.self_ = FREED
+
+
+def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """div.Tensor(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = DivBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = detached_clone(self_) if needs_other else None
+        node = DivBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class DivBackward1(Node):
+    """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "rounding_mode", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    rounding_mode: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            rounding_mode = self.rounding_mode
+            grad_self = div_mode_backward_self(grad, other, rounding_mode)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            rounding_mode = self.rounding_mode
+            grad_other = div_mode_backward_other(grad, self_, other, rounding_mode)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.other = self.self_ = FREED
+
+
+def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    rounding_mode = args[2]
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = DivBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.rounding_mode = rounding_mode
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    rounding_mode = args[2]
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = detached_clone(self_) if needs_other else None
+        node = DivBackward1()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.self_ = original
+            node.self__version = 0
+        node.rounding_mode = rounding_mode
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class RemainderBackward0(Node):
+    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = -grad * div(self_, other, rounding_mode="floor")
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = RemainderBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = detached_clone(self_) if needs_other else None
+        node = RemainderBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_other:
+            node.self_ = original
+            node.self__version = 0
+        if needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
+
+
+class FmodBackward0(Node):
+    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = -grad * div(self_, other, rounding_mode="trunc")
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = FmodBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = detached_clone(self_) if needs_other else None
+        node = FmodBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_other:
+            node.self_ = original
+            node.self__version = 0
+        if needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
+
+
+class PowBackward0(Node):
+    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+
+    __slots__ = ("exponent", "self_", "self__version")
+
+    exponent: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        exponent = self.exponent
+        return (pow_backward(grad, self_, exponent),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, exponent: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, exponent)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, exponent)
+        node = PowBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.exponent = exponent
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, exponent: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, exponent)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = PowBackward0()
+        inner(self_, exponent)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.exponent = exponent
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class PowBackward1(Node):
+    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+
+    __slots__ = ("exponent", "exponent_version", "result", "result_version", "self_", "self__version")
+
+    exponent: Any
+    exponent_version: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_exponent: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            exponent = unpack(self, self.exponent, self.exponent_version)
+            grad_self = pow_backward_self(grad, self_, exponent)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            exponent = unpack(self, self.exponent, self.exponent_version)
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_exponent = pow_backward_exponent(grad, self_, exponent, result)
+        return grad_self, grad_exponent
+
+    def release(self) -> None:
+        self.self_ = self.exponent = self.result = FREED
+
+
+def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_exponent = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, exponent: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, exponent)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(exponent) if needs_exponent else None)
+        out = inner(self_, exponent)
+        node = PowBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_exponent:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_exponent:
+            node.exponent = exponent
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_exponent = requires_grad(args[1])
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, exponent: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, exponent)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(exponent) if needs_exponent else None)
+        original = detached_clone(self_) if needs_exponent or edges[0] is not None else None
+        node = PowBackward1()
+        inner(self_, exponent)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_exponent:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None or needs_exponent:
+            node.exponent = exponent
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class PowBackward2(Node):
+    """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+
+    __slots__ = ("exponent", "exponent_version", "result", "result_version", "self_")
+
+    exponent: Any
+    exponent_version: Any
+    result: Any
+    result_version: Any
+    self_: Any
+
+    def backward(self, grad: Any) -> Any:
+        exponent = unpack(self, self.exponent, self.exponent_version)
+        self_ = self.self_
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (pow_backward_exponent(grad, self_, exponent, result),)
+
+    def release(self) -> None:
+        self.exponent = self.result = FREED
+
+
+def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_exponent = requires_grad(args[1])
+    exponent_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, exponent: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, exponent)
+        edges = (edge_of(exponent) if needs_exponent else None,)
+        out = inner(self_, exponent)
+        node = PowBackward2()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_exponent:
+            node.exponent = exponent
+            cell = exponent._version if exponent_is_tensor else None
+            node.exponent_version = 0 if cell is None else cell[0]
+        node.self_ = self_
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
+
+
+class MaximumBackward0(Node):
+    """maximum(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = extremum_backward(grad, self_ < other, self_ == other)
+        if edges[1] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_other = extremum_backward(grad, other < self_, self_ == other)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """maximum(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = MaximumBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class MinimumBackward0(Node):
+    """minimum(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = extremum_backward(grad, self_ > other, self_ == other)
+        if edges[1] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_other = extremum_backward(grad, other > self_, self_ == other)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """minimum(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = MinimumBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class FmaxBackward0(Node):
+    """fmax(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = where((self_ >= other) | isnan(other), grad, 0)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = where((self_ >= other) | isnan(other), 0, grad)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fmax(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = FmaxBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class FminBackward0(Node):
+    """fmin(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = where((self_ <= other) | isnan(other), grad, 0)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = where((self_ <= other) | isnan(other), 0, grad)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fmin(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = FminBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class Atan2Backward0(Node):
+    """atan2(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = atan2_backward(grad, other, self_, other)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = atan2_backward(-grad, self_, self_, other)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.other = self.self_ = FREED
+
+
+def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """atan2(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = Atan2Backward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = detached_clone(self_) if needs_other or edges[0] is not None else None
+        node = Atan2Backward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_other:
+            node.other = other
+            cell = other._version if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if edges[0] is not None or needs_other:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class NegBackward0(Node):
+    """neg(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (-grad,)
+
+
+def plan_neg(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """neg(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = NegBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_neg_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """neg_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = NegBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class AbsBackward0(Node):
+    """abs(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (abs_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """abs(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AbsBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """abs_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = AbsBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class SignBackward0(Node):
+    """sign(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (zeros_like(grad),)
+
+
+def plan_sign(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sign(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SignBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_sign_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sign_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = SignBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class FloorBackward0(Node):
+    """floor(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (zeros_like(grad),)
+
+
+def plan_floor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """floor(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = FloorBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_floor_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """floor_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = FloorBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class CeilBackward0(Node):
+    """ceil(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (zeros_like(grad),)
+
+
+def plan_ceil(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """ceil(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CeilBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_ceil_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """ceil_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = CeilBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class RoundBackward0(Node):
+    """round(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (zeros_like(grad),)
+
+
+def plan_round(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """round(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = RoundBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_round_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """round_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = RoundBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class TruncBackward0(Node):
+    """trunc(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (zeros_like(grad),)
+
+
+def plan_trunc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """trunc(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = TruncBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_trunc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """trunc_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = TruncBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class RoundBackward1(Node):
+    """round.decimals(Tensor self, *, int decimals) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (zeros_like(grad),)
+
+
+def plan_round_decimals(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """round.decimals(Tensor self, *, int decimals) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = RoundBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_round__decimals(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = RoundBackward1()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class ReciprocalBackward0(Node):
+    """reciprocal(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (-grad * conjugated(result * result),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """reciprocal(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ReciprocalBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_reciprocal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = ReciprocalBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class ExpBackward0(Node):
+    """exp(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (grad * conjugated(result),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """exp(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ExpBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_exp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """exp_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = ExpBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class Expm1Backward0(Node):
+    """expm1(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (grad * conjugated(result + 1),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """expm1(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = Expm1Backward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_expm1_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """expm1_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = Expm1Backward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class LogBackward0(Node):
+    """log(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad / conjugated(self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = LogBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = LogBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class Log1pBackward0(Node):
+    """log1p(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad / conjugated(self_ + 1),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log1p(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = Log1pBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log1p_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = Log1pBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class Log2Backward0(Node):
+    """log2(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad / conjugated(self_ * 0.6931471805599453),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log2(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = Log2Backward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log2_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = Log2Backward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class Log10Backward0(Node):
+    """log10(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad / conjugated(self_ * 2.302585092994046),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log10(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = Log10Backward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """log10_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = Log10Backward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class SqrtBackward0(Node):
+    """sqrt(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (grad / conjugated(result * 2),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sqrt(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SqrtBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_sqrt_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sqrt_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = SqrtBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class RsqrtBackward0(Node):
+    """rsqrt(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (-0.5 * grad * conjugated(result.pow(3)),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """rsqrt(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = RsqrtBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_rsqrt_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = RsqrtBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class SinBackward0(Node):
+    """sin(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad * conjugated(self_.cos()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sin(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SinBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sin_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = SinBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class CosBackward0(Node):
+    """cos(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (-grad * conjugated(self_.sin()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cos(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CosBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cos_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = CosBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class TanBackward0(Node):
+    """tan(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (grad * conjugated(result * result + 1),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """tan(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = TanBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_tan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """tan_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = TanBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class SinhBackward0(Node):
+    """sinh(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad * conjugated(self_.cosh()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sinh(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SinhBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sinh_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = SinhBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class CoshBackward0(Node):
+    """cosh(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad * conjugated(self_.sinh()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cosh(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CoshBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cosh_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = CoshBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class TanhBackward0(Node):
+    """tanh(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (tanh_backward(grad, result),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """tanh(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = TanhBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_tanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """tanh_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = TanhBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class AsinBackward0(Node):
+    """asin(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad * conjugated((1 - self_ * self_).rsqrt()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """asin(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AsinBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """asin_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = AsinBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class AcosBackward0(Node):
+    """acos(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (-grad * conjugated((1 - self_ * self_).rsqrt()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """acos(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AcosBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """acos_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = AcosBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class AtanBackward0(Node):
+    """atan(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad / conjugated(self_ * self_ + 1),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """atan(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AtanBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """atan_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = AtanBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class AsinhBackward0(Node):
+    """asinh(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad * conjugated((self_ * self_ + 1).rsqrt()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """asinh(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AsinhBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """asinh_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = AsinhBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class AcoshBackward0(Node):
+    """acosh(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad * conjugated((self_ * self_ - 1).rsqrt()),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """acosh(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AcoshBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """acosh_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = AcoshBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class AtanhBackward0(Node):
+    """atanh(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad / conjugated(1 - self_ * self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """atanh(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AtanhBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """atanh_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = AtanhBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class SigmoidBackward0(Node):
+    """sigmoid(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (sigmoid_backward(grad, result),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sigmoid(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SigmoidBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_sigmoid_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = SigmoidBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class ErfBackward0(Node):
+    """erf(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (erf_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """erf(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ErfBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """erf_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = ErfBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class ErfcBackward0(Node):
+    """erfc(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (-erf_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """erfc(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ErfcBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """erfc_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = ErfcBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class ConjPhysicalBackward0(Node):
+    """conj_physical(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.conj_physical(),)
+
+
+def plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """conj_physical(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ConjPhysicalBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_conj_physical_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = ConjPhysicalBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class GeluBackward0(Node):
+    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+
+    __slots__ = ("approximate", "self_", "self__version")
+
+    approximate: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        approximate = self.approximate
+        return (gelu_backward(grad, self_, approximate=approximate),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    approximate = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = GeluBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.approximate = approximate
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    approximate = args[1]
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = GeluBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.approximate = approximate
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class SiluBackward0(Node):
+    """silu(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (silu_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """silu(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SiluBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """silu_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = SiluBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class SoftplusBackward0(Node):
+    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
+
+    __slots__ = ("beta", "self_", "self__version", "threshold")
+
+    beta: Any
+    self_: Any
+    self__version: Any
+    threshold: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        beta = self.beta
+        threshold = self.threshold
+        return (softplus_backward(grad, self_, beta, threshold),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    if len(op.runtime_positions(args)) == 3:
+
+        def record_scaled(self_: Any, beta: Any, threshold: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, beta, threshold)
+            edges = (edge_of(self_) if needs_self_ else None,)
+            out = inner(self_, beta, threshold)
+            node = SoftplusBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_self_:
+                node.self_ = self_
+                cell = self_._version if self_is_tensor else None
+                node.self__version = 0 if cell is None else cell[0]
+            node.beta = beta
+            node.threshold = threshold
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return saves_refused(record_scaled, (args[0] if requires_grad(args[0]) else None,))
+    if len(op.runtime_positions(args)) != 1:
+        return partly_scaled(op, key_set, args)
+    beta = args[1]
+    threshold = args[2]
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SoftplusBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.threshold = threshold
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class LeakyReluBackward0(Node):
+    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+
+    __slots__ = ("negative_slope", "self_", "self__version")
+
+    negative_slope: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        negative_slope = self.negative_slope
+        return (leaky_relu_backward(grad, self_, negative_slope, False),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, negative_slope: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, negative_slope)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, negative_slope)
+        node = LeakyReluBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.negative_slope = negative_slope
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, negative_slope: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, negative_slope)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = LeakyReluBackward0()
+        inner(self_, negative_slope)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.negative_slope = negative_slope
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class SigmoidBackwardBackward0(Node):
+    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+
+    __slots__ = ("grad_output", "grad_output_version", "output", "output_version")
+
+    grad_output: Any
+    grad_output_version: Any
+    output: Any
+    output_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_output: Any = None
+        if edges[0] is not None:
+            output = unpack(self, self.output, self.output_version)
+            grad_grad_output = sigmoid_backward(grad, conjugated(output))
+        if edges[1] is not None:
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            output = unpack(self, self.output, self.output_version)
+            grad_output = conjugated(grad) * grad_output * (1 - 2 * conjugated(output))
+        return grad_grad_output, grad_output
+
+    def release(self) -> None:
+        self.output = self.grad_output = FREED
+
+
+def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_output = requires_grad(args[1])
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(grad_output: Any, output: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, output)
+        edges = (
+            edge_of(grad_output) if needs_grad_output else None,
+            edge_of(output) if needs_output else None,
+        )
+        out = inner(grad_output, output)
+        node = SigmoidBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_output:
+            node.output = output
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
+        if needs_output:
+            node.grad_output = grad_output
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class TanhBackwardBackward0(Node):
+    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+
+    __slots__ = ("grad_output", "grad_output_version", "output", "output_version")
+
+    grad_output: Any
+    grad_output_version: Any
+    output: Any
+    output_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_output: Any = None
+        if edges[0] is not None:
+            output = unpack(self, self.output, self.output_version)
+            grad_grad_output = tanh_backward(grad, conjugated(output))
+        if edges[1] is not None:
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            output = unpack(self, self.output, self.output_version)
+            grad_output = conjugated(grad) * grad_output * (-2 * conjugated(output))
+        return grad_grad_output, grad_output
+
+    def release(self) -> None:
+        self.output = self.grad_output = FREED
+
+
+def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_output = requires_grad(args[1])
+    output_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(grad_output: Any, output: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, output)
+        edges = (
+            edge_of(grad_output) if needs_grad_output else None,
+            edge_of(output) if needs_output else None,
+        )
+        out = inner(grad_output, output)
+        node = TanhBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_output:
+            node.output = output
+            cell = output._version if output_is_tensor else None
+            node.output_version = 0 if cell is None else cell[0]
+        if needs_output:
+            node.grad_output = grad_output
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class GeluBackwardBackward0(Node):
+    """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
+
+    __slots__ = ("approximate", "grad_output", "grad_output_version", "self_", "self__version")
+
+    approximate: Any
+    grad_output: Any
+    grad_output_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            approximate = self.approximate
+            grad_grad_output = gelu_backward(grad, self_, approximate=approximate)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            approximate = self.approximate
+            grad_self = gelu_double_backward(grad * grad_output, self_, approximate)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = self.grad_output = FREED
+
+
+def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
+    approximate = args[2]
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(grad_output: Any, self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_)
+        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        out = inner(grad_output, self_)
+        node = GeluBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.grad_output = grad_output
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        node.approximate = approximate
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class SiluBackwardBackward0(Node):
+    """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
+
+    __slots__ = ("grad_output", "grad_output_version", "self_", "self__version")
+
+    grad_output: Any
+    grad_output_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_grad_output = silu_backward(grad, self_)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            grad_self = silu_double_backward(grad * grad_output, self_)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = self.grad_output = FREED
+
+
+def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(grad_output: Any, self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_)
+        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        out = inner(grad_output, self_)
+        node = SiluBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.grad_output = grad_output
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class SoftplusBackwardBackward0(Node):
+    """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
+
+    __slots__ = ("beta", "grad_output", "grad_output_version", "self_", "self__version", "threshold")
+
+    beta: Any
+    grad_output: Any
+    grad_output_version: Any
+    self_: Any
+    self__version: Any
+    threshold: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            beta = self.beta
+            threshold = self.threshold
+            grad_grad_output = softplus_backward(grad, self_, beta, threshold)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            beta = self.beta
+            threshold = self.threshold
+            grad_self = softplus_double_backward(grad * grad_output, self_, beta, threshold)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = self.grad_output = FREED
+
+
+def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(grad_output: Any, self_: Any, beta: Any, threshold: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_, beta, threshold)
+        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        out = inner(grad_output, self_, beta, threshold)
+        node = SoftplusBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.grad_output = grad_output
+            cell = grad_output._version if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        node.beta = beta
+        node.threshold = threshold
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class LeakyReluBackwardBackward0(Node):
+    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+
+    __slots__ = ("negative_slope", "self_", "self__version", "self_is_result")
+
+    negative_slope: Any
+    self_: Any
+    self__version: Any
+    self_is_result: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            negative_slope = self.negative_slope
+            self_is_result = self.self_is_result
+            grad_grad_output = leaky_relu_backward(grad, self_, negative_slope, self_is_result)
+        if edges[1] is not None:
+            grad_self = zeros_like(grad)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
+    self_is_result = args[3]
+    self_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(grad_output: Any, self_: Any, negative_slope: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_, negative_slope)
+        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        out = inner(grad_output, self_, negative_slope)
+        node = LeakyReluBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.negative_slope = negative_slope
+        node.self_is_result = self_is_result
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
+
+
+class ClampBackward0(Node):
+    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
+
+    __slots__ = ("max", "min", "self_", "self__version")
+
+    max: Any
+    min: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        min = self.min
+        max = self.max
+        return (clamp_backward(grad, self_, min, max),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, min: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min, max)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, min, max)
+        node = ClampBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.min = min
+        node.max = max
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, min: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min, max)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = ClampBackward0()
+        inner(self_, min, max)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.min = min
+        node.max = max
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class ClampBackward1(Node):
+    """clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+
+    __slots__ = ("max", "max_version", "min", "min_version", "self_", "self__version")
+
+    max: Any
+    max_version: Any
+    min: Any
+    min_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_min: Any = None
+        grad_max: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            max = unpack(self, self.max, self.max_version)
+            grad_self = clamp_backward(grad, self_, min, max)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            max = unpack(self, self.max, self.max_version)
+            grad_min = clamp_backward_min(grad, self_, min, max)
+        if edges[2] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            max = unpack(self, self.max, self.max_version)
+            grad_max = clamp_backward_max(grad, self_, min, max)
+        return grad_self, grad_min, grad_max
+
+    def release(self) -> None:
+        self.self_ = self.min = self.max = FREED
+
+
+def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_min = requires_grad(args[1])
+    needs_max = requires_grad(args[2])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    min_is_tensor = isinstance(args[1], TensorImpl)
+    max_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(self_: Any, min: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min, max)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(min) if needs_min else None,
+            edge_of(max) if needs_max else None,
+        )
+        out = inner(self_, min, max)
+        node = ClampBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_min or needs_max:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_min or needs_max:
+            node.min = min
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_min or needs_max:
+            node.max = max
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_min = requires_grad(args[1])
+    needs_max = requires_grad(args[2])
+    min_is_tensor = isinstance(args[1], TensorImpl)
+    max_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(self_: Any, min: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min, max)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(min) if needs_min else None,
+            edge_of(max) if needs_max else None,
+        )
+        original = detached_clone(self_) if needs_max or needs_min or edges[0] is not None else None
+        node = ClampBackward1()
+        inner(self_, min, max)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_min or needs_max:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None or needs_min or needs_max:
+            node.min = min
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
+        if edges[0] is not None or needs_min or needs_max:
+            node.max = max
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class ClampMinBackward0(Node):
+    """clamp_min(Tensor self, Scalar min) -> Tensor"""
+
+    __slots__ = ("min", "self_", "self__version")
+
+    min: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        min = self.min
+        return (where(self_ >= min, grad, 0),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_min(Tensor self, Scalar min) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, min: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, min)
+        node = ClampMinBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.min = min
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, min: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = ClampMinBackward0()
+        inner(self_, min)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.min = min
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class ClampMinBackward1(Node):
+    """clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
+
+    __slots__ = ("min", "min_version", "self_", "self__version")
+
+    min: Any
+    min_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_min: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            grad_self = where(self_ >= min, grad, 0)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            grad_min = where(self_ < min, grad, 0)
+        return grad_self, grad_min
+
+    def release(self) -> None:
+        self.self_ = self.min = FREED
+
+
+def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_min = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    min_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, min: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(min) if needs_min else None)
+        out = inner(self_, min)
+        node = ClampMinBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_min:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_min:
+            node.min = min
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_min = requires_grad(args[1])
+    min_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, min: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, min)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(min) if needs_min else None)
+        original = detached_clone(self_) if needs_min or edges[0] is not None else None
+        node = ClampMinBackward1()
+        inner(self_, min)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_min:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None or needs_min:
+            node.min = min
+            cell = min._version if min_is_tensor else None
+            node.min_version = 0 if cell is None else cell[0]
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class ClampMaxBackward0(Node):
+    """clamp_max(Tensor self, Scalar max) -> Tensor"""
+
+    __slots__ = ("max", "self_", "self__version")
+
+    max: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        max = self.max
+        return (where(self_ <= max, grad, 0),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_max(Tensor self, Scalar max) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, max)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, max)
+        node = ClampMaxBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.max = max
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, max)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = detached_clone(self_) if edges[0] is not None else None
+        node = ClampMaxBackward0()
+        inner(self_, max)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        node.max = max
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class ClampMaxBackward1(Node):
+    """clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
+
+    __slots__ = ("max", "max_version", "self_", "self__version")
+
+    max: Any
+    max_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_max: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            max = unpack(self, self.max, self.max_version)
+            grad_self = where(self_ <= max, grad, 0)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            max = unpack(self, self.max, self.max_version)
+            grad_max = where(self_ > max, grad, 0)
+        return grad_self, grad_max
+
+    def release(self) -> None:
+        self.self_ = self.max = FREED
+
+
+def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_max = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    max_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, max)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(max) if needs_max else None)
+        out = inner(self_, max)
+        node = ClampMaxBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_max:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_max:
+            node.max = max
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_max = requires_grad(args[1])
+    max_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, max: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, max)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(max) if needs_max else None)
+        original = detached_clone(self_) if needs_max or edges[0] is not None else None
+        node = ClampMaxBackward1()
+        inner(self_, max)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_max:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None or needs_max:
+            node.max = max
+            cell = max._version if max_is_tensor else None
+            node.max_version = 0 if cell is None else cell[0]
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class WhereBackward0(Node):
+    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("condition", "condition_version")
+
+    condition: Any
+    condition_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_condition: Any = None
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[1] is not None:
+            condition = unpack(self, self.condition, self.condition_version)
+            grad_self = where(condition, grad, 0)
+        if edges[2] is not None:
+            condition = unpack(self, self.condition, self.condition_version)
+            grad_other = where(condition, 0, grad)
+        return grad_condition, grad_self, grad_other
+
+    def release(self) -> None:
+        self.condition = FREED
+
+
+def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_condition = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
+    needs_other = requires_grad(args[2])
+    condition_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(condition: Any, self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(condition, self_, other)
+        edges = (
+            edge_of(condition) if needs_condition else None,
+            edge_of(self_) if needs_self_ else None,
+            edge_of(other) if needs_other else None,
+        )
+        out = inner(condition, self_, other)
+        node = WhereBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.condition = condition
+            cell = condition._version if condition_is_tensor else None
+            node.condition_version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[2]) or requires_grad(args[1]) else None,))
+
+
+class LerpBackward0(Node):
+    """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"""
+
+    __slots__ = ("weight",)
+
+    weight: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_end: Any = None
+        if edges[0] is not None:
+            weight = self.weight
+            grad_self = grad * conjugated(1 - weight)
+        if edges[1] is not None:
+            weight = self.weight
+            grad_end = grad * conjugated(weight)
+        return grad_self, grad_end
+
+
+def plan_lerp_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_end = requires_grad(args[1])
+
+    def record(self_: Any, end: Any, weight: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, end, weight)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(end) if needs_end else None)
+        out = inner(self_, end, weight)
+        node = LerpBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.weight = weight
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_lerp__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_end = requires_grad(args[1])
+
+    def record(self_: Any, end: Any, weight: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, end, weight)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(end) if needs_end else None)
+        node = LerpBackward0()
+        inner(self_, end, weight)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.weight = weight
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class LerpBackward1(Node):
+    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
+
+    __slots__ = ("end", "end_version", "self_", "self__version", "weight", "weight_version")
+
+    end: Any
+    end_version: Any
+    self_: Any
+    self__version: Any
+    weight: Any
+    weight_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_end: Any = None
+        grad_weight: Any = None
+        if edges[0] is not None:
+            weight = unpack(self, self.weight, self.weight_version)
+            grad_self = grad * conjugated(1 - weight)
+        if edges[1] is not None:
+            weight = unpack(self, self.weight, self.weight_version)
+            grad_end = grad * conjugated(weight)
+        if edges[2] is not None:
+            end = unpack(self, self.end, self.end_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_weight = grad * conjugated(end - self_)
+        return grad_self, grad_end, grad_weight
+
+    def release(self) -> None:
+        self.weight = self.end = self.self_ = FREED
+
+
+def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_end = requires_grad(args[1])
+    needs_weight = requires_grad(args[2])
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+    end_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, end: Any, weight: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, end, weight)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(end) if needs_end else None,
+            edge_of(weight) if needs_weight else None,
+        )
+        out = inner(self_, end, weight)
+        node = LerpBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_end:
+            node.weight = weight
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
+        if needs_weight:
+            node.end = end
+            cell = end._version if end_is_tensor else None
+            node.end_version = 0 if cell is None else cell[0]
+        if needs_weight:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[2]) else None,
+            args[0] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_end = requires_grad(args[1])
+    needs_weight = requires_grad(args[2])
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+    end_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, end: Any, weight: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, end, weight)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(end) if needs_end else None,
+            edge_of(weight) if needs_weight else None,
+        )
+        original = detached_clone(self_) if needs_weight else None
+        node = LerpBackward1()
+        inner(self_, end, weight)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if edges[0] is not None or needs_end:
+            node.weight = weight
+            cell = weight._version if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
+        if needs_weight:
+            node.end = end
+            cell = end._version if end_is_tensor else None
+            node.end_version = 0 if cell is None else cell[0]
+        if needs_weight:
+            node.self_ = original
+            node.self__version = 0
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+class AddcmulBackward0(Node):
+    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+
+    __slots__ = ("tensor1", "tensor1_version", "tensor2", "tensor2_version", "value")
+
+    tensor1: Any
+    tensor1_version: Any
+    tensor2: Any
+    tensor2_version: Any
+    value: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_tensor1: Any = None
+        grad_tensor2: Any = None
+        if edges[0] is not None:
+            grad_self = grad
+        if edges[1] is not None:
+            tensor2 = unpack(self, self.tensor2, self.tensor2_version)
+            value = self.value
+            grad_tensor1 = grad * conjugated(scaled(tensor2, value))
+        if edges[2] is not None:
+            tensor1 = unpack(self, self.tensor1, self.tensor1_version)
+            value = self.value
+            grad_tensor2 = grad * conjugated(scaled(tensor1, value))
+        return grad_self, grad_tensor1, grad_tensor2
+
+    def release(self) -> None:
+        self.tensor2 = self.tensor1 = FREED
+
+
+def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_tensor1 = requires_grad(args[1])
+    needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 4:
+
+        def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, tensor1, tensor2, value)
+            edges = (
+                edge_of(self_) if needs_self_ else None,
+                edge_of(tensor1) if needs_tensor1 else None,
+                edge_of(tensor2) if needs_tensor2 else None,
+            )
+            out = inner(self_, tensor1, tensor2, value)
+            node = AddcmulBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_tensor1:
+                node.tensor2 = tensor2
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
+            if needs_tensor2:
+                node.tensor1 = tensor1
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
+            node.value = value
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    value = args[3]
+
+    def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, tensor1, tensor2)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(tensor1) if needs_tensor1 else None,
+            edge_of(tensor2) if needs_tensor2 else None,
+        )
+        out = inner(self_, tensor1, tensor2)
+        node = AddcmulBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_tensor1:
+            node.tensor2 = tensor2
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
+        if needs_tensor2:
+            node.tensor1 = tensor1
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
+        node.value = value
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_tensor1 = requires_grad(args[1])
+    needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 4:
+
+        def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, tensor1, tensor2, value)
+            check_inplace(self_)
+            edges = (
+                inplace_edge(self_),
+                edge_of(tensor1) if needs_tensor1 else None,
+                edge_of(tensor2) if needs_tensor2 else None,
+            )
+            node = AddcmulBackward0()
+            inner(self_, tensor1, tensor2, value)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_tensor1:
+                node.tensor2 = tensor2
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
+            if needs_tensor2:
+                node.tensor1 = tensor1
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
+            node.value = value
+            node.specs = (self_._spec.detached,)
+            rebase_history(self_, node)
+            return self_
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    value = args[3]
+
+    def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, tensor1, tensor2)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(tensor1) if needs_tensor1 else None,
+            edge_of(tensor2) if needs_tensor2 else None,
+        )
+        node = AddcmulBackward0()
+        inner(self_, tensor1, tensor2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_tensor1:
+            node.tensor2 = tensor2
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
+        if needs_tensor2:
+            node.tensor1 = tensor1
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
+        node.value = value
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+class AddcdivBackward0(Node):
+    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+
+    __slots__ = ("tensor1", "tensor1_version", "tensor2", "tensor2_version", "value")
+
+    tensor1: Any
+    tensor1_version: Any
+    tensor2: Any
+    tensor2_version: Any
+    value: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_tensor1: Any = None
+        grad_tensor2: Any = None
+        if edges[0] is not None:
+            grad_self = grad
+        if edges[1] is not None:
+            tensor2 = unpack(self, self.tensor2, self.tensor2_version)
+            value = self.value
+            grad_tensor1 = scaled(grad, value) / conjugated(tensor2)
+        if edges[2] is not None:
+            tensor1 = unpack(self, self.tensor1, self.tensor1_version)
+            tensor2 = unpack(self, self.tensor2, self.tensor2_version)
+            value = self.value
+            grad_tensor2 = scaled(-grad, value) * conjugated(tensor1 / (tensor2 * tensor2))
+        return grad_self, grad_tensor1, grad_tensor2
+
+    def release(self) -> None:
+        self.tensor2 = self.tensor1 = FREED
+
+
+def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_tensor1 = requires_grad(args[1])
+    needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 4:
+
+        def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, tensor1, tensor2, value)
+            edges = (
+                edge_of(self_) if needs_self_ else None,
+                edge_of(tensor1) if needs_tensor1 else None,
+                edge_of(tensor2) if needs_tensor2 else None,
+            )
+            out = inner(self_, tensor1, tensor2, value)
+            node = AddcdivBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_tensor1 or needs_tensor2:
+                node.tensor2 = tensor2
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
+            if needs_tensor2:
+                node.tensor1 = tensor1
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
+            node.value = value
+            node.specs = (out._spec,)
+            set_history(out, node)
+            return out
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    value = args[3]
+
+    def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, tensor1, tensor2)
+        edges = (
+            edge_of(self_) if needs_self_ else None,
+            edge_of(tensor1) if needs_tensor1 else None,
+            edge_of(tensor2) if needs_tensor2 else None,
+        )
+        out = inner(self_, tensor1, tensor2)
+        node = AddcdivBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_tensor1 or needs_tensor2:
+            node.tensor2 = tensor2
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
+        if needs_tensor2:
+            node.tensor1 = tensor1
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
+        node.value = value
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
+
+
+def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_tensor1 = requires_grad(args[1])
+    needs_tensor2 = requires_grad(args[2])
+    tensor2_is_tensor = isinstance(args[2], TensorImpl)
+    tensor1_is_tensor = isinstance(args[1], TensorImpl)
+    if len(op.runtime_positions(args)) == 4:
+
+        def record_scaled(self_: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, tensor1, tensor2, value)
+            check_inplace(self_)
+            edges = (
+                inplace_edge(self_),
+                edge_of(tensor1) if needs_tensor1 else None,
+                edge_of(tensor2) if needs_tensor2 else None,
+            )
+            node = AddcdivBackward0()
+            inner(self_, tensor1, tensor2, value)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            if needs_tensor1 or needs_tensor2:
+                node.tensor2 = tensor2
+                cell = tensor2._version if tensor2_is_tensor else None
+                node.tensor2_version = 0 if cell is None else cell[0]
+            if needs_tensor2:
+                node.tensor1 = tensor1
+                cell = tensor1._version if tensor1_is_tensor else None
+                node.tensor1_version = 0 if cell is None else cell[0]
+            node.value = value
+            node.specs = (self_._spec.detached,)
+            rebase_history(self_, node)
+            return self_
+
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
+    value = args[3]
+
+    def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, tensor1, tensor2)
+        check_inplace(self_)
+        edges = (
+            inplace_edge(self_),
+            edge_of(tensor1) if needs_tensor1 else None,
+            edge_of(tensor2) if needs_tensor2 else None,
+        )
+        node = AddcdivBackward0()
+        inner(self_, tensor1, tensor2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_tensor1 or needs_tensor2:
+            node.tensor2 = tensor2
+            cell = tensor2._version if tensor2_is_tensor else None
+            node.tensor2_version = 0 if cell is None else cell[0]
+        if needs_tensor2:
+            node.tensor1 = tensor1
+            cell = tensor1._version if tensor1_is_tensor else None
+            node.tensor1_version = 0 if cell is None else cell[0]
+        node.value = value
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )

@@ -9,9 +9,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
-from ..autograd.formulas.reduction import unreduced
-from ..autograd.node import Node, edge_of, next_sequence, set_history
+from ...runtime.tensor_impl import TensorImpl
+from ..autograd.formulas.reduction import (
+    aminmax_backward,
+    cumsum_backward,
+    index_select_backward,
+    logsumexp_backward,
+    mean_backward,
+    prod_backward,
+    scale_by_ties,
+    std_backward,
+    unreduced,
+    var_backward,
+    var_mean_backward,
+)
+from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
+from ..autograd.node import (
+    FREED,
+    Node,
+    edge_of,
+    next_sequence,
+    save_result,
+    saved_version,
+    set_history,
+    unpack,
+    unpack_result,
+)
 from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -31,6 +56,7 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -38,7 +64,7 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SumBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -70,6 +96,7 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -77,7 +104,7 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SumBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -86,5 +113,1085 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         node.specs = (out._spec,)
         set_history(out, node)
         return out
+
+    return record
+
+
+class MeanBackward0(Node):
+    """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+
+    __slots__ = ("self_spec",)
+
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        return (mean_backward(grad, self.self_spec.shape, None, False),)
+
+
+def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = MeanBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class MeanBackward1(Node):
+    """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+
+    __slots__ = ("dim", "keepdim", "self_spec")
+
+    dim: Any
+    keepdim: Any
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        dim = self.dim
+        keepdim = self.keepdim
+        return (mean_backward(grad, self.self_spec.shape, dim, keepdim),)
+
+
+def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = MeanBackward1()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class ProdBackward0(Node):
+    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (prod_backward(grad, self_.to(grad.dtype), None, False),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ProdBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class ProdBackward1(Node):
+    """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+
+    __slots__ = ("dim", "keepdim", "self_", "self__version")
+
+    dim: Any
+    keepdim: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        keepdim = self.keepdim
+        return (prod_backward(grad, self_.to(grad.dtype), dim, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ProdBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AmaxBackward0(Node):
+    """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+
+    __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version")
+
+    dim: Any
+    keepdim: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        keepdim = self.keepdim
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (scale_by_ties(grad, self_, result, dim, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AmaxBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AminBackward0(Node):
+    """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+
+    __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version")
+
+    dim: Any
+    keepdim: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        keepdim = self.keepdim
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (scale_by_ties(grad, self_, result, dim, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AminBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AminmaxBackward0(Node):
+    """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+
+    __slots__ = ("dim", "keepdim", "max", "max_version", "min", "min_version", "self_", "self__version")
+
+    dim: Any
+    keepdim: Any
+    max: Any
+    max_version: Any
+    min: Any
+    min_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        keepdim = self.keepdim
+        min = unpack_result(self, self.min, self.min_version, 0)
+        max = unpack_result(self, self.max, self.max_version, 1)
+        return (aminmax_backward(grads, self_, min, max, dim, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = self.min = self.max = FREED
+
+
+def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AminmaxBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        set_history(out[1], node, 1)
+        node.min = save_result(out[0])
+        node.min_version = saved_version(node.min)
+        node.max = save_result(out[1])
+        node.max_version = saved_version(node.max)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class MaxBackward0(Node):
+    """max(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (scale_by_ties(grad, self_, result, (), False),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """max(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = MaxBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class MinBackward0(Node):
+    """min(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (scale_by_ties(grad, self_, result, (), False),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """min(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = MinBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class MaxBackward1(Node):
+    """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+
+    __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
+
+    dim: Any
+    indices: Any
+    indices_version: Any
+    keepdim: Any
+    self_spec: Any
+
+    def backward(self, *grads: Any) -> Any:
+        dim = self.dim
+        keepdim = self.keepdim
+        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
+
+    def release(self) -> None:
+        self.indices = FREED
+
+
+def plan_max_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = MaxBackward1()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        node.indices = save_result(out[1])
+        node.indices_version = saved_version(node.indices)
+        return out
+
+    return record
+
+
+class MinBackward1(Node):
+    """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+
+    __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
+
+    dim: Any
+    indices: Any
+    indices_version: Any
+    keepdim: Any
+    self_spec: Any
+
+    def backward(self, *grads: Any) -> Any:
+        dim = self.dim
+        keepdim = self.keepdim
+        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
+
+    def release(self) -> None:
+        self.indices = FREED
+
+
+def plan_min_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = MinBackward1()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        node.indices = save_result(out[1])
+        node.indices_version = saved_version(node.indices)
+        return out
+
+    return record
+
+
+class VarBackward0(Node):
+    """var(Tensor self, bool unbiased=True) -> Tensor"""
+
+    __slots__ = ("self_", "self__version", "unbiased")
+
+    self_: Any
+    self__version: Any
+    unbiased: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        unbiased = self.unbiased
+        return (var_backward(grad, self_, None, int(unbiased), False),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """var(Tensor self, bool unbiased=True) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    unbiased = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = VarBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.unbiased = unbiased
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class VarBackward1(Node):
+    """var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+
+    __slots__ = ("dim", "keepdim", "self_", "self__version", "unbiased")
+
+    dim: Any
+    keepdim: Any
+    self_: Any
+    self__version: Any
+    unbiased: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        keepdim = self.keepdim
+        unbiased = self.unbiased
+        return (var_backward(grad, self_, dim, int(unbiased), keepdim),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    unbiased = args[2]
+    keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = VarBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.keepdim = keepdim
+        node.unbiased = unbiased
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class VarBackward2(Node):
+    """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+
+    __slots__ = ("correction", "dim", "keepdim", "self_", "self__version")
+
+    correction: Any
+    dim: Any
+    keepdim: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        correction = self.correction
+        keepdim = self.keepdim
+        return (var_backward(grad, self_, dim, correction, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, correction: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, correction)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, correction)
+        node = VarBackward2()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.correction = correction
+        node.keepdim = keepdim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class StdBackward0(Node):
+    """std(Tensor self, bool unbiased=True) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version", "unbiased")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+    unbiased: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        unbiased = self.unbiased
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (std_backward(result, grad, self_, None, int(unbiased), False),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """std(Tensor self, bool unbiased=True) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    unbiased = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = StdBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.unbiased = unbiased
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class StdBackward1(Node):
+    """std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+
+    __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version", "unbiased")
+
+    dim: Any
+    keepdim: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+    unbiased: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        keepdim = self.keepdim
+        unbiased = self.unbiased
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (std_backward(result, grad, self_, dim, int(unbiased), keepdim),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    unbiased = args[2]
+    keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = StdBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.keepdim = keepdim
+        node.unbiased = unbiased
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class StdBackward2(Node):
+    """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+
+    __slots__ = ("correction", "dim", "keepdim", "result", "result_version", "self_", "self__version")
+
+    correction: Any
+    dim: Any
+    keepdim: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        correction = self.correction
+        keepdim = self.keepdim
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (std_backward(result, grad, self_, dim, correction, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, correction: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, correction)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, correction)
+        node = StdBackward2()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.correction = correction
+        node.keepdim = keepdim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class VarMeanBackward0(Node):
+    """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+
+    __slots__ = ("correction", "dim", "keepdim", "self_", "self__version")
+
+    correction: Any
+    dim: Any
+    keepdim: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        correction = self.correction
+        keepdim = self.keepdim
+        return (var_mean_backward(grads, self_, dim, correction, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, correction: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, correction)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, correction)
+        node = VarMeanBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.correction = correction
+        node.keepdim = keepdim
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        set_history(out[1], node, 1)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class StdMeanBackward0(Node):
+    """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+
+    __slots__ = ("correction", "dim", "keepdim", "result0", "result0_version", "self_", "self__version")
+
+    correction: Any
+    dim: Any
+    keepdim: Any
+    result0: Any
+    result0_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        correction = self.correction
+        keepdim = self.keepdim
+        result0 = unpack_result(self, self.result0, self.result0_version, 0)
+        return (var_mean_backward(grads, self_, dim, correction, keepdim, result0),)
+
+    def release(self) -> None:
+        self.self_ = self.result0 = FREED
+
+
+def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[3]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, correction: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, correction)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, correction)
+        node = StdMeanBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.correction = correction
+        node.keepdim = keepdim
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        set_history(out[1], node, 1)
+        node.result0 = save_result(out[0])
+        node.result0_version = saved_version(node.result0)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class LogsumexpBackward0(Node):
+    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+
+    __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version")
+
+    dim: Any
+    keepdim: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        keepdim = self.keepdim
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (logsumexp_backward(grad, self_, result, dim, keepdim),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    keepdim = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = LogsumexpBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.keepdim = keepdim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class CumsumBackward0(Node):
+    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+
+    __slots__ = ("dim",)
+
+    dim: Any
+
+    def backward(self, grad: Any) -> Any:
+        dim = self.dim
+        return (cumsum_backward(grad, dim),)
+
+
+def plan_cumsum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CumsumBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+def plan_cumsum_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    dim = args[1]
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = CumsumBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
 
     return record

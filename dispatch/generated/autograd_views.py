@@ -15,11 +15,13 @@ from ..autograd.formulas.views import (
     select_backward,
     slice_backward,
     sum_to,
+    unfold_backward,
 )
 from ..autograd.node import Node, edge_of, next_sequence, set_history
 from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from .functions import _basic_index_backward, diagonal_backward, view_as_complex, view_as_real
 
 
 class ViewBackward0(Node):
@@ -37,6 +39,7 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -44,7 +47,7 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = ViewBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -55,48 +58,47 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
-class AsStridedBackward0(Node):
-    """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
+class StridedFromBackward0(Node):
+    """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
 
-    __slots__ = ("self_spec", "size", "storage_offset", "stride")
+    __slots__ = ("offset", "self_spec", "size", "stride")
 
+    offset: Any
     self_spec: Any
     size: Any
-    storage_offset: Any
     stride: Any
 
     def backward(self, grad: Any) -> Any:
         size = self.size
         stride = self.stride
-        storage_offset = self.storage_offset
+        offset = self.offset
         return (
-            as_strided_backward(
-                grad, self.self_spec.sizes, self.self_spec.strides, size, stride, storage_offset
-            ),
+            as_strided_backward(grad, self.self_spec.sizes, self.self_spec.strides, size, stride, offset),
         )
 
 
-def plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
+def plan__strided_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     size = args[1]
     stride = args[2]
-    storage_offset = args[3]
+    offset = args[3]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
-        node = AsStridedBackward0()
-        node.self_spec = spec_of(self_)
+        node = StridedFromBackward0()
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
         node.size = size
         node.stride = stride
-        node.storage_offset = storage_offset
+        node.offset = offset
         node.specs = (out._spec,)
         set_history(out, node)
         return out
@@ -119,6 +121,7 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -126,7 +129,7 @@ def plan_expand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = ExpandBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -262,6 +265,7 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     index = args[2]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -269,7 +273,7 @@ def plan_select_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SelectBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -309,6 +313,7 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     start = args[2]
     end = args[3]
     step = args[4]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -316,7 +321,7 @@ def plan_slice_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SliceBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -355,6 +360,7 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     start = args[1]
     end = args[2]
     step = args[3]
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -362,7 +368,7 @@ def plan__slice_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SliceFirstBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -391,6 +397,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze(Tensor(a) self) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -398,7 +405,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SqueezeBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -424,6 +431,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -431,7 +439,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SqueezeBackward1()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -457,6 +465,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -464,7 +473,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = SqueezeBackward2()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -490,6 +499,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -497,7 +507,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_)
         node = UnsqueezeBackward0()
-        node.self_spec = spec_of(self_)
+        node.self_spec = self_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -660,6 +670,311 @@ def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[An
         node.size = size
         node.stride = stride
         node.offset = offset
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class SelectFirstBackward0(Node):
+    """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
+
+    __slots__ = ("index", "self_spec")
+
+    index: Any
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        index = self.index
+        return (select_backward(grad, self.self_spec.shape, 0, index),)
+
+
+def plan__select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any, index: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, index)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, index)
+        node = SelectFirstBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.index = index
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class BasicIndexBackward0(Node):
+    """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
+
+    __slots__ = ("index", "self_spec")
+
+    index: Any
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        index = self.index
+        return (_basic_index_backward(grad, self.self_spec.shape, index),)
+
+
+def plan__basic_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    index = args[1]
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = BasicIndexBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.index = index
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class BasicIndexBackwardBackward0(Node):
+    """_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor"""
+
+    __slots__ = ("index",)
+
+    index: Any
+
+    def backward(self, grad: Any) -> Any:
+        index = self.index
+        return (grad._basic_index(index),)
+
+
+def plan__basic_index_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    index = args[2]
+
+    def record(grad_output: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output)
+        node = BasicIndexBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.index = index
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class DiagonalBackward0(Node):
+    """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+
+    __slots__ = ("dim1", "dim2", "offset", "self_spec")
+
+    dim1: Any
+    dim2: Any
+    offset: Any
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        offset = self.offset
+        dim1 = self.dim1
+        dim2 = self.dim2
+        return (diagonal_backward(grad, self.self_spec.shape, offset, dim1, dim2),)
+
+
+def plan_diagonal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    offset = args[1]
+    dim1 = args[2]
+    dim2 = args[3]
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = DiagonalBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.offset = offset
+        node.dim1 = dim1
+        node.dim2 = dim2
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class DiagonalBackwardBackward0(Node):
+    """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
+
+    __slots__ = ("dim1", "dim2", "offset")
+
+    dim1: Any
+    dim2: Any
+    offset: Any
+
+    def backward(self, grad: Any) -> Any:
+        offset = self.offset
+        dim1 = self.dim1
+        dim2 = self.dim2
+        return (grad.diagonal(offset, dim1, dim2),)
+
+
+def plan_diagonal_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    offset = args[2]
+    dim1 = args[3]
+    dim2 = args[4]
+
+    def record(grad_output: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output)
+        node = DiagonalBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.offset = offset
+        node.dim1 = dim1
+        node.dim2 = dim2
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class UnfoldBackward0(Node):
+    """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
+
+    __slots__ = ("dimension", "self_spec", "size", "step")
+
+    dimension: Any
+    self_spec: Any
+    size: Any
+    step: Any
+
+    def backward(self, grad: Any) -> Any:
+        dimension = self.dimension
+        size = self.size
+        step = self.step
+        return (unfold_backward(grad, self.self_spec.shape, dimension, size, step),)
+
+
+def plan_unfold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dimension = args[1]
+    size = args[2]
+    step = args[3]
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = UnfoldBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dimension = dimension
+        node.size = size
+        node.step = step
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class ViewAsRealBackward0(Node):
+    """view_as_real(Tensor(a) self) -> Tensor(a)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (view_as_complex(grad.contiguous()),)
+
+
+def plan_view_as_real(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """view_as_real(Tensor(a) self) -> Tensor(a)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ViewAsRealBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        return out
+
+    return record
+
+
+class ViewAsComplexBackward0(Node):
+    """view_as_complex(Tensor(a) self) -> Tensor(a)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (view_as_real(grad.contiguous()),)
+
+
+def plan_view_as_complex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """view_as_complex(Tensor(a) self) -> Tensor(a)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = ViewAsComplexBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (out._spec,)
         set_history(out, node)
         return out

@@ -11,27 +11,119 @@ from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN, Parameter, packet
 
 __all__ = [
+    "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "convolution",
     "convolution_backward_input",
     "convolution_backward_weight",
 ]
 
-conv2d_packet = packet(
-    "conv2d",
-    ("conv2d",),
+conv1d_packet = packet(
+    "conv1d",
+    (
+        "conv1d",
+        "conv1d.padding",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("weight", "tensor", NOT_GIVEN, False),
         Parameter("bias", "optional", None, False),
         Parameter("stride", "static", 1, False),
-        Parameter("padding", "static", 0, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", 1, False),
+        Parameter("groups", "static", 1, False),
+    ),
+    False,
+)
+conv1d_plans = conv1d_packet.plans
+conv2d_packet = packet(
+    "conv2d",
+    (
+        "conv2d",
+        "conv2d.padding",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", None, False),
+        Parameter("stride", "static", 1, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
         Parameter("dilation", "static", 1, False),
         Parameter("groups", "static", 1, False),
     ),
     False,
 )
 conv2d_plans = conv2d_packet.plans
+conv3d_packet = packet(
+    "conv3d",
+    (
+        "conv3d",
+        "conv3d.padding",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", None, False),
+        Parameter("stride", "static", 1, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", 1, False),
+        Parameter("groups", "static", 1, False),
+    ),
+    False,
+)
+conv3d_plans = conv3d_packet.plans
+conv_transpose1d_packet = packet(
+    "conv_transpose1d",
+    ("conv_transpose1d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", None, False),
+        Parameter("stride", "static", 1, False),
+        Parameter("padding", "static", 0, False),
+        Parameter("output_padding", "static", 0, False),
+        Parameter("groups", "static", 1, False),
+        Parameter("dilation", "static", 1, False),
+    ),
+    False,
+)
+conv_transpose1d_plans = conv_transpose1d_packet.plans
+conv_transpose2d_packet = packet(
+    "conv_transpose2d",
+    ("conv_transpose2d.input",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", None, False),
+        Parameter("stride", "static", 1, False),
+        Parameter("padding", "static", 0, False),
+        Parameter("output_padding", "static", 0, False),
+        Parameter("groups", "static", 1, False),
+        Parameter("dilation", "static", 1, False),
+    ),
+    False,
+)
+conv_transpose2d_plans = conv_transpose2d_packet.plans
+conv_transpose3d_packet = packet(
+    "conv_transpose3d",
+    ("conv_transpose3d.input",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", None, False),
+        Parameter("stride", "static", 1, False),
+        Parameter("padding", "static", 0, False),
+        Parameter("output_padding", "static", 0, False),
+        Parameter("groups", "static", 1, False),
+        Parameter("dilation", "static", 1, False),
+    ),
+    False,
+)
+conv_transpose3d_plans = conv_transpose3d_packet.plans
 convolution_packet = packet(
     "convolution",
     ("convolution",),
@@ -81,16 +173,41 @@ convolution_backward_weight_packet = packet(
 convolution_backward_weight_plans = convolution_backward_weight_packet.plans
 
 
+def conv1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = NOT_GIVEN,
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Any:
+    """conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor
+
+    conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor"""
+    if modes:
+        return conv1d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
+    try:
+        plan = conv1d_plans[input._spec][
+            weight._spec, (None if bias is None else bias._spec), stride, padding, dilation, groups
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = conv1d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+    return plan(input, weight, bias)
+
+
 def conv2d(
     input: Any,
     weight: Any,
     bias: Any = None,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Any = NOT_GIVEN,
     dilation: Any = 1,
     groups: Any = 1,
 ) -> Any:
-    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
+    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor
+
+    conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
     if modes:
         return conv2d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
     try:
@@ -99,6 +216,125 @@ def conv2d(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = conv2d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+    return plan(input, weight, bias)
+
+
+def conv3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = NOT_GIVEN,
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Any:
+    """conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor
+
+    conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor"""
+    if modes:
+        return conv3d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
+    try:
+        plan = conv3d_plans[input._spec][
+            weight._spec, (None if bias is None else bias._spec), stride, padding, dilation, groups
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = conv3d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+    return plan(input, weight, bias)
+
+
+def conv_transpose1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> Any:
+    """conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"""
+    if modes:
+        return conv_transpose1d_packet.call_parameters(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    try:
+        plan = conv_transpose1d_plans[input._spec][
+            weight._spec,
+            (None if bias is None else bias._spec),
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = conv_transpose1d_packet.miss(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return plan(input, weight, bias)
+
+
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> Any:
+    """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
+    if modes:
+        return conv_transpose2d_packet.call_parameters(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    try:
+        plan = conv_transpose2d_plans[input._spec][
+            weight._spec,
+            (None if bias is None else bias._spec),
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = conv_transpose2d_packet.miss(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return plan(input, weight, bias)
+
+
+def conv_transpose3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> Any:
+    """conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"""
+    if modes:
+        return conv_transpose3d_packet.call_parameters(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    try:
+        plan = conv_transpose3d_plans[input._spec][
+            weight._spec,
+            (None if bias is None else bias._spec),
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = conv_transpose3d_packet.miss(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
     return plan(input, weight, bias)
 
 

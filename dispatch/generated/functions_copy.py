@@ -74,6 +74,16 @@ to_packet = packet(
     (),
     False,
 )
+type_as_packet = packet(
+    "type_as",
+    ("type_as",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+type_as_plans = type_as_packet.plans
 
 
 def clone(input: Any, *, memory_format: Any = None) -> Any:

@@ -11,20 +11,32 @@ from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN, Parameter, packet
 
 __all__ = [
+    "_arange_",
+    "_linspace_",
+    "arange",
     "empty",
     "empty_like",
     "empty_strided",
+    "eye",
+    "fill",
+    "fill_",
     "full",
+    "full_like",
+    "linspace",
     "ones",
     "ones_like",
     "scalar_tensor",
+    "zero_",
     "zeros",
     "zeros_like",
 ]
 
 empty_packet = packet(
     "empty",
-    ("empty.memory_format",),
+    (
+        "empty.memory_format",
+        "empty.out",
+    ),
     (
         Parameter("size", "static", NOT_GIVEN, False),
         Parameter("dtype", "static", None, True),
@@ -67,7 +79,10 @@ new_empty_strided_packet = packet(
 new_empty_strided_plans = new_empty_strided_packet.plans
 full_packet = packet(
     "full",
-    ("full",),
+    (
+        "full",
+        "full.out",
+    ),
     (
         Parameter("size", "static", NOT_GIVEN, False),
         Parameter("fill_value", "number", NOT_GIVEN, False),
@@ -81,7 +96,10 @@ full_packet = packet(
 full_plans = full_packet.plans
 zeros_packet = packet(
     "zeros",
-    ("zeros",),
+    (
+        "zeros",
+        "zeros.out",
+    ),
     (
         Parameter("size", "static", NOT_GIVEN, False),
         Parameter("dtype", "static", None, True),
@@ -94,7 +112,10 @@ zeros_packet = packet(
 zeros_plans = zeros_packet.plans
 ones_packet = packet(
     "ones",
-    ("ones",),
+    (
+        "ones",
+        "ones.out",
+    ),
     (
         Parameter("size", "static", NOT_GIVEN, False),
         Parameter("dtype", "static", None, True),
@@ -147,16 +168,104 @@ ones_like_packet = packet(
     False,
 )
 ones_like_plans = ones_like_packet.plans
-fill__packet = packet(
-    "fill_",
-    ("fill_.Scalar",),
+full_like_packet = packet(
+    "full_like",
+    ("full_like",),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("value", "number", NOT_GIVEN, False),
+        Parameter("fill_value", "number", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+        Parameter("memory_format", "static", None, True),
+    ),
+    False,
+)
+full_like_plans = full_like_packet.plans
+new_empty_packet = packet(
+    "new_empty",
+    ("new_empty",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+new_empty_plans = new_empty_packet.plans
+new_zeros_packet = packet(
+    "new_zeros",
+    ("new_zeros",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+new_zeros_plans = new_zeros_packet.plans
+new_ones_packet = packet(
+    "new_ones",
+    ("new_ones",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+new_ones_plans = new_ones_packet.plans
+new_full_packet = packet(
+    "new_full",
+    ("new_full",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("fill_value", "number", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+new_full_plans = new_full_packet.plans
+fill__packet = packet(
+    "fill_",
+    (
+        "fill_.Scalar",
+        "fill_.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("value", "operand", NOT_GIVEN, False),
     ),
     False,
 )
 fill__plans = fill__packet.plans
+fill_packet = packet(
+    "fill",
+    (
+        "fill.Scalar",
+        "fill.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("value", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+fill_plans = fill_packet.plans
 zero__packet = packet("zero_", ("zero_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 zero__plans = zero__packet.plans
 scalar_tensor_packet = packet(
@@ -172,6 +281,80 @@ scalar_tensor_packet = packet(
     False,
 )
 scalar_tensor_plans = scalar_tensor_packet.plans
+arange_packet = packet(
+    "arange",
+    (
+        "arange",
+        "arange.start",
+        "arange.start_step",
+        "arange.out",
+        "arange.start_out",
+    ),
+    (),
+    False,
+)
+_arange__packet = packet(
+    "_arange_",
+    ("_arange_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("start", "number", NOT_GIVEN, False),
+        Parameter("step", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_arange__plans = _arange__packet.plans
+linspace_packet = packet(
+    "linspace",
+    (
+        "linspace",
+        "linspace.Tensor_Tensor",
+        "linspace.Tensor_Scalar",
+        "linspace.Scalar_Tensor",
+        "linspace.out",
+    ),
+    (
+        Parameter("start", "operand", NOT_GIVEN, False),
+        Parameter("end", "operand", NOT_GIVEN, False),
+        Parameter("steps", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+linspace_plans = linspace_packet.plans
+_linspace__packet = packet(
+    "_linspace_",
+    ("_linspace_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("start", "number", NOT_GIVEN, False),
+        Parameter("end", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_linspace__plans = _linspace__packet.plans
+eye_packet = packet(
+    "eye",
+    (
+        "eye",
+        "eye.m",
+        "eye.out",
+        "eye.m_out",
+    ),
+    (
+        Parameter("n", "static", NOT_GIVEN, False),
+        Parameter("m", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+eye_plans = eye_packet.plans
 
 
 def empty(
@@ -182,16 +365,21 @@ def empty(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if size is None:
         size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
-    if modes:
-        return empty_packet.call_parameters(size, dtype, layout, device, pin_memory, memory_format)
+    if modes or out is not None:
+        made = empty_packet.call_parameters(size, dtype, layout, device, pin_memory, memory_format, out=out)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -203,14 +391,18 @@ def empty_strided(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if modes:
-        return empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
+        made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = empty_strided_packet.miss(size, stride, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -222,14 +414,19 @@ def full(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    if modes:
-        return full_packet.call_parameters(size, fill_value, dtype, layout, device, pin_memory)
+    if modes or out is not None:
+        made = full_packet.call_parameters(size, fill_value, dtype, layout, device, pin_memory, out=out)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(fill_value).requires_grad_()
     return plan(fill_value)
 
 
@@ -240,16 +437,21 @@ def zeros(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
-    if modes:
-        return zeros_packet.call_parameters(size, dtype, layout, device, pin_memory)
+    if modes or out is not None:
+        made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, out=out)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_packet.miss(size, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -260,16 +462,21 @@ def ones(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
-    if modes:
-        return ones_packet.call_parameters(size, dtype, layout, device, pin_memory)
+    if modes or out is not None:
+        made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, out=out)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = ones_packet.miss(size, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
     return plan()
 
 
@@ -281,14 +488,18 @@ def empty_like(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if modes:
-        return empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -300,14 +511,18 @@ def zeros_like(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if modes:
-        return zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -319,25 +534,219 @@ def ones_like(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if modes:
-        return ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = ones_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan(input).requires_grad_()
+    return plan(input)
+
+
+def full_like(
+    input: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    if modes:
+        made = full_like_packet.call_parameters(
+            input, fill_value, dtype, layout, device, pin_memory, memory_format
+        )
+        return made.requires_grad_() if requires_grad else made
+    try:
+        plan = full_like_plans[input._spec][
+            fill_value.__class__, dtype, layout, device, pin_memory, memory_format
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = full_like_packet.miss(input, fill_value, dtype, layout, device, pin_memory, memory_format)
+    if requires_grad:
+        return plan(input, fill_value).requires_grad_()
+    return plan(input, fill_value)
+
+
+def fill_(input: Any, value: Any) -> Any:
+    """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
+
+    fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)"""
+    if modes:
+        return fill__packet.call_parameters(input, value)
+    kind = value.__class__
+    try:
+        plan = fill__plans[input._spec][
+            kind if kind is float or kind is int else None if value is None else value._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = fill__packet.miss(input, value)
+    return plan(input, value)
+
+
+def fill(input: Any, value: Any) -> Any:
+    """fill.Scalar(Tensor self, Scalar value) -> Tensor
+
+    fill.Tensor(Tensor self, Tensor value) -> Tensor"""
+    if modes:
+        return fill_packet.call_parameters(input, value)
+    kind = value.__class__
+    try:
+        plan = fill_plans[input._spec][
+            kind if kind is float or kind is int else None if value is None else value._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = fill_packet.miss(input, value)
+    return plan(input, value)
+
+
+def zero_(input: Any) -> Any:
+    """zero_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return zero__packet.call_parameters(input)
+    try:
+        plan = zero__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = zero__packet.miss(input)
     return plan(input)
 
 
 def scalar_tensor(
-    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if modes:
-        return scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
+        made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
+        return made.requires_grad_() if requires_grad else made
     try:
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = scalar_tensor_packet.miss(s, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(s).requires_grad_()
     return plan(s)
+
+
+def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:
+    """arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    made = (
+        arange_packet.call(*args, **kwargs)
+        if modes or "out" in kwargs
+        else arange_packet.general(args, kwargs)
+    )
+    return made.requires_grad_() if requires_grad else made
+
+
+def _arange_(input: Any, start: Any, step: Any) -> Any:
+    """_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)"""
+    if modes:
+        return _arange__packet.call_parameters(input, start, step)
+    try:
+        plan = _arange__plans[input._spec][start.__class__, step.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = _arange__packet.miss(input, start, step)
+    return plan(input, start, step)
+
+
+def linspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if modes or out is not None:
+        made = linspace_packet.call_parameters(start, end, steps, dtype, layout, device, pin_memory, out=out)
+        return made.requires_grad_() if requires_grad else made
+    kind_start = start.__class__
+    kind_end = end.__class__
+    try:
+        plan = linspace_plans[
+            (
+                kind_start
+                if kind_start is float or kind_start is int
+                else None
+                if start is None
+                else start._spec
+            )
+        ][
+            (kind_end if kind_end is float or kind_end is int else None if end is None else end._spec),
+            steps,
+            dtype,
+            layout,
+            device,
+            pin_memory,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = linspace_packet.miss(start, end, steps, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(start, end).requires_grad_()
+    return plan(start, end)
+
+
+def _linspace_(input: Any, start: Any, end: Any) -> Any:
+    """_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)"""
+    if modes:
+        return _linspace__packet.call_parameters(input, start, end)
+    try:
+        plan = _linspace__plans[input._spec][start.__class__, end.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = _linspace__packet.miss(input, start, end)
+    return plan(input, start, end)
+
+
+def eye(
+    n: Any,
+    m: Any = NOT_GIVEN,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if modes or out is not None:
+        made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
+        return made.requires_grad_() if requires_grad else made
+    try:
+        plan = eye_plans[n][m, dtype, layout, device, pin_memory]
+    except (KeyError, AttributeError, TypeError):
+        plan = eye_packet.miss(n, m, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
+    return plan()

@@ -8,10 +8,27 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
+from ..core.constants import INT_1
 from ..core.overload_packet import NOT_GIVEN, Parameter, packet
 
 __all__ = [
+    "addbmm",
+    "addbmm_",
+    "addmm",
+    "addmm_",
+    "addmv",
+    "addmv_",
+    "baddbmm",
+    "baddbmm_",
+    "bmm",
+    "dot",
+    "ger",
+    "linear",
+    "matmul",
     "mm",
+    "mv",
+    "outer",
+    "vdot",
 ]
 
 mm_packet = packet(
@@ -27,6 +44,232 @@ mm_packet = packet(
     False,
 )
 mm_plans = mm_packet.plans
+bmm_packet = packet(
+    "bmm",
+    (
+        "bmm",
+        "bmm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mat2", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+bmm_plans = bmm_packet.plans
+mv_packet = packet(
+    "mv",
+    (
+        "mv",
+        "mv.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("vec", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+mv_plans = mv_packet.plans
+dot_packet = packet(
+    "dot",
+    (
+        "dot",
+        "dot.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("tensor", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+dot_plans = dot_packet.plans
+vdot_packet = packet(
+    "vdot",
+    (
+        "vdot",
+        "vdot.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+vdot_plans = vdot_packet.plans
+outer_packet = packet(
+    "outer",
+    (
+        "outer",
+        "outer.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("vec2", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+outer_plans = outer_packet.plans
+ger_packet = packet(
+    "ger",
+    (
+        "ger",
+        "ger.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("vec2", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+ger_plans = ger_packet.plans
+addmm_packet = packet(
+    "addmm",
+    (
+        "addmm",
+        "addmm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mat1", "tensor", NOT_GIVEN, False),
+        Parameter("mat2", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+addmm_plans = addmm_packet.plans
+addmm_scaled = addmm_packet.scaled
+addmm__packet = packet(
+    "addmm_",
+    ("addmm_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mat1", "tensor", NOT_GIVEN, False),
+        Parameter("mat2", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+addmm__plans = addmm__packet.plans
+addmm__scaled = addmm__packet.scaled
+addmv_packet = packet(
+    "addmv",
+    (
+        "addmv",
+        "addmv.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mat", "tensor", NOT_GIVEN, False),
+        Parameter("vec", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+addmv_plans = addmv_packet.plans
+addmv_scaled = addmv_packet.scaled
+addmv__packet = packet(
+    "addmv_",
+    ("addmv_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mat", "tensor", NOT_GIVEN, False),
+        Parameter("vec", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+addmv__plans = addmv__packet.plans
+addmv__scaled = addmv__packet.scaled
+baddbmm_packet = packet(
+    "baddbmm",
+    (
+        "baddbmm",
+        "baddbmm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("batch1", "tensor", NOT_GIVEN, False),
+        Parameter("batch2", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+baddbmm_plans = baddbmm_packet.plans
+baddbmm_scaled = baddbmm_packet.scaled
+baddbmm__packet = packet(
+    "baddbmm_",
+    ("baddbmm_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("batch1", "tensor", NOT_GIVEN, False),
+        Parameter("batch2", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+baddbmm__plans = baddbmm__packet.plans
+baddbmm__scaled = baddbmm__packet.scaled
+addbmm_packet = packet(
+    "addbmm",
+    (
+        "addbmm",
+        "addbmm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("batch1", "tensor", NOT_GIVEN, False),
+        Parameter("batch2", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+addbmm_plans = addbmm_packet.plans
+addbmm_scaled = addbmm_packet.scaled
+addbmm__packet = packet(
+    "addbmm_",
+    ("addbmm_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("batch1", "tensor", NOT_GIVEN, False),
+        Parameter("batch2", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    False,
+)
+addbmm__plans = addbmm__packet.plans
+addbmm__scaled = addbmm__packet.scaled
+matmul_packet = packet(
+    "matmul",
+    (
+        "matmul",
+        "matmul.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+matmul_plans = matmul_packet.plans
+linear_packet = packet(
+    "linear",
+    ("linear",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", None, False),
+    ),
+    False,
+)
+linear_plans = linear_packet.plans
 
 
 def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
@@ -38,3 +281,271 @@ def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = mm_packet.miss(input, mat2)
     return plan(input, mat2)
+
+
+def bmm(input: Any, mat2: Any, *, out: Any = None) -> Any:
+    """bmm(Tensor self, Tensor mat2) -> Tensor"""
+    if modes or out is not None:
+        return bmm_packet.call_parameters(input, mat2, out=out)
+    try:
+        plan = bmm_plans[input._spec][mat2._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = bmm_packet.miss(input, mat2)
+    return plan(input, mat2)
+
+
+def mv(input: Any, vec: Any, *, out: Any = None) -> Any:
+    """mv(Tensor self, Tensor vec) -> Tensor"""
+    if modes or out is not None:
+        return mv_packet.call_parameters(input, vec, out=out)
+    try:
+        plan = mv_plans[input._spec][vec._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = mv_packet.miss(input, vec)
+    return plan(input, vec)
+
+
+def dot(input: Any, tensor: Any, *, out: Any = None) -> Any:
+    """dot(Tensor self, Tensor tensor) -> Tensor"""
+    if modes or out is not None:
+        return dot_packet.call_parameters(input, tensor, out=out)
+    try:
+        plan = dot_plans[input._spec][tensor._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = dot_packet.miss(input, tensor)
+    return plan(input, tensor)
+
+
+def vdot(input: Any, other: Any, *, out: Any = None) -> Any:
+    """vdot(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return vdot_packet.call_parameters(input, other, out=out)
+    try:
+        plan = vdot_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = vdot_packet.miss(input, other)
+    return plan(input, other)
+
+
+def outer(input: Any, vec2: Any, *, out: Any = None) -> Any:
+    """outer(Tensor self, Tensor vec2) -> Tensor"""
+    if modes or out is not None:
+        return outer_packet.call_parameters(input, vec2, out=out)
+    try:
+        plan = outer_plans[input._spec][vec2._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = outer_packet.miss(input, vec2)
+    return plan(input, vec2)
+
+
+def ger(input: Any, vec2: Any, *, out: Any = None) -> Any:
+    """ger(Tensor self, Tensor vec2) -> Tensor"""
+    if modes or out is not None:
+        return ger_packet.call_parameters(input, vec2, out=out)
+    try:
+        plan = ger_plans[input._spec][vec2._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = ger_packet.miss(input, vec2)
+    return plan(input, vec2)
+
+
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if modes or out is not None:
+        return addmm_packet.call_parameters(input, mat1, mat2, beta, alpha, out=out)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = addmm_plans[input._spec][mat1._spec, mat2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmm_packet.miss(input, mat1, mat2, beta, alpha)
+        return plan(input, mat1, mat2)
+    try:
+        plan = addmm_scaled[input._spec][
+            mat1._spec,
+            mat2._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addmm_packet.miss_scaled(input, mat1, mat2, beta, alpha)
+    return plan(input, mat1, mat2, beta, alpha)
+
+
+def addmm_(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if modes:
+        return addmm__packet.call_parameters(input, mat1, mat2, beta, alpha)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = addmm__plans[input._spec][mat1._spec, mat2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmm__packet.miss(input, mat1, mat2, beta, alpha)
+        return plan(input, mat1, mat2)
+    try:
+        plan = addmm__scaled[input._spec][
+            mat1._spec,
+            mat2._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addmm__packet.miss_scaled(input, mat1, mat2, beta, alpha)
+    return plan(input, mat1, mat2, beta, alpha)
+
+
+def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if modes or out is not None:
+        return addmv_packet.call_parameters(input, mat, vec, beta, alpha, out=out)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = addmv_plans[input._spec][mat._spec, vec._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmv_packet.miss(input, mat, vec, beta, alpha)
+        return plan(input, mat, vec)
+    try:
+        plan = addmv_scaled[input._spec][
+            mat._spec,
+            vec._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addmv_packet.miss_scaled(input, mat, vec, beta, alpha)
+    return plan(input, mat, vec, beta, alpha)
+
+
+def addmv_(input: Any, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if modes:
+        return addmv__packet.call_parameters(input, mat, vec, beta, alpha)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = addmv__plans[input._spec][mat._spec, vec._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmv__packet.miss(input, mat, vec, beta, alpha)
+        return plan(input, mat, vec)
+    try:
+        plan = addmv__scaled[input._spec][
+            mat._spec,
+            vec._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addmv__packet.miss_scaled(input, mat, vec, beta, alpha)
+    return plan(input, mat, vec, beta, alpha)
+
+
+def baddbmm(
+    input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+) -> Any:
+    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if modes or out is not None:
+        return baddbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = baddbmm_plans[input._spec][batch1._spec, batch2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = baddbmm_packet.miss(input, batch1, batch2, beta, alpha)
+        return plan(input, batch1, batch2)
+    try:
+        plan = baddbmm_scaled[input._spec][
+            batch1._spec,
+            batch2._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = baddbmm_packet.miss_scaled(input, batch1, batch2, beta, alpha)
+    return plan(input, batch1, batch2, beta, alpha)
+
+
+def baddbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if modes:
+        return baddbmm__packet.call_parameters(input, batch1, batch2, beta, alpha)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = baddbmm__plans[input._spec][batch1._spec, batch2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = baddbmm__packet.miss(input, batch1, batch2, beta, alpha)
+        return plan(input, batch1, batch2)
+    try:
+        plan = baddbmm__scaled[input._spec][
+            batch1._spec,
+            batch2._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = baddbmm__packet.miss_scaled(input, batch1, batch2, beta, alpha)
+    return plan(input, batch1, batch2, beta, alpha)
+
+
+def addbmm(
+    input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+) -> Any:
+    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if modes or out is not None:
+        return addbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = addbmm_plans[input._spec][batch1._spec, batch2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addbmm_packet.miss(input, batch1, batch2, beta, alpha)
+        return plan(input, batch1, batch2)
+    try:
+        plan = addbmm_scaled[input._spec][
+            batch1._spec,
+            batch2._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addbmm_packet.miss_scaled(input, batch1, batch2, beta, alpha)
+    return plan(input, batch1, batch2, beta, alpha)
+
+
+def addbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if modes:
+        return addbmm__packet.call_parameters(input, batch1, batch2, beta, alpha)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = addbmm__plans[input._spec][batch1._spec, batch2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addbmm__packet.miss(input, batch1, batch2, beta, alpha)
+        return plan(input, batch1, batch2)
+    try:
+        plan = addbmm__scaled[input._spec][
+            batch1._spec,
+            batch2._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addbmm__packet.miss_scaled(input, batch1, batch2, beta, alpha)
+    return plan(input, batch1, batch2, beta, alpha)
+
+
+def matmul(input: Any, other: Any, *, out: Any = None) -> Any:
+    """matmul(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return matmul_packet.call_parameters(input, other, out=out)
+    try:
+        plan = matmul_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = matmul_packet.miss(input, other)
+    return plan(input, other)
+
+
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
+    if modes:
+        return linear_packet.call_parameters(input, weight, bias)
+    try:
+        plan = linear_plans[input._spec][weight._spec, (None if bias is None else bias._spec)]
+    except (KeyError, AttributeError, TypeError):
+        plan = linear_packet.miss(input, weight, bias)
+    return plan(input, weight, bias)

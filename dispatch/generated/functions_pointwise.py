@@ -8,15 +8,184 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.constants import INT_1
+from ..core.constants import INT_1, INT_20
 from ..core.overload_packet import NOT_GIVEN, Parameter, packet
 
 __all__ = [
+    "abs",
+    "abs_",
+    "absolute",
+    "acos",
+    "acos_",
+    "acosh",
+    "acosh_",
     "add",
     "add_",
+    "addcdiv",
+    "addcdiv_",
+    "addcmul",
+    "addcmul_",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "asin",
+    "asin_",
+    "asinh",
+    "asinh_",
+    "atan",
+    "atan2",
+    "atan2_",
+    "atan_",
+    "atanh",
+    "atanh_",
+    "bitwise_and",
+    "bitwise_and_",
+    "bitwise_left_shift",
+    "bitwise_left_shift_",
+    "bitwise_not",
+    "bitwise_not_",
+    "bitwise_or",
+    "bitwise_or_",
+    "bitwise_right_shift",
+    "bitwise_right_shift_",
+    "bitwise_xor",
+    "bitwise_xor_",
+    "ceil",
+    "ceil_",
+    "clamp",
+    "clamp_",
+    "clamp_max",
+    "clamp_max_",
+    "clamp_min",
+    "clamp_min_",
+    "clip",
+    "clip_",
+    "conj",
+    "conj_physical",
+    "conj_physical_",
+    "cos",
+    "cos_",
+    "cosh",
+    "cosh_",
+    "div",
+    "div_",
+    "eq",
+    "eq_",
+    "erf",
+    "erf_",
+    "erfc",
+    "erfc_",
+    "exp",
+    "exp_",
+    "expm1",
+    "expm1_",
+    "fix",
+    "floor",
+    "floor_",
+    "floor_divide",
+    "floor_divide_",
+    "fmax",
+    "fmin",
+    "fmod",
+    "fmod_",
+    "ge",
+    "ge_",
+    "gelu",
+    "gelu_",
+    "gelu_backward",
+    "greater",
+    "greater_equal",
+    "gt",
+    "gt_",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "le",
+    "le_",
+    "leaky_relu",
+    "leaky_relu_",
+    "leaky_relu_backward",
+    "lerp",
+    "lerp_",
+    "less",
+    "less_equal",
+    "log",
+    "log10",
+    "log10_",
+    "log1p",
+    "log1p_",
+    "log2",
+    "log2_",
+    "log_",
+    "logical_and",
+    "logical_and_",
+    "logical_not",
+    "logical_not_",
+    "logical_or",
+    "logical_or_",
+    "logical_xor",
+    "logical_xor_",
+    "lt",
+    "lt_",
+    "maximum",
+    "minimum",
+    "mul",
+    "mul_",
+    "ne",
+    "ne_",
+    "neg",
+    "neg_",
+    "negative",
+    "not_equal",
+    "positive",
+    "pow",
+    "pow_",
+    "reciprocal",
+    "reciprocal_",
     "relu",
     "relu_",
+    "remainder",
+    "remainder_",
+    "resolve_conj",
+    "resolve_neg",
+    "round",
+    "round_",
+    "rsqrt",
+    "rsqrt_",
+    "rsub",
+    "sigmoid",
+    "sigmoid_",
+    "sigmoid_backward",
+    "sign",
+    "sign_",
+    "silu",
+    "silu_",
+    "silu_backward",
+    "sin",
+    "sin_",
+    "sinh",
+    "sinh_",
+    "softplus",
+    "softplus_backward",
+    "sqrt",
+    "sqrt_",
+    "square",
+    "square_",
+    "sub",
+    "sub_",
+    "tan",
+    "tan_",
+    "tanh",
+    "tanh_",
+    "tanh_backward",
     "threshold_backward",
+    "trunc",
+    "trunc_",
+    "where",
 ]
 
 add_packet = packet(
@@ -46,6 +215,728 @@ add__packet = packet(
 )
 add__plans = add__packet.plans
 add__scaled = add__packet.scaled
+sub_packet = packet(
+    "sub",
+    (
+        "sub.Tensor",
+        "sub.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    True,
+)
+sub_plans = sub_packet.plans
+sub_scaled = sub_packet.scaled
+sub__packet = packet(
+    "sub_",
+    ("sub_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    True,
+)
+sub__plans = sub__packet.plans
+sub__scaled = sub__packet.scaled
+rsub_packet = packet(
+    "rsub",
+    ("rsub.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("alpha", "scale", INT_1, True),
+    ),
+    True,
+)
+rsub_plans = rsub_packet.plans
+rsub_scaled = rsub_packet.scaled
+mul_packet = packet(
+    "mul",
+    (
+        "mul.Tensor",
+        "mul.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+mul_plans = mul_packet.plans
+mul__packet = packet(
+    "mul_",
+    ("mul_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+mul__plans = mul__packet.plans
+div_packet = packet(
+    "div",
+    (
+        "div.Tensor",
+        "div.out",
+        "div.Tensor_mode",
+        "div.out_mode",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+    ),
+    True,
+)
+div_plans = div_packet.plans
+div__packet = packet(
+    "div_",
+    (
+        "div_.Tensor",
+        "div_.Tensor_mode",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+        Parameter("rounding_mode", "static", NOT_GIVEN, True),
+    ),
+    True,
+)
+div__plans = div__packet.plans
+floor_divide_packet = packet(
+    "floor_divide",
+    (
+        "floor_divide",
+        "floor_divide.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+floor_divide_plans = floor_divide_packet.plans
+floor_divide__packet = packet(
+    "floor_divide_",
+    ("floor_divide_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+floor_divide__plans = floor_divide__packet.plans
+remainder_packet = packet(
+    "remainder",
+    (
+        "remainder.Tensor",
+        "remainder.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+remainder_plans = remainder_packet.plans
+remainder__packet = packet(
+    "remainder_",
+    ("remainder_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+remainder__plans = remainder__packet.plans
+fmod_packet = packet(
+    "fmod",
+    (
+        "fmod.Tensor",
+        "fmod.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+fmod_plans = fmod_packet.plans
+fmod__packet = packet(
+    "fmod_",
+    ("fmod_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+fmod__plans = fmod__packet.plans
+pow_packet = packet(
+    "pow",
+    (
+        "pow.Tensor_Tensor",
+        "pow.Tensor_Tensor_out",
+        "pow.Tensor_Scalar",
+        "pow.Tensor_Scalar_out",
+        "pow.Scalar",
+        "pow.Scalar_out",
+    ),
+    (
+        Parameter("input", "operand", NOT_GIVEN, False),
+        Parameter("exponent", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+pow_plans = pow_packet.plans
+pow__packet = packet(
+    "pow_",
+    (
+        "pow_.Tensor",
+        "pow_.Scalar",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("exponent", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+pow__plans = pow__packet.plans
+maximum_packet = packet(
+    "maximum",
+    (
+        "maximum",
+        "maximum.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+maximum_plans = maximum_packet.plans
+minimum_packet = packet(
+    "minimum",
+    (
+        "minimum",
+        "minimum.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+minimum_plans = minimum_packet.plans
+fmax_packet = packet(
+    "fmax",
+    (
+        "fmax",
+        "fmax.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+fmax_plans = fmax_packet.plans
+fmin_packet = packet(
+    "fmin",
+    (
+        "fmin",
+        "fmin.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+fmin_plans = fmin_packet.plans
+atan2_packet = packet(
+    "atan2",
+    (
+        "atan2",
+        "atan2.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+atan2_plans = atan2_packet.plans
+atan2__packet = packet(
+    "atan2_",
+    ("atan2_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+atan2__plans = atan2__packet.plans
+arctan2_packet = packet(
+    "arctan2",
+    ("arctan2",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+arctan2_plans = arctan2_packet.plans
+neg_packet = packet(
+    "neg",
+    (
+        "neg",
+        "neg.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+neg_plans = neg_packet.plans
+neg__packet = packet("neg_", ("neg_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+neg__plans = neg__packet.plans
+abs_packet = packet(
+    "abs",
+    (
+        "abs",
+        "abs.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+abs_plans = abs_packet.plans
+abs__packet = packet("abs_", ("abs_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+abs__plans = abs__packet.plans
+negative_packet = packet("negative", ("negative",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+negative_plans = negative_packet.plans
+absolute_packet = packet("absolute", ("absolute",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+absolute_plans = absolute_packet.plans
+positive_packet = packet("positive", ("positive",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+positive_plans = positive_packet.plans
+sign_packet = packet(
+    "sign",
+    (
+        "sign",
+        "sign.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+sign_plans = sign_packet.plans
+sign__packet = packet("sign_", ("sign_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sign__plans = sign__packet.plans
+square_packet = packet(
+    "square",
+    (
+        "square",
+        "square.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+square_plans = square_packet.plans
+square__packet = packet("square_", ("square_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+square__plans = square__packet.plans
+reciprocal_packet = packet(
+    "reciprocal",
+    (
+        "reciprocal",
+        "reciprocal.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+reciprocal_plans = reciprocal_packet.plans
+reciprocal__packet = packet(
+    "reciprocal_", ("reciprocal_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+reciprocal__plans = reciprocal__packet.plans
+exp_packet = packet(
+    "exp",
+    (
+        "exp",
+        "exp.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+exp_plans = exp_packet.plans
+exp__packet = packet("exp_", ("exp_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+exp__plans = exp__packet.plans
+expm1_packet = packet(
+    "expm1",
+    (
+        "expm1",
+        "expm1.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+expm1_plans = expm1_packet.plans
+expm1__packet = packet("expm1_", ("expm1_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+expm1__plans = expm1__packet.plans
+log_packet = packet(
+    "log",
+    (
+        "log",
+        "log.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+log_plans = log_packet.plans
+log__packet = packet("log_", ("log_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log__plans = log__packet.plans
+log1p_packet = packet(
+    "log1p",
+    (
+        "log1p",
+        "log1p.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+log1p_plans = log1p_packet.plans
+log1p__packet = packet("log1p_", ("log1p_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log1p__plans = log1p__packet.plans
+log2_packet = packet(
+    "log2",
+    (
+        "log2",
+        "log2.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+log2_plans = log2_packet.plans
+log2__packet = packet("log2_", ("log2_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log2__plans = log2__packet.plans
+log10_packet = packet(
+    "log10",
+    (
+        "log10",
+        "log10.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+log10_plans = log10_packet.plans
+log10__packet = packet("log10_", ("log10_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+log10__plans = log10__packet.plans
+sqrt_packet = packet(
+    "sqrt",
+    (
+        "sqrt",
+        "sqrt.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+sqrt_plans = sqrt_packet.plans
+sqrt__packet = packet("sqrt_", ("sqrt_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sqrt__plans = sqrt__packet.plans
+rsqrt_packet = packet(
+    "rsqrt",
+    (
+        "rsqrt",
+        "rsqrt.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+rsqrt_plans = rsqrt_packet.plans
+rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+rsqrt__plans = rsqrt__packet.plans
+sin_packet = packet(
+    "sin",
+    (
+        "sin",
+        "sin.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+sin_plans = sin_packet.plans
+sin__packet = packet("sin_", ("sin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sin__plans = sin__packet.plans
+cos_packet = packet(
+    "cos",
+    (
+        "cos",
+        "cos.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+cos_plans = cos_packet.plans
+cos__packet = packet("cos_", ("cos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+cos__plans = cos__packet.plans
+tan_packet = packet(
+    "tan",
+    (
+        "tan",
+        "tan.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+tan_plans = tan_packet.plans
+tan__packet = packet("tan_", ("tan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+tan__plans = tan__packet.plans
+tanh_packet = packet(
+    "tanh",
+    (
+        "tanh",
+        "tanh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+tanh_plans = tanh_packet.plans
+tanh__packet = packet("tanh_", ("tanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+tanh__plans = tanh__packet.plans
+sinh_packet = packet(
+    "sinh",
+    (
+        "sinh",
+        "sinh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+sinh_plans = sinh_packet.plans
+sinh__packet = packet("sinh_", ("sinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sinh__plans = sinh__packet.plans
+cosh_packet = packet(
+    "cosh",
+    (
+        "cosh",
+        "cosh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+cosh_plans = cosh_packet.plans
+cosh__packet = packet("cosh_", ("cosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+cosh__plans = cosh__packet.plans
+asin_packet = packet(
+    "asin",
+    (
+        "asin",
+        "asin.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+asin_plans = asin_packet.plans
+asin__packet = packet("asin_", ("asin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+asin__plans = asin__packet.plans
+acos_packet = packet(
+    "acos",
+    (
+        "acos",
+        "acos.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+acos_plans = acos_packet.plans
+acos__packet = packet("acos_", ("acos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+acos__plans = acos__packet.plans
+atan_packet = packet(
+    "atan",
+    (
+        "atan",
+        "atan.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+atan_plans = atan_packet.plans
+atan__packet = packet("atan_", ("atan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+atan__plans = atan__packet.plans
+asinh_packet = packet(
+    "asinh",
+    (
+        "asinh",
+        "asinh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+asinh_plans = asinh_packet.plans
+asinh__packet = packet("asinh_", ("asinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+asinh__plans = asinh__packet.plans
+acosh_packet = packet(
+    "acosh",
+    (
+        "acosh",
+        "acosh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+acosh_plans = acosh_packet.plans
+acosh__packet = packet("acosh_", ("acosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+acosh__plans = acosh__packet.plans
+atanh_packet = packet(
+    "atanh",
+    (
+        "atanh",
+        "atanh.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+atanh_plans = atanh_packet.plans
+atanh__packet = packet("atanh_", ("atanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+atanh__plans = atanh__packet.plans
+sigmoid_packet = packet(
+    "sigmoid",
+    (
+        "sigmoid",
+        "sigmoid.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+sigmoid_plans = sigmoid_packet.plans
+sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sigmoid__plans = sigmoid__packet.plans
+erf_packet = packet(
+    "erf",
+    (
+        "erf",
+        "erf.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+erf_plans = erf_packet.plans
+erf__packet = packet("erf_", ("erf_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+erf__plans = erf__packet.plans
+erfc_packet = packet(
+    "erfc",
+    (
+        "erfc",
+        "erfc.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+erfc_plans = erfc_packet.plans
+erfc__packet = packet("erfc_", ("erfc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+erfc__plans = erfc__packet.plans
+arcsin_packet = packet("arcsin", ("arcsin",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsin_plans = arcsin_packet.plans
+arccos_packet = packet("arccos", ("arccos",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccos_plans = arccos_packet.plans
+arctan_packet = packet("arctan", ("arctan",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arctan_plans = arctan_packet.plans
+arcsinh_packet = packet("arcsinh", ("arcsinh",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arcsinh_plans = arcsinh_packet.plans
+arccosh_packet = packet("arccosh", ("arccosh",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arccosh_plans = arccosh_packet.plans
+arctanh_packet = packet("arctanh", ("arctanh",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+arctanh_plans = arctanh_packet.plans
+floor_packet = packet(
+    "floor",
+    (
+        "floor",
+        "floor.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+floor_plans = floor_packet.plans
+floor__packet = packet("floor_", ("floor_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+floor__plans = floor__packet.plans
+ceil_packet = packet(
+    "ceil",
+    (
+        "ceil",
+        "ceil.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+ceil_plans = ceil_packet.plans
+ceil__packet = packet("ceil_", ("ceil_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+ceil__plans = ceil__packet.plans
+round_packet = packet(
+    "round",
+    (
+        "round",
+        "round.out",
+        "round.decimals",
+        "round.decimals_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("decimals", "static", NOT_GIVEN, True),
+    ),
+    False,
+)
+round_plans = round_packet.plans
+round__packet = packet(
+    "round_",
+    (
+        "round_",
+        "round_.decimals",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("decimals", "static", NOT_GIVEN, True),
+    ),
+    False,
+)
+round__plans = round__packet.plans
+trunc_packet = packet(
+    "trunc",
+    (
+        "trunc",
+        "trunc.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+trunc_plans = trunc_packet.plans
+trunc__packet = packet("trunc_", ("trunc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+trunc__plans = trunc__packet.plans
+fix_packet = packet("fix", ("fix",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+fix_plans = fix_packet.plans
+conj_physical_packet = packet(
+    "conj_physical",
+    (
+        "conj_physical",
+        "conj_physical.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+conj_physical_plans = conj_physical_packet.plans
+conj_physical__packet = packet(
+    "conj_physical_", ("conj_physical_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+conj_physical__plans = conj_physical__packet.plans
+conj_packet = packet("conj", ("conj",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+conj_plans = conj_packet.plans
+resolve_conj_packet = packet(
+    "resolve_conj", ("resolve_conj",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+resolve_conj_plans = resolve_conj_packet.plans
+resolve_neg_packet = packet(
+    "resolve_neg", ("resolve_neg",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+resolve_neg_plans = resolve_neg_packet.plans
 relu_packet = packet(
     "relu",
     (
@@ -58,6 +949,79 @@ relu_packet = packet(
 relu_plans = relu_packet.plans
 relu__packet = packet("relu_", ("relu_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 relu__plans = relu__packet.plans
+gelu_packet = packet(
+    "gelu",
+    (
+        "gelu",
+        "gelu.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("approximate", "static", "none", True),
+    ),
+    False,
+)
+gelu_plans = gelu_packet.plans
+gelu__packet = packet(
+    "gelu_",
+    ("gelu_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("approximate", "static", "none", True),
+    ),
+    False,
+)
+gelu__plans = gelu__packet.plans
+silu_packet = packet(
+    "silu",
+    (
+        "silu",
+        "silu.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+silu_plans = silu_packet.plans
+silu__packet = packet("silu_", ("silu_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+silu__plans = silu__packet.plans
+softplus_packet = packet(
+    "softplus",
+    (
+        "softplus",
+        "softplus.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, False),
+        Parameter("threshold", "scale", INT_20, False),
+    ),
+    False,
+)
+softplus_plans = softplus_packet.plans
+softplus_scaled = softplus_packet.scaled
+leaky_relu_packet = packet(
+    "leaky_relu",
+    (
+        "leaky_relu",
+        "leaky_relu.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("negative_slope", "number", 0.01, False),
+    ),
+    False,
+)
+leaky_relu_plans = leaky_relu_packet.plans
+leaky_relu__packet = packet(
+    "leaky_relu_",
+    ("leaky_relu_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("negative_slope", "number", 0.01, False),
+    ),
+    False,
+)
+leaky_relu__plans = leaky_relu__packet.plans
 threshold_backward_packet = packet(
     "threshold_backward",
     ("threshold_backward",),
@@ -69,6 +1033,693 @@ threshold_backward_packet = packet(
     False,
 )
 threshold_backward_plans = threshold_backward_packet.plans
+sigmoid_backward_packet = packet(
+    "sigmoid_backward",
+    ("sigmoid_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("output", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+sigmoid_backward_plans = sigmoid_backward_packet.plans
+tanh_backward_packet = packet(
+    "tanh_backward",
+    ("tanh_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("output", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+tanh_backward_plans = tanh_backward_packet.plans
+gelu_backward_packet = packet(
+    "gelu_backward",
+    ("gelu_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("approximate", "static", "none", True),
+    ),
+    False,
+)
+gelu_backward_plans = gelu_backward_packet.plans
+silu_backward_packet = packet(
+    "silu_backward",
+    ("silu_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+silu_backward_plans = silu_backward_packet.plans
+softplus_backward_packet = packet(
+    "softplus_backward",
+    ("softplus_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "number", NOT_GIVEN, False),
+        Parameter("threshold", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+softplus_backward_plans = softplus_backward_packet.plans
+leaky_relu_backward_packet = packet(
+    "leaky_relu_backward",
+    ("leaky_relu_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("negative_slope", "number", NOT_GIVEN, False),
+        Parameter("self_is_result", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+leaky_relu_backward_plans = leaky_relu_backward_packet.plans
+eq_packet = packet(
+    "eq",
+    (
+        "eq.Tensor",
+        "eq.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+eq_plans = eq_packet.plans
+eq__packet = packet(
+    "eq_",
+    ("eq_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+eq__plans = eq__packet.plans
+ne_packet = packet(
+    "ne",
+    (
+        "ne.Tensor",
+        "ne.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+ne_plans = ne_packet.plans
+ne__packet = packet(
+    "ne_",
+    ("ne_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+ne__plans = ne__packet.plans
+lt_packet = packet(
+    "lt",
+    (
+        "lt.Tensor",
+        "lt.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+lt_plans = lt_packet.plans
+lt__packet = packet(
+    "lt_",
+    ("lt_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+lt__plans = lt__packet.plans
+le_packet = packet(
+    "le",
+    (
+        "le.Tensor",
+        "le.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+le_plans = le_packet.plans
+le__packet = packet(
+    "le_",
+    ("le_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+le__plans = le__packet.plans
+gt_packet = packet(
+    "gt",
+    (
+        "gt.Tensor",
+        "gt.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+gt_plans = gt_packet.plans
+gt__packet = packet(
+    "gt_",
+    ("gt_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+gt__plans = gt__packet.plans
+ge_packet = packet(
+    "ge",
+    (
+        "ge.Tensor",
+        "ge.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+ge_plans = ge_packet.plans
+ge__packet = packet(
+    "ge_",
+    ("ge_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+ge__plans = ge__packet.plans
+greater_packet = packet(
+    "greater",
+    ("greater.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+greater_plans = greater_packet.plans
+greater_equal_packet = packet(
+    "greater_equal",
+    ("greater_equal.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+greater_equal_plans = greater_equal_packet.plans
+less_packet = packet(
+    "less",
+    ("less.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+less_plans = less_packet.plans
+less_equal_packet = packet(
+    "less_equal",
+    ("less_equal.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+less_equal_plans = less_equal_packet.plans
+not_equal_packet = packet(
+    "not_equal",
+    ("not_equal.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+not_equal_plans = not_equal_packet.plans
+isnan_packet = packet("isnan", ("isnan",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+isnan_plans = isnan_packet.plans
+isinf_packet = packet("isinf", ("isinf",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+isinf_plans = isinf_packet.plans
+isfinite_packet = packet("isfinite", ("isfinite",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+isfinite_plans = isfinite_packet.plans
+logical_not_packet = packet(
+    "logical_not",
+    (
+        "logical_not",
+        "logical_not.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+logical_not_plans = logical_not_packet.plans
+logical_not__packet = packet(
+    "logical_not_", ("logical_not_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+logical_not__plans = logical_not__packet.plans
+logical_and_packet = packet(
+    "logical_and",
+    (
+        "logical_and",
+        "logical_and.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logical_and_plans = logical_and_packet.plans
+logical_and__packet = packet(
+    "logical_and_",
+    ("logical_and_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logical_and__plans = logical_and__packet.plans
+logical_or_packet = packet(
+    "logical_or",
+    (
+        "logical_or",
+        "logical_or.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logical_or_plans = logical_or_packet.plans
+logical_or__packet = packet(
+    "logical_or_",
+    ("logical_or_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logical_or__plans = logical_or__packet.plans
+logical_xor_packet = packet(
+    "logical_xor",
+    (
+        "logical_xor",
+        "logical_xor.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logical_xor_plans = logical_xor_packet.plans
+logical_xor__packet = packet(
+    "logical_xor_",
+    ("logical_xor_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logical_xor__plans = logical_xor__packet.plans
+bitwise_and_packet = packet(
+    "bitwise_and",
+    (
+        "bitwise_and.Tensor",
+        "bitwise_and.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_and_plans = bitwise_and_packet.plans
+bitwise_and__packet = packet(
+    "bitwise_and_",
+    ("bitwise_and_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_and__plans = bitwise_and__packet.plans
+bitwise_or_packet = packet(
+    "bitwise_or",
+    (
+        "bitwise_or.Tensor",
+        "bitwise_or.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_or_plans = bitwise_or_packet.plans
+bitwise_or__packet = packet(
+    "bitwise_or_",
+    ("bitwise_or_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_or__plans = bitwise_or__packet.plans
+bitwise_xor_packet = packet(
+    "bitwise_xor",
+    (
+        "bitwise_xor.Tensor",
+        "bitwise_xor.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_xor_plans = bitwise_xor_packet.plans
+bitwise_xor__packet = packet(
+    "bitwise_xor_",
+    ("bitwise_xor_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_xor__plans = bitwise_xor__packet.plans
+bitwise_left_shift_packet = packet(
+    "bitwise_left_shift",
+    (
+        "bitwise_left_shift.Tensor",
+        "bitwise_left_shift.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_left_shift_plans = bitwise_left_shift_packet.plans
+bitwise_left_shift__packet = packet(
+    "bitwise_left_shift_",
+    ("bitwise_left_shift_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_left_shift__plans = bitwise_left_shift__packet.plans
+bitwise_right_shift_packet = packet(
+    "bitwise_right_shift",
+    (
+        "bitwise_right_shift.Tensor",
+        "bitwise_right_shift.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_right_shift_plans = bitwise_right_shift_packet.plans
+bitwise_right_shift__packet = packet(
+    "bitwise_right_shift_",
+    ("bitwise_right_shift_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+bitwise_right_shift__plans = bitwise_right_shift__packet.plans
+bitwise_not_packet = packet(
+    "bitwise_not",
+    (
+        "bitwise_not",
+        "bitwise_not.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+bitwise_not_plans = bitwise_not_packet.plans
+bitwise_not__packet = packet(
+    "bitwise_not_", ("bitwise_not_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+bitwise_not__plans = bitwise_not__packet.plans
+clamp_packet = packet(
+    "clamp",
+    (
+        "clamp",
+        "clamp.out",
+        "clamp.Tensor",
+        "clamp.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("min", "operand", None, False),
+        Parameter("max", "operand", None, False),
+    ),
+    False,
+)
+clamp_plans = clamp_packet.plans
+clamp__packet = packet(
+    "clamp_",
+    (
+        "clamp_",
+        "clamp_.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("min", "operand", None, False),
+        Parameter("max", "operand", None, False),
+    ),
+    False,
+)
+clamp__plans = clamp__packet.plans
+clamp_min_packet = packet(
+    "clamp_min",
+    (
+        "clamp_min",
+        "clamp_min.out",
+        "clamp_min.Tensor",
+        "clamp_min.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("min", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+clamp_min_plans = clamp_min_packet.plans
+clamp_min__packet = packet(
+    "clamp_min_",
+    (
+        "clamp_min_",
+        "clamp_min_.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("min", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+clamp_min__plans = clamp_min__packet.plans
+clamp_max_packet = packet(
+    "clamp_max",
+    (
+        "clamp_max",
+        "clamp_max.out",
+        "clamp_max.Tensor",
+        "clamp_max.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("max", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+clamp_max_plans = clamp_max_packet.plans
+clamp_max__packet = packet(
+    "clamp_max_",
+    (
+        "clamp_max_",
+        "clamp_max_.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("max", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+clamp_max__plans = clamp_max__packet.plans
+clip_packet = packet(
+    "clip",
+    (
+        "clip",
+        "clip.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("min", "operand", None, False),
+        Parameter("max", "operand", None, False),
+    ),
+    False,
+)
+clip_plans = clip_packet.plans
+clip__packet = packet(
+    "clip_",
+    (
+        "clip_",
+        "clip_.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("min", "operand", None, False),
+        Parameter("max", "operand", None, False),
+    ),
+    False,
+)
+clip__plans = clip__packet.plans
+where_packet = packet(
+    "where",
+    (
+        "where.self",
+        "where.self_out",
+    ),
+    (
+        Parameter("condition", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+where_plans = where_packet.plans
+lerp_packet = packet(
+    "lerp",
+    (
+        "lerp.Scalar",
+        "lerp.Scalar_out",
+        "lerp.Tensor",
+        "lerp.Tensor_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("end", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+lerp_plans = lerp_packet.plans
+lerp__packet = packet(
+    "lerp_",
+    (
+        "lerp_.Scalar",
+        "lerp_.Tensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("end", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+lerp__plans = lerp__packet.plans
+addcmul_packet = packet(
+    "addcmul",
+    (
+        "addcmul",
+        "addcmul.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("tensor1", "tensor", NOT_GIVEN, False),
+        Parameter("tensor2", "tensor", NOT_GIVEN, False),
+        Parameter("value", "scale", INT_1, True),
+    ),
+    False,
+)
+addcmul_plans = addcmul_packet.plans
+addcmul_scaled = addcmul_packet.scaled
+addcmul__packet = packet(
+    "addcmul_",
+    ("addcmul_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("tensor1", "tensor", NOT_GIVEN, False),
+        Parameter("tensor2", "tensor", NOT_GIVEN, False),
+        Parameter("value", "scale", INT_1, True),
+    ),
+    False,
+)
+addcmul__plans = addcmul__packet.plans
+addcmul__scaled = addcmul__packet.scaled
+addcdiv_packet = packet(
+    "addcdiv",
+    (
+        "addcdiv",
+        "addcdiv.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("tensor1", "tensor", NOT_GIVEN, False),
+        Parameter("tensor2", "tensor", NOT_GIVEN, False),
+        Parameter("value", "scale", INT_1, True),
+    ),
+    False,
+)
+addcdiv_plans = addcdiv_packet.plans
+addcdiv_scaled = addcdiv_packet.scaled
+addcdiv__packet = packet(
+    "addcdiv_",
+    ("addcdiv_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("tensor1", "tensor", NOT_GIVEN, False),
+        Parameter("tensor2", "tensor", NOT_GIVEN, False),
+        Parameter("value", "scale", INT_1, True),
+    ),
+    False,
+)
+addcdiv__plans = addcdiv__packet.plans
+addcdiv__scaled = addcdiv__packet.scaled
 
 
 def add(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
@@ -119,6 +1770,1213 @@ def add_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
     return plan(input, other, alpha)
 
 
+def sub(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    if modes or out is not None:
+        return sub_packet.call_parameters(input, other, alpha, out=out)
+    if alpha is INT_1:
+        kind = other.__class__
+        try:
+            plan = sub_plans[input._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = sub_packet.miss(input, other, alpha)
+        return plan(input, other)
+    kind = other.__class__
+    try:
+        plan = sub_scaled[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = sub_packet.miss_scaled(input, other, alpha)
+    return plan(input, other, alpha)
+
+
+def sub_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
+    """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    if modes:
+        return sub__packet.call_parameters(input, other, alpha)
+    if alpha is INT_1:
+        kind = other.__class__
+        try:
+            plan = sub__plans[input._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = sub__packet.miss(input, other, alpha)
+        return plan(input, other)
+    kind = other.__class__
+    try:
+        plan = sub__scaled[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = sub__packet.miss_scaled(input, other, alpha)
+    return plan(input, other, alpha)
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
+    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    if modes:
+        return rsub_packet.call_parameters(input, other, alpha)
+    if alpha is INT_1:
+        kind = other.__class__
+        try:
+            plan = rsub_plans[input._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = rsub_packet.miss(input, other, alpha)
+        return plan(input, other)
+    kind = other.__class__
+    try:
+        plan = rsub_scaled[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec),
+            (None if alpha is INT_1 else alpha.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = rsub_packet.miss_scaled(input, other, alpha)
+    return plan(input, other, alpha)
+
+
+def mul(input: Any, other: Any, *, out: Any = None) -> Any:
+    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return mul_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = mul_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = mul_packet.miss(input, other)
+    return plan(input, other)
+
+
+def mul_(input: Any, other: Any) -> Any:
+    """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return mul__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = mul__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = mul__packet.miss(input, other)
+    return plan(input, other)
+
+
+def div(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = None) -> Any:
+    """div.Tensor(Tensor self, Tensor other) -> Tensor
+
+    div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+    if modes or out is not None:
+        return div_packet.call_parameters(input, other, rounding_mode, out=out)
+    kind = other.__class__
+    try:
+        plan = div_plans[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = div_packet.miss(input, other, rounding_mode)
+    return plan(input, other)
+
+
+def div_(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
+    """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+
+    div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
+    if modes:
+        return div__packet.call_parameters(input, other, rounding_mode)
+    kind = other.__class__
+    try:
+        plan = div__plans[input._spec][
+            (kind if kind is float or kind is int else None if other is None else other._spec), rounding_mode
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = div__packet.miss(input, other, rounding_mode)
+    return plan(input, other)
+
+
+def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:
+    """floor_divide(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return floor_divide_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = floor_divide_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = floor_divide_packet.miss(input, other)
+    return plan(input, other)
+
+
+def floor_divide_(input: Any, other: Any) -> Any:
+    """floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return floor_divide__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = floor_divide__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = floor_divide__packet.miss(input, other)
+    return plan(input, other)
+
+
+def remainder(input: Any, other: Any, *, out: Any = None) -> Any:
+    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return remainder_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = remainder_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = remainder_packet.miss(input, other)
+    return plan(input, other)
+
+
+def remainder_(input: Any, other: Any) -> Any:
+    """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return remainder__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = remainder__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = remainder__packet.miss(input, other)
+    return plan(input, other)
+
+
+def fmod(input: Any, other: Any, *, out: Any = None) -> Any:
+    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return fmod_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = fmod_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = fmod_packet.miss(input, other)
+    return plan(input, other)
+
+
+def fmod_(input: Any, other: Any) -> Any:
+    """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return fmod__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = fmod__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = fmod__packet.miss(input, other)
+    return plan(input, other)
+
+
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:
+    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+
+    pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+
+    pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    if modes or out is not None:
+        return pow_packet.call_parameters(input, exponent, out=out)
+    kind_self = input.__class__
+    kind_exponent = exponent.__class__
+    try:
+        plan = pow_plans[
+            kind_self if kind_self is float or kind_self is int else None if input is None else input._spec
+        ][
+            kind_exponent
+            if kind_exponent is float or kind_exponent is int
+            else None
+            if exponent is None
+            else exponent._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = pow_packet.miss(input, exponent)
+    return plan(input, exponent)
+
+
+def pow_(input: Any, exponent: Any) -> Any:
+    """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
+
+    pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
+    if modes:
+        return pow__packet.call_parameters(input, exponent)
+    kind = exponent.__class__
+    try:
+        plan = pow__plans[input._spec][
+            kind if kind is float or kind is int else None if exponent is None else exponent._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = pow__packet.miss(input, exponent)
+    return plan(input, exponent)
+
+
+def maximum(input: Any, other: Any, *, out: Any = None) -> Any:
+    """maximum(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return maximum_packet.call_parameters(input, other, out=out)
+    try:
+        plan = maximum_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = maximum_packet.miss(input, other)
+    return plan(input, other)
+
+
+def minimum(input: Any, other: Any, *, out: Any = None) -> Any:
+    """minimum(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return minimum_packet.call_parameters(input, other, out=out)
+    try:
+        plan = minimum_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = minimum_packet.miss(input, other)
+    return plan(input, other)
+
+
+def fmax(input: Any, other: Any, *, out: Any = None) -> Any:
+    """fmax(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return fmax_packet.call_parameters(input, other, out=out)
+    try:
+        plan = fmax_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = fmax_packet.miss(input, other)
+    return plan(input, other)
+
+
+def fmin(input: Any, other: Any, *, out: Any = None) -> Any:
+    """fmin(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return fmin_packet.call_parameters(input, other, out=out)
+    try:
+        plan = fmin_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = fmin_packet.miss(input, other)
+    return plan(input, other)
+
+
+def atan2(input: Any, other: Any, *, out: Any = None) -> Any:
+    """atan2(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return atan2_packet.call_parameters(input, other, out=out)
+    try:
+        plan = atan2_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = atan2_packet.miss(input, other)
+    return plan(input, other)
+
+
+def atan2_(input: Any, other: Any) -> Any:
+    """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return atan2__packet.call_parameters(input, other)
+    try:
+        plan = atan2__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = atan2__packet.miss(input, other)
+    return plan(input, other)
+
+
+def arctan2(input: Any, other: Any) -> Any:
+    """arctan2(Tensor self, Tensor other) -> Tensor"""
+    if modes:
+        return arctan2_packet.call_parameters(input, other)
+    try:
+        plan = arctan2_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arctan2_packet.miss(input, other)
+    return plan(input, other)
+
+
+def neg(input: Any, *, out: Any = None) -> Any:
+    """neg(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return neg_packet.call_parameters(input, out=out)
+    try:
+        plan = neg_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = neg_packet.miss(input)
+    return plan(input)
+
+
+def neg_(input: Any) -> Any:
+    """neg_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return neg__packet.call_parameters(input)
+    try:
+        plan = neg__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = neg__packet.miss(input)
+    return plan(input)
+
+
+def abs(input: Any, *, out: Any = None) -> Any:
+    """abs(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return abs_packet.call_parameters(input, out=out)
+    try:
+        plan = abs_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = abs_packet.miss(input)
+    return plan(input)
+
+
+def abs_(input: Any) -> Any:
+    """abs_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return abs__packet.call_parameters(input)
+    try:
+        plan = abs__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = abs__packet.miss(input)
+    return plan(input)
+
+
+def negative(input: Any) -> Any:
+    """negative(Tensor self) -> Tensor"""
+    if modes:
+        return negative_packet.call_parameters(input)
+    try:
+        plan = negative_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = negative_packet.miss(input)
+    return plan(input)
+
+
+def absolute(input: Any) -> Any:
+    """absolute(Tensor self) -> Tensor"""
+    if modes:
+        return absolute_packet.call_parameters(input)
+    try:
+        plan = absolute_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = absolute_packet.miss(input)
+    return plan(input)
+
+
+def positive(input: Any) -> Any:
+    """positive(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return positive_packet.call_parameters(input)
+    try:
+        plan = positive_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = positive_packet.miss(input)
+    return plan(input)
+
+
+def sign(input: Any, *, out: Any = None) -> Any:
+    """sign(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return sign_packet.call_parameters(input, out=out)
+    try:
+        plan = sign_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sign_packet.miss(input)
+    return plan(input)
+
+
+def sign_(input: Any) -> Any:
+    """sign_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return sign__packet.call_parameters(input)
+    try:
+        plan = sign__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sign__packet.miss(input)
+    return plan(input)
+
+
+def square(input: Any, *, out: Any = None) -> Any:
+    """square(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return square_packet.call_parameters(input, out=out)
+    try:
+        plan = square_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = square_packet.miss(input)
+    return plan(input)
+
+
+def square_(input: Any) -> Any:
+    """square_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return square__packet.call_parameters(input)
+    try:
+        plan = square__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = square__packet.miss(input)
+    return plan(input)
+
+
+def reciprocal(input: Any, *, out: Any = None) -> Any:
+    """reciprocal(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return reciprocal_packet.call_parameters(input, out=out)
+    try:
+        plan = reciprocal_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = reciprocal_packet.miss(input)
+    return plan(input)
+
+
+def reciprocal_(input: Any) -> Any:
+    """reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return reciprocal__packet.call_parameters(input)
+    try:
+        plan = reciprocal__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = reciprocal__packet.miss(input)
+    return plan(input)
+
+
+def exp(input: Any, *, out: Any = None) -> Any:
+    """exp(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return exp_packet.call_parameters(input, out=out)
+    try:
+        plan = exp_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = exp_packet.miss(input)
+    return plan(input)
+
+
+def exp_(input: Any) -> Any:
+    """exp_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return exp__packet.call_parameters(input)
+    try:
+        plan = exp__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = exp__packet.miss(input)
+    return plan(input)
+
+
+def expm1(input: Any, *, out: Any = None) -> Any:
+    """expm1(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return expm1_packet.call_parameters(input, out=out)
+    try:
+        plan = expm1_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = expm1_packet.miss(input)
+    return plan(input)
+
+
+def expm1_(input: Any) -> Any:
+    """expm1_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return expm1__packet.call_parameters(input)
+    try:
+        plan = expm1__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = expm1__packet.miss(input)
+    return plan(input)
+
+
+def log(input: Any, *, out: Any = None) -> Any:
+    """log(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return log_packet.call_parameters(input, out=out)
+    try:
+        plan = log_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log_packet.miss(input)
+    return plan(input)
+
+
+def log_(input: Any) -> Any:
+    """log_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return log__packet.call_parameters(input)
+    try:
+        plan = log__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log__packet.miss(input)
+    return plan(input)
+
+
+def log1p(input: Any, *, out: Any = None) -> Any:
+    """log1p(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return log1p_packet.call_parameters(input, out=out)
+    try:
+        plan = log1p_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log1p_packet.miss(input)
+    return plan(input)
+
+
+def log1p_(input: Any) -> Any:
+    """log1p_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return log1p__packet.call_parameters(input)
+    try:
+        plan = log1p__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log1p__packet.miss(input)
+    return plan(input)
+
+
+def log2(input: Any, *, out: Any = None) -> Any:
+    """log2(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return log2_packet.call_parameters(input, out=out)
+    try:
+        plan = log2_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log2_packet.miss(input)
+    return plan(input)
+
+
+def log2_(input: Any) -> Any:
+    """log2_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return log2__packet.call_parameters(input)
+    try:
+        plan = log2__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log2__packet.miss(input)
+    return plan(input)
+
+
+def log10(input: Any, *, out: Any = None) -> Any:
+    """log10(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return log10_packet.call_parameters(input, out=out)
+    try:
+        plan = log10_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log10_packet.miss(input)
+    return plan(input)
+
+
+def log10_(input: Any) -> Any:
+    """log10_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return log10__packet.call_parameters(input)
+    try:
+        plan = log10__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = log10__packet.miss(input)
+    return plan(input)
+
+
+def sqrt(input: Any, *, out: Any = None) -> Any:
+    """sqrt(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return sqrt_packet.call_parameters(input, out=out)
+    try:
+        plan = sqrt_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sqrt_packet.miss(input)
+    return plan(input)
+
+
+def sqrt_(input: Any) -> Any:
+    """sqrt_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return sqrt__packet.call_parameters(input)
+    try:
+        plan = sqrt__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sqrt__packet.miss(input)
+    return plan(input)
+
+
+def rsqrt(input: Any, *, out: Any = None) -> Any:
+    """rsqrt(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return rsqrt_packet.call_parameters(input, out=out)
+    try:
+        plan = rsqrt_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = rsqrt_packet.miss(input)
+    return plan(input)
+
+
+def rsqrt_(input: Any) -> Any:
+    """rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return rsqrt__packet.call_parameters(input)
+    try:
+        plan = rsqrt__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = rsqrt__packet.miss(input)
+    return plan(input)
+
+
+def sin(input: Any, *, out: Any = None) -> Any:
+    """sin(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return sin_packet.call_parameters(input, out=out)
+    try:
+        plan = sin_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sin_packet.miss(input)
+    return plan(input)
+
+
+def sin_(input: Any) -> Any:
+    """sin_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return sin__packet.call_parameters(input)
+    try:
+        plan = sin__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sin__packet.miss(input)
+    return plan(input)
+
+
+def cos(input: Any, *, out: Any = None) -> Any:
+    """cos(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return cos_packet.call_parameters(input, out=out)
+    try:
+        plan = cos_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = cos_packet.miss(input)
+    return plan(input)
+
+
+def cos_(input: Any) -> Any:
+    """cos_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return cos__packet.call_parameters(input)
+    try:
+        plan = cos__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = cos__packet.miss(input)
+    return plan(input)
+
+
+def tan(input: Any, *, out: Any = None) -> Any:
+    """tan(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return tan_packet.call_parameters(input, out=out)
+    try:
+        plan = tan_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = tan_packet.miss(input)
+    return plan(input)
+
+
+def tan_(input: Any) -> Any:
+    """tan_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return tan__packet.call_parameters(input)
+    try:
+        plan = tan__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = tan__packet.miss(input)
+    return plan(input)
+
+
+def tanh(input: Any, *, out: Any = None) -> Any:
+    """tanh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return tanh_packet.call_parameters(input, out=out)
+    try:
+        plan = tanh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = tanh_packet.miss(input)
+    return plan(input)
+
+
+def tanh_(input: Any) -> Any:
+    """tanh_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return tanh__packet.call_parameters(input)
+    try:
+        plan = tanh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = tanh__packet.miss(input)
+    return plan(input)
+
+
+def sinh(input: Any, *, out: Any = None) -> Any:
+    """sinh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return sinh_packet.call_parameters(input, out=out)
+    try:
+        plan = sinh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sinh_packet.miss(input)
+    return plan(input)
+
+
+def sinh_(input: Any) -> Any:
+    """sinh_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return sinh__packet.call_parameters(input)
+    try:
+        plan = sinh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sinh__packet.miss(input)
+    return plan(input)
+
+
+def cosh(input: Any, *, out: Any = None) -> Any:
+    """cosh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return cosh_packet.call_parameters(input, out=out)
+    try:
+        plan = cosh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = cosh_packet.miss(input)
+    return plan(input)
+
+
+def cosh_(input: Any) -> Any:
+    """cosh_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return cosh__packet.call_parameters(input)
+    try:
+        plan = cosh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = cosh__packet.miss(input)
+    return plan(input)
+
+
+def asin(input: Any, *, out: Any = None) -> Any:
+    """asin(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return asin_packet.call_parameters(input, out=out)
+    try:
+        plan = asin_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = asin_packet.miss(input)
+    return plan(input)
+
+
+def asin_(input: Any) -> Any:
+    """asin_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return asin__packet.call_parameters(input)
+    try:
+        plan = asin__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = asin__packet.miss(input)
+    return plan(input)
+
+
+def acos(input: Any, *, out: Any = None) -> Any:
+    """acos(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return acos_packet.call_parameters(input, out=out)
+    try:
+        plan = acos_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = acos_packet.miss(input)
+    return plan(input)
+
+
+def acos_(input: Any) -> Any:
+    """acos_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return acos__packet.call_parameters(input)
+    try:
+        plan = acos__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = acos__packet.miss(input)
+    return plan(input)
+
+
+def atan(input: Any, *, out: Any = None) -> Any:
+    """atan(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return atan_packet.call_parameters(input, out=out)
+    try:
+        plan = atan_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = atan_packet.miss(input)
+    return plan(input)
+
+
+def atan_(input: Any) -> Any:
+    """atan_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return atan__packet.call_parameters(input)
+    try:
+        plan = atan__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = atan__packet.miss(input)
+    return plan(input)
+
+
+def asinh(input: Any, *, out: Any = None) -> Any:
+    """asinh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return asinh_packet.call_parameters(input, out=out)
+    try:
+        plan = asinh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = asinh_packet.miss(input)
+    return plan(input)
+
+
+def asinh_(input: Any) -> Any:
+    """asinh_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return asinh__packet.call_parameters(input)
+    try:
+        plan = asinh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = asinh__packet.miss(input)
+    return plan(input)
+
+
+def acosh(input: Any, *, out: Any = None) -> Any:
+    """acosh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return acosh_packet.call_parameters(input, out=out)
+    try:
+        plan = acosh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = acosh_packet.miss(input)
+    return plan(input)
+
+
+def acosh_(input: Any) -> Any:
+    """acosh_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return acosh__packet.call_parameters(input)
+    try:
+        plan = acosh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = acosh__packet.miss(input)
+    return plan(input)
+
+
+def atanh(input: Any, *, out: Any = None) -> Any:
+    """atanh(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return atanh_packet.call_parameters(input, out=out)
+    try:
+        plan = atanh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = atanh_packet.miss(input)
+    return plan(input)
+
+
+def atanh_(input: Any) -> Any:
+    """atanh_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return atanh__packet.call_parameters(input)
+    try:
+        plan = atanh__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = atanh__packet.miss(input)
+    return plan(input)
+
+
+def sigmoid(input: Any, *, out: Any = None) -> Any:
+    """sigmoid(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return sigmoid_packet.call_parameters(input, out=out)
+    try:
+        plan = sigmoid_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sigmoid_packet.miss(input)
+    return plan(input)
+
+
+def sigmoid_(input: Any) -> Any:
+    """sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return sigmoid__packet.call_parameters(input)
+    try:
+        plan = sigmoid__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sigmoid__packet.miss(input)
+    return plan(input)
+
+
+def erf(input: Any, *, out: Any = None) -> Any:
+    """erf(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return erf_packet.call_parameters(input, out=out)
+    try:
+        plan = erf_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = erf_packet.miss(input)
+    return plan(input)
+
+
+def erf_(input: Any) -> Any:
+    """erf_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return erf__packet.call_parameters(input)
+    try:
+        plan = erf__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = erf__packet.miss(input)
+    return plan(input)
+
+
+def erfc(input: Any, *, out: Any = None) -> Any:
+    """erfc(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return erfc_packet.call_parameters(input, out=out)
+    try:
+        plan = erfc_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = erfc_packet.miss(input)
+    return plan(input)
+
+
+def erfc_(input: Any) -> Any:
+    """erfc_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return erfc__packet.call_parameters(input)
+    try:
+        plan = erfc__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = erfc__packet.miss(input)
+    return plan(input)
+
+
+def arcsin(input: Any) -> Any:
+    """arcsin(Tensor self) -> Tensor"""
+    if modes:
+        return arcsin_packet.call_parameters(input)
+    try:
+        plan = arcsin_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arcsin_packet.miss(input)
+    return plan(input)
+
+
+def arccos(input: Any) -> Any:
+    """arccos(Tensor self) -> Tensor"""
+    if modes:
+        return arccos_packet.call_parameters(input)
+    try:
+        plan = arccos_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arccos_packet.miss(input)
+    return plan(input)
+
+
+def arctan(input: Any) -> Any:
+    """arctan(Tensor self) -> Tensor"""
+    if modes:
+        return arctan_packet.call_parameters(input)
+    try:
+        plan = arctan_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arctan_packet.miss(input)
+    return plan(input)
+
+
+def arcsinh(input: Any) -> Any:
+    """arcsinh(Tensor self) -> Tensor"""
+    if modes:
+        return arcsinh_packet.call_parameters(input)
+    try:
+        plan = arcsinh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arcsinh_packet.miss(input)
+    return plan(input)
+
+
+def arccosh(input: Any) -> Any:
+    """arccosh(Tensor self) -> Tensor"""
+    if modes:
+        return arccosh_packet.call_parameters(input)
+    try:
+        plan = arccosh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arccosh_packet.miss(input)
+    return plan(input)
+
+
+def arctanh(input: Any) -> Any:
+    """arctanh(Tensor self) -> Tensor"""
+    if modes:
+        return arctanh_packet.call_parameters(input)
+    try:
+        plan = arctanh_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = arctanh_packet.miss(input)
+    return plan(input)
+
+
+def floor(input: Any, *, out: Any = None) -> Any:
+    """floor(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return floor_packet.call_parameters(input, out=out)
+    try:
+        plan = floor_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = floor_packet.miss(input)
+    return plan(input)
+
+
+def floor_(input: Any) -> Any:
+    """floor_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return floor__packet.call_parameters(input)
+    try:
+        plan = floor__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = floor__packet.miss(input)
+    return plan(input)
+
+
+def ceil(input: Any, *, out: Any = None) -> Any:
+    """ceil(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return ceil_packet.call_parameters(input, out=out)
+    try:
+        plan = ceil_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = ceil_packet.miss(input)
+    return plan(input)
+
+
+def ceil_(input: Any) -> Any:
+    """ceil_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return ceil__packet.call_parameters(input)
+    try:
+        plan = ceil__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = ceil__packet.miss(input)
+    return plan(input)
+
+
+def round(input: Any, *, decimals: Any = NOT_GIVEN, out: Any = None) -> Any:
+    """round(Tensor self) -> Tensor
+
+    round.decimals(Tensor self, *, int decimals) -> Tensor"""
+    if modes or out is not None:
+        return round_packet.call_parameters(input, decimals, out=out)
+    try:
+        plan = round_plans[input._spec][decimals]
+    except (KeyError, AttributeError, TypeError):
+        plan = round_packet.miss(input, decimals)
+    return plan(input)
+
+
+def round_(input: Any, *, decimals: Any = NOT_GIVEN) -> Any:
+    """round_(Tensor(a!) self) -> Tensor(a!)
+
+    round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)"""
+    if modes:
+        return round__packet.call_parameters(input, decimals)
+    try:
+        plan = round__plans[input._spec][decimals]
+    except (KeyError, AttributeError, TypeError):
+        plan = round__packet.miss(input, decimals)
+    return plan(input)
+
+
+def trunc(input: Any, *, out: Any = None) -> Any:
+    """trunc(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return trunc_packet.call_parameters(input, out=out)
+    try:
+        plan = trunc_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = trunc_packet.miss(input)
+    return plan(input)
+
+
+def trunc_(input: Any) -> Any:
+    """trunc_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return trunc__packet.call_parameters(input)
+    try:
+        plan = trunc__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = trunc__packet.miss(input)
+    return plan(input)
+
+
+def fix(input: Any) -> Any:
+    """fix(Tensor self) -> Tensor"""
+    if modes:
+        return fix_packet.call_parameters(input)
+    try:
+        plan = fix_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = fix_packet.miss(input)
+    return plan(input)
+
+
+def conj_physical(input: Any, *, out: Any = None) -> Any:
+    """conj_physical(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return conj_physical_packet.call_parameters(input, out=out)
+    try:
+        plan = conj_physical_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = conj_physical_packet.miss(input)
+    return plan(input)
+
+
+def conj_physical_(input: Any) -> Any:
+    """conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return conj_physical__packet.call_parameters(input)
+    try:
+        plan = conj_physical__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = conj_physical__packet.miss(input)
+    return plan(input)
+
+
+def conj(input: Any) -> Any:
+    """conj(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return conj_packet.call_parameters(input)
+    try:
+        plan = conj_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = conj_packet.miss(input)
+    return plan(input)
+
+
+def resolve_conj(input: Any) -> Any:
+    """resolve_conj(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return resolve_conj_packet.call_parameters(input)
+    try:
+        plan = resolve_conj_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = resolve_conj_packet.miss(input)
+    return plan(input)
+
+
+def resolve_neg(input: Any) -> Any:
+    """resolve_neg(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return resolve_neg_packet.call_parameters(input)
+    try:
+        plan = resolve_neg_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = resolve_neg_packet.miss(input)
+    return plan(input)
+
+
 def relu(input: Any, *, out: Any = None) -> Any:
     """relu(Tensor self) -> Tensor"""
     if modes or out is not None:
@@ -141,6 +2999,92 @@ def relu_(input: Any) -> Any:
     return plan(input)
 
 
+def gelu(input: Any, *, approximate: Any = "none", out: Any = None) -> Any:
+    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+    if modes or out is not None:
+        return gelu_packet.call_parameters(input, approximate, out=out)
+    try:
+        plan = gelu_plans[input._spec][approximate]
+    except (KeyError, AttributeError, TypeError):
+        plan = gelu_packet.miss(input, approximate)
+    return plan(input)
+
+
+def gelu_(input: Any, *, approximate: Any = "none") -> Any:
+    """gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)"""
+    if modes:
+        return gelu__packet.call_parameters(input, approximate)
+    try:
+        plan = gelu__plans[input._spec][approximate]
+    except (KeyError, AttributeError, TypeError):
+        plan = gelu__packet.miss(input, approximate)
+    return plan(input)
+
+
+def silu(input: Any, *, out: Any = None) -> Any:
+    """silu(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return silu_packet.call_parameters(input, out=out)
+    try:
+        plan = silu_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = silu_packet.miss(input)
+    return plan(input)
+
+
+def silu_(input: Any) -> Any:
+    """silu_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return silu__packet.call_parameters(input)
+    try:
+        plan = silu__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = silu__packet.miss(input)
+    return plan(input)
+
+
+def softplus(input: Any, beta: Any = INT_1, threshold: Any = INT_20, *, out: Any = None) -> Any:
+    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
+    if modes or out is not None:
+        return softplus_packet.call_parameters(input, beta, threshold, out=out)
+    if beta is INT_1 and threshold is INT_20:
+        try:
+            plan = softplus_plans[input._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = softplus_packet.miss(input, beta, threshold)
+        return plan(input)
+    try:
+        plan = softplus_scaled[input._spec][
+            (None if beta is INT_1 else beta.__class__),
+            (None if threshold is INT_20 else threshold.__class__),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = softplus_packet.miss_scaled(input, beta, threshold)
+    return plan(input, beta, threshold)
+
+
+def leaky_relu(input: Any, negative_slope: Any = 0.01, *, out: Any = None) -> Any:
+    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    if modes or out is not None:
+        return leaky_relu_packet.call_parameters(input, negative_slope, out=out)
+    try:
+        plan = leaky_relu_plans[input._spec][negative_slope.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = leaky_relu_packet.miss(input, negative_slope)
+    return plan(input, negative_slope)
+
+
+def leaky_relu_(input: Any, negative_slope: Any = 0.01) -> Any:
+    """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
+    if modes:
+        return leaky_relu__packet.call_parameters(input, negative_slope)
+    try:
+        plan = leaky_relu__plans[input._spec][negative_slope.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = leaky_relu__packet.miss(input, negative_slope)
+    return plan(input, negative_slope)
+
+
 def threshold_backward(grad_output: Any, input: Any, threshold: Any) -> Any:
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
     if modes:
@@ -150,3 +3094,850 @@ def threshold_backward(grad_output: Any, input: Any, threshold: Any) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = threshold_backward_packet.miss(grad_output, input, threshold)
     return plan(grad_output, input, threshold)
+
+
+def sigmoid_backward(grad_output: Any, output: Any) -> Any:
+    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    if modes:
+        return sigmoid_backward_packet.call_parameters(grad_output, output)
+    try:
+        plan = sigmoid_backward_plans[grad_output._spec][output._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sigmoid_backward_packet.miss(grad_output, output)
+    return plan(grad_output, output)
+
+
+def tanh_backward(grad_output: Any, output: Any) -> Any:
+    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    if modes:
+        return tanh_backward_packet.call_parameters(grad_output, output)
+    try:
+        plan = tanh_backward_plans[grad_output._spec][output._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = tanh_backward_packet.miss(grad_output, output)
+    return plan(grad_output, output)
+
+
+def gelu_backward(grad_output: Any, input: Any, *, approximate: Any = "none") -> Any:
+    """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
+    if modes:
+        return gelu_backward_packet.call_parameters(grad_output, input, approximate)
+    try:
+        plan = gelu_backward_plans[grad_output._spec][input._spec, approximate]
+    except (KeyError, AttributeError, TypeError):
+        plan = gelu_backward_packet.miss(grad_output, input, approximate)
+    return plan(grad_output, input)
+
+
+def silu_backward(grad_output: Any, input: Any) -> Any:
+    """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    if modes:
+        return silu_backward_packet.call_parameters(grad_output, input)
+    try:
+        plan = silu_backward_plans[grad_output._spec][input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = silu_backward_packet.miss(grad_output, input)
+    return plan(grad_output, input)
+
+
+def softplus_backward(grad_output: Any, input: Any, beta: Any, threshold: Any) -> Any:
+    """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
+    if modes:
+        return softplus_backward_packet.call_parameters(grad_output, input, beta, threshold)
+    try:
+        plan = softplus_backward_plans[grad_output._spec][input._spec, beta.__class__, threshold.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = softplus_backward_packet.miss(grad_output, input, beta, threshold)
+    return plan(grad_output, input, beta, threshold)
+
+
+def leaky_relu_backward(grad_output: Any, input: Any, negative_slope: Any, self_is_result: Any) -> Any:
+    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+    if modes:
+        return leaky_relu_backward_packet.call_parameters(grad_output, input, negative_slope, self_is_result)
+    try:
+        plan = leaky_relu_backward_plans[grad_output._spec][
+            input._spec, negative_slope.__class__, self_is_result
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = leaky_relu_backward_packet.miss(grad_output, input, negative_slope, self_is_result)
+    return plan(grad_output, input, negative_slope)
+
+
+def eq(input: Any, other: Any, *, out: Any = None) -> Any:
+    """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return eq_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = eq_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = eq_packet.miss(input, other)
+    return plan(input, other)
+
+
+def eq_(input: Any, other: Any) -> Any:
+    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return eq__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = eq__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = eq__packet.miss(input, other)
+    return plan(input, other)
+
+
+def ne(input: Any, other: Any, *, out: Any = None) -> Any:
+    """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return ne_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = ne_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = ne_packet.miss(input, other)
+    return plan(input, other)
+
+
+def ne_(input: Any, other: Any) -> Any:
+    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return ne__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = ne__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = ne__packet.miss(input, other)
+    return plan(input, other)
+
+
+def lt(input: Any, other: Any, *, out: Any = None) -> Any:
+    """lt.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return lt_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = lt_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = lt_packet.miss(input, other)
+    return plan(input, other)
+
+
+def lt_(input: Any, other: Any) -> Any:
+    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return lt__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = lt__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = lt__packet.miss(input, other)
+    return plan(input, other)
+
+
+def le(input: Any, other: Any, *, out: Any = None) -> Any:
+    """le.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return le_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = le_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = le_packet.miss(input, other)
+    return plan(input, other)
+
+
+def le_(input: Any, other: Any) -> Any:
+    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return le__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = le__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = le__packet.miss(input, other)
+    return plan(input, other)
+
+
+def gt(input: Any, other: Any, *, out: Any = None) -> Any:
+    """gt.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return gt_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = gt_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = gt_packet.miss(input, other)
+    return plan(input, other)
+
+
+def gt_(input: Any, other: Any) -> Any:
+    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return gt__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = gt__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = gt__packet.miss(input, other)
+    return plan(input, other)
+
+
+def ge(input: Any, other: Any, *, out: Any = None) -> Any:
+    """ge.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return ge_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = ge_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = ge_packet.miss(input, other)
+    return plan(input, other)
+
+
+def ge_(input: Any, other: Any) -> Any:
+    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return ge__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = ge__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = ge__packet.miss(input, other)
+    return plan(input, other)
+
+
+def greater(input: Any, other: Any) -> Any:
+    """greater.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes:
+        return greater_packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = greater_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = greater_packet.miss(input, other)
+    return plan(input, other)
+
+
+def greater_equal(input: Any, other: Any) -> Any:
+    """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes:
+        return greater_equal_packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = greater_equal_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = greater_equal_packet.miss(input, other)
+    return plan(input, other)
+
+
+def less(input: Any, other: Any) -> Any:
+    """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes:
+        return less_packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = less_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = less_packet.miss(input, other)
+    return plan(input, other)
+
+
+def less_equal(input: Any, other: Any) -> Any:
+    """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes:
+        return less_equal_packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = less_equal_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = less_equal_packet.miss(input, other)
+    return plan(input, other)
+
+
+def not_equal(input: Any, other: Any) -> Any:
+    """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes:
+        return not_equal_packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = not_equal_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = not_equal_packet.miss(input, other)
+    return plan(input, other)
+
+
+def isnan(input: Any) -> Any:
+    """isnan(Tensor self) -> Tensor"""
+    if modes:
+        return isnan_packet.call_parameters(input)
+    try:
+        plan = isnan_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = isnan_packet.miss(input)
+    return plan(input)
+
+
+def isinf(input: Any) -> Any:
+    """isinf(Tensor self) -> Tensor"""
+    if modes:
+        return isinf_packet.call_parameters(input)
+    try:
+        plan = isinf_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = isinf_packet.miss(input)
+    return plan(input)
+
+
+def isfinite(input: Any) -> Any:
+    """isfinite(Tensor self) -> Tensor"""
+    if modes:
+        return isfinite_packet.call_parameters(input)
+    try:
+        plan = isfinite_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = isfinite_packet.miss(input)
+    return plan(input)
+
+
+def logical_not(input: Any, *, out: Any = None) -> Any:
+    """logical_not(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return logical_not_packet.call_parameters(input, out=out)
+    try:
+        plan = logical_not_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_not_packet.miss(input)
+    return plan(input)
+
+
+def logical_not_(input: Any) -> Any:
+    """logical_not_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return logical_not__packet.call_parameters(input)
+    try:
+        plan = logical_not__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_not__packet.miss(input)
+    return plan(input)
+
+
+def logical_and(input: Any, other: Any, *, out: Any = None) -> Any:
+    """logical_and(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return logical_and_packet.call_parameters(input, other, out=out)
+    try:
+        plan = logical_and_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_and_packet.miss(input, other)
+    return plan(input, other)
+
+
+def logical_and_(input: Any, other: Any) -> Any:
+    """logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return logical_and__packet.call_parameters(input, other)
+    try:
+        plan = logical_and__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_and__packet.miss(input, other)
+    return plan(input, other)
+
+
+def logical_or(input: Any, other: Any, *, out: Any = None) -> Any:
+    """logical_or(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return logical_or_packet.call_parameters(input, other, out=out)
+    try:
+        plan = logical_or_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_or_packet.miss(input, other)
+    return plan(input, other)
+
+
+def logical_or_(input: Any, other: Any) -> Any:
+    """logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return logical_or__packet.call_parameters(input, other)
+    try:
+        plan = logical_or__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_or__packet.miss(input, other)
+    return plan(input, other)
+
+
+def logical_xor(input: Any, other: Any, *, out: Any = None) -> Any:
+    """logical_xor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return logical_xor_packet.call_parameters(input, other, out=out)
+    try:
+        plan = logical_xor_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_xor_packet.miss(input, other)
+    return plan(input, other)
+
+
+def logical_xor_(input: Any, other: Any) -> Any:
+    """logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return logical_xor__packet.call_parameters(input, other)
+    try:
+        plan = logical_xor__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logical_xor__packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_and(input: Any, other: Any, *, out: Any = None) -> Any:
+    """bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return bitwise_and_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = bitwise_and_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_and_packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_and_(input: Any, other: Any) -> Any:
+    """bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return bitwise_and__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = bitwise_and__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_and__packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_or(input: Any, other: Any, *, out: Any = None) -> Any:
+    """bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return bitwise_or_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = bitwise_or_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_or_packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_or_(input: Any, other: Any) -> Any:
+    """bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return bitwise_or__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = bitwise_or__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_or__packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_xor(input: Any, other: Any, *, out: Any = None) -> Any:
+    """bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return bitwise_xor_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = bitwise_xor_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_xor_packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_xor_(input: Any, other: Any) -> Any:
+    """bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return bitwise_xor__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = bitwise_xor__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_xor__packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_left_shift(input: Any, other: Any, *, out: Any = None) -> Any:
+    """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return bitwise_left_shift_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = bitwise_left_shift_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_left_shift_packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_left_shift_(input: Any, other: Any) -> Any:
+    """bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return bitwise_left_shift__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = bitwise_left_shift__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_left_shift__packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_right_shift(input: Any, other: Any, *, out: Any = None) -> Any:
+    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return bitwise_right_shift_packet.call_parameters(input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = bitwise_right_shift_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_right_shift_packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_right_shift_(input: Any, other: Any) -> Any:
+    """bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return bitwise_right_shift__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = bitwise_right_shift__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_right_shift__packet.miss(input, other)
+    return plan(input, other)
+
+
+def bitwise_not(input: Any, *, out: Any = None) -> Any:
+    """bitwise_not(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        return bitwise_not_packet.call_parameters(input, out=out)
+    try:
+        plan = bitwise_not_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_not_packet.miss(input)
+    return plan(input)
+
+
+def bitwise_not_(input: Any) -> Any:
+    """bitwise_not_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return bitwise_not__packet.call_parameters(input)
+    try:
+        plan = bitwise_not__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = bitwise_not__packet.miss(input)
+    return plan(input)
+
+
+def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> Any:
+    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+
+    clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+    if modes or out is not None:
+        return clamp_packet.call_parameters(input, min, max, out=out)
+    kind_min = min.__class__
+    kind_max = max.__class__
+    try:
+        plan = clamp_plans[input._spec][
+            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clamp_packet.miss(input, min, max)
+    return plan(input, min, max)
+
+
+def clamp_(input: Any, min: Any = None, max: Any = None) -> Any:
+    """clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+
+    clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
+    if modes:
+        return clamp__packet.call_parameters(input, min, max)
+    kind_min = min.__class__
+    kind_max = max.__class__
+    try:
+        plan = clamp__plans[input._spec][
+            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clamp__packet.miss(input, min, max)
+    return plan(input, min, max)
+
+
+def clamp_min(input: Any, min: Any, *, out: Any = None) -> Any:
+    """clamp_min(Tensor self, Scalar min) -> Tensor
+
+    clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
+    if modes or out is not None:
+        return clamp_min_packet.call_parameters(input, min, out=out)
+    kind = min.__class__
+    try:
+        plan = clamp_min_plans[input._spec][
+            kind if kind is float or kind is int else None if min is None else min._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clamp_min_packet.miss(input, min)
+    return plan(input, min)
+
+
+def clamp_min_(input: Any, min: Any) -> Any:
+    """clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
+
+    clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
+    if modes:
+        return clamp_min__packet.call_parameters(input, min)
+    kind = min.__class__
+    try:
+        plan = clamp_min__plans[input._spec][
+            kind if kind is float or kind is int else None if min is None else min._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clamp_min__packet.miss(input, min)
+    return plan(input, min)
+
+
+def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:
+    """clamp_max(Tensor self, Scalar max) -> Tensor
+
+    clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
+    if modes or out is not None:
+        return clamp_max_packet.call_parameters(input, max, out=out)
+    kind = max.__class__
+    try:
+        plan = clamp_max_plans[input._spec][
+            kind if kind is float or kind is int else None if max is None else max._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clamp_max_packet.miss(input, max)
+    return plan(input, max)
+
+
+def clamp_max_(input: Any, max: Any) -> Any:
+    """clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
+
+    clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
+    if modes:
+        return clamp_max__packet.call_parameters(input, max)
+    kind = max.__class__
+    try:
+        plan = clamp_max__plans[input._spec][
+            kind if kind is float or kind is int else None if max is None else max._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clamp_max__packet.miss(input, max)
+    return plan(input, max)
+
+
+def clip(input: Any, min: Any = None, max: Any = None) -> Any:
+    """clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+
+    clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+    if modes:
+        return clip_packet.call_parameters(input, min, max)
+    kind_min = min.__class__
+    kind_max = max.__class__
+    try:
+        plan = clip_plans[input._spec][
+            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clip_packet.miss(input, min, max)
+    return plan(input, min, max)
+
+
+def clip_(input: Any, min: Any = None, max: Any = None) -> Any:
+    """clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+
+    clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
+    if modes:
+        return clip__packet.call_parameters(input, min, max)
+    kind_min = min.__class__
+    kind_max = max.__class__
+    try:
+        plan = clip__plans[input._spec][
+            (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+            (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = clip__packet.miss(input, min, max)
+    return plan(input, min, max)
+
+
+def where(condition: Any, input: Any, other: Any, *, out: Any = None) -> Any:
+    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        return where_packet.call_parameters(condition, input, other, out=out)
+    kind = other.__class__
+    try:
+        plan = where_plans[condition._spec][
+            input._spec, (kind if kind is float or kind is int else None if other is None else other._spec)
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = where_packet.miss(condition, input, other)
+    return plan(condition, input, other)
+
+
+def lerp(input: Any, end: Any, weight: Any, *, out: Any = None) -> Any:
+    """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
+
+    lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
+    if modes or out is not None:
+        return lerp_packet.call_parameters(input, end, weight, out=out)
+    kind = weight.__class__
+    try:
+        plan = lerp_plans[input._spec][
+            end._spec, (kind if kind is float or kind is int else None if weight is None else weight._spec)
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = lerp_packet.miss(input, end, weight)
+    return plan(input, end, weight)
+
+
+def lerp_(input: Any, end: Any, weight: Any) -> Any:
+    """lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
+
+    lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
+    if modes:
+        return lerp__packet.call_parameters(input, end, weight)
+    kind = weight.__class__
+    try:
+        plan = lerp__plans[input._spec][
+            end._spec, (kind if kind is float or kind is int else None if weight is None else weight._spec)
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = lerp__packet.miss(input, end, weight)
+    return plan(input, end, weight)
+
+
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    if modes or out is not None:
+        return addcmul_packet.call_parameters(input, tensor1, tensor2, value, out=out)
+    if value is INT_1:
+        try:
+            plan = addcmul_plans[input._spec][tensor1._spec, tensor2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcmul_packet.miss(input, tensor1, tensor2, value)
+        return plan(input, tensor1, tensor2)
+    try:
+        plan = addcmul_scaled[input._spec][
+            tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addcmul_packet.miss_scaled(input, tensor1, tensor2, value)
+    return plan(input, tensor1, tensor2, value)
+
+
+def addcmul_(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+    """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    if modes:
+        return addcmul__packet.call_parameters(input, tensor1, tensor2, value)
+    if value is INT_1:
+        try:
+            plan = addcmul__plans[input._spec][tensor1._spec, tensor2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcmul__packet.miss(input, tensor1, tensor2, value)
+        return plan(input, tensor1, tensor2)
+    try:
+        plan = addcmul__scaled[input._spec][
+            tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addcmul__packet.miss_scaled(input, tensor1, tensor2, value)
+    return plan(input, tensor1, tensor2, value)
+
+
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    if modes or out is not None:
+        return addcdiv_packet.call_parameters(input, tensor1, tensor2, value, out=out)
+    if value is INT_1:
+        try:
+            plan = addcdiv_plans[input._spec][tensor1._spec, tensor2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcdiv_packet.miss(input, tensor1, tensor2, value)
+        return plan(input, tensor1, tensor2)
+    try:
+        plan = addcdiv_scaled[input._spec][
+            tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addcdiv_packet.miss_scaled(input, tensor1, tensor2, value)
+    return plan(input, tensor1, tensor2, value)
+
+
+def addcdiv_(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+    """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    if modes:
+        return addcdiv__packet.call_parameters(input, tensor1, tensor2, value)
+    if value is INT_1:
+        try:
+            plan = addcdiv__plans[input._spec][tensor1._spec, tensor2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcdiv__packet.miss(input, tensor1, tensor2, value)
+        return plan(input, tensor1, tensor2)
+    try:
+        plan = addcdiv__scaled[input._spec][
+            tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = addcdiv__packet.miss_scaled(input, tensor1, tensor2, value)
+    return plan(input, tensor1, tensor2, value)

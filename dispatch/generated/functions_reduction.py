@@ -11,13 +11,34 @@ from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN, Parameter, packet
 
 __all__ = [
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumsum",
+    "cumsum_",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "std_mean",
     "sum",
+    "value_selecting_reduction_backward",
+    "var",
+    "var_mean",
 ]
 
 sum_packet = packet(
     "sum",
     (
         "sum",
+        "sum.out",
         "sum.dim_IntList",
         "sum.IntList_out",
     ),
@@ -30,6 +51,281 @@ sum_packet = packet(
     False,
 )
 sum_plans = sum_packet.plans
+mean_packet = packet(
+    "mean",
+    (
+        "mean",
+        "mean.dtype_out",
+        "mean.dim",
+        "mean.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+    ),
+    False,
+)
+mean_plans = mean_packet.plans
+prod_packet = packet(
+    "prod",
+    (
+        "prod",
+        "prod.out",
+        "prod.dim_int",
+        "prod.int_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+    ),
+    False,
+)
+prod_plans = prod_packet.plans
+amax_packet = packet(
+    "amax",
+    (
+        "amax",
+        "amax.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", (), False),
+        Parameter("keepdim", "static", False, False),
+    ),
+    False,
+)
+amax_plans = amax_packet.plans
+amin_packet = packet(
+    "amin",
+    (
+        "amin",
+        "amin.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", (), False),
+        Parameter("keepdim", "static", False, False),
+    ),
+    False,
+)
+amin_plans = amin_packet.plans
+aminmax_packet = packet(
+    "aminmax",
+    (
+        "aminmax",
+        "aminmax.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", None, True),
+        Parameter("keepdim", "static", False, True),
+    ),
+    False,
+)
+aminmax_plans = aminmax_packet.plans
+max_packet = packet(
+    "max",
+    (
+        "max.dim",
+        "max.dim_max",
+        "max.other",
+        "max.out",
+        "max",
+        "max.unary_out",
+    ),
+    (),
+    False,
+)
+min_packet = packet(
+    "min",
+    (
+        "min.dim",
+        "min.dim_min",
+        "min.other",
+        "min.out",
+        "min",
+        "min.unary_out",
+    ),
+    (),
+    False,
+)
+argmax_packet = packet(
+    "argmax",
+    (
+        "argmax",
+        "argmax.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", None, False),
+        Parameter("keepdim", "static", False, False),
+    ),
+    False,
+)
+argmax_plans = argmax_packet.plans
+argmin_packet = packet(
+    "argmin",
+    (
+        "argmin",
+        "argmin.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", None, False),
+        Parameter("keepdim", "static", False, False),
+    ),
+    False,
+)
+argmin_plans = argmin_packet.plans
+any_packet = packet(
+    "any",
+    (
+        "any",
+        "any.all_out",
+        "any.dim",
+        "any.out",
+        "any.dims",
+        "any.dims_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+any_plans = any_packet.plans
+all_packet = packet(
+    "all",
+    (
+        "all",
+        "all.all_out",
+        "all.dim",
+        "all.out",
+        "all.dims",
+        "all.dims_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+all_plans = all_packet.plans
+count_nonzero_packet = packet(
+    "count_nonzero",
+    (
+        "count_nonzero.dim_IntList",
+        "count_nonzero",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+count_nonzero_plans = count_nonzero_packet.plans
+var_packet = packet(
+    "var",
+    (
+        "var",
+        "var.dim",
+        "var.out",
+        "var.correction",
+        "var.correction_out",
+    ),
+    (),
+    False,
+)
+std_packet = packet(
+    "std",
+    (
+        "std",
+        "std.dim",
+        "std.out",
+        "std.correction",
+        "std.correction_out",
+    ),
+    (),
+    False,
+)
+var_mean_packet = packet(
+    "var_mean",
+    (
+        "var_mean",
+        "var_mean.dim",
+        "var_mean.correction",
+    ),
+    (),
+    False,
+)
+std_mean_packet = packet(
+    "std_mean",
+    (
+        "std_mean",
+        "std_mean.dim",
+        "std_mean.correction",
+    ),
+    (),
+    False,
+)
+logsumexp_packet = packet(
+    "logsumexp",
+    (
+        "logsumexp",
+        "logsumexp.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", False, False),
+    ),
+    False,
+)
+logsumexp_plans = logsumexp_packet.plans
+cumsum_packet = packet(
+    "cumsum",
+    (
+        "cumsum",
+        "cumsum.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+    ),
+    False,
+)
+cumsum_plans = cumsum_packet.plans
+cumsum__packet = packet(
+    "cumsum_",
+    ("cumsum_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+    ),
+    False,
+)
+cumsum__plans = cumsum__packet.plans
+value_selecting_reduction_backward_packet = packet(
+    "value_selecting_reduction_backward",
+    ("value_selecting_reduction_backward",),
+    (
+        Parameter("grad", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+        Parameter("sizes", "static", NOT_GIVEN, False),
+        Parameter("keepdim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+value_selecting_reduction_backward_plans = value_selecting_reduction_backward_packet.plans
 
 
 def sum(
@@ -45,3 +341,241 @@ def sum(
     except (KeyError, AttributeError, TypeError):
         plan = sum_packet.miss(input, dim, keepdim, dtype)
     return plan(input)
+
+
+def mean(
+    input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, dtype: Any = None, out: Any = None
+) -> Any:
+    """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
+
+    mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    if modes or out is not None:
+        return mean_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+    try:
+        plan = mean_plans[input._spec][dim, keepdim, dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = mean_packet.miss(input, dim, keepdim, dtype)
+    return plan(input)
+
+
+def prod(
+    input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, dtype: Any = None, out: Any = None
+) -> Any:
+    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
+
+    prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    if modes or out is not None:
+        return prod_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+    try:
+        plan = prod_plans[input._spec][dim, keepdim, dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = prod_packet.miss(input, dim, keepdim, dtype)
+    return plan(input)
+
+
+def amax(input: Any, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
+    """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        return amax_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = amax_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = amax_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def amin(input: Any, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
+    """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        return amin_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = amin_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = amin_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def aminmax(input: Any, *, dim: Any = None, keepdim: Any = False, out: Any = None) -> Any:
+    """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+    if modes or out is not None:
+        return aminmax_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = aminmax_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = aminmax_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def max(*args: Any, **kwargs: Any) -> Any:
+    """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
+    max.other(Tensor self, Tensor other) -> Tensor
+
+    max(Tensor self) -> Tensor"""
+    if modes or "out" in kwargs:
+        return max_packet.call(*args, **kwargs)
+    return max_packet.general(args, kwargs)
+
+
+def min(*args: Any, **kwargs: Any) -> Any:
+    """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
+    min.other(Tensor self, Tensor other) -> Tensor
+
+    min(Tensor self) -> Tensor"""
+    if modes or "out" in kwargs:
+        return min_packet.call(*args, **kwargs)
+    return min_packet.general(args, kwargs)
+
+
+def argmax(input: Any, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
+    """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        return argmax_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = argmax_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = argmax_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def argmin(input: Any, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
+    """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        return argmin_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = argmin_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = argmin_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def any(input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any = None) -> Any:
+    """any(Tensor self) -> Tensor
+
+    any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+
+    any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        return any_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = any_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = any_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def all(input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any = None) -> Any:
+    """all(Tensor self) -> Tensor
+
+    all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+
+    all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        return all_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = all_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = all_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def count_nonzero(input: Any, dim: Any = NOT_GIVEN) -> Any:
+    """count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
+
+    count_nonzero(Tensor self, int? dim=None) -> Tensor"""
+    if modes:
+        return count_nonzero_packet.call_parameters(input, dim)
+    try:
+        plan = count_nonzero_plans[input._spec][dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = count_nonzero_packet.miss(input, dim)
+    return plan(input)
+
+
+def var(*args: Any, **kwargs: Any) -> Any:
+    """var(Tensor self, bool unbiased=True) -> Tensor
+
+    var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+    var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    if modes or "out" in kwargs:
+        return var_packet.call(*args, **kwargs)
+    return var_packet.general(args, kwargs)
+
+
+def std(*args: Any, **kwargs: Any) -> Any:
+    """std(Tensor self, bool unbiased=True) -> Tensor
+
+    std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+    std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    if modes or "out" in kwargs:
+        return std_packet.call(*args, **kwargs)
+    return std_packet.general(args, kwargs)
+
+
+def var_mean(*args: Any, **kwargs: Any) -> Any:
+    """var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
+
+    var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+
+    var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    if modes or "out" in kwargs:
+        return var_mean_packet.call(*args, **kwargs)
+    return var_mean_packet.general(args, kwargs)
+
+
+def std_mean(*args: Any, **kwargs: Any) -> Any:
+    """std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
+
+    std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+
+    std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    if modes or "out" in kwargs:
+        return std_mean_packet.call(*args, **kwargs)
+    return std_mean_packet.general(args, kwargs)
+
+
+def logsumexp(input: Any, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
+    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    if modes or out is not None:
+        return logsumexp_packet.call_parameters(input, dim, keepdim, out=out)
+    try:
+        plan = logsumexp_plans[input._spec][dim, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = logsumexp_packet.miss(input, dim, keepdim)
+    return plan(input)
+
+
+def cumsum(input: Any, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
+    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    if modes or out is not None:
+        return cumsum_packet.call_parameters(input, dim, dtype, out=out)
+    try:
+        plan = cumsum_plans[input._spec][dim, dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = cumsum_packet.miss(input, dim, dtype)
+    return plan(input)
+
+
+def cumsum_(input: Any, dim: Any, *, dtype: Any = None) -> Any:
+    """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+    if modes:
+        return cumsum__packet.call_parameters(input, dim, dtype)
+    try:
+        plan = cumsum__plans[input._spec][dim, dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = cumsum__packet.miss(input, dim, dtype)
+    return plan(input)
+
+
+def value_selecting_reduction_backward(grad: Any, dim: Any, indices: Any, sizes: Any, keepdim: Any) -> Any:
+    """value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor"""
+    if modes:
+        return value_selecting_reduction_backward_packet.call_parameters(grad, dim, indices, sizes, keepdim)
+    try:
+        plan = value_selecting_reduction_backward_plans[grad._spec][dim, indices._spec, sizes, keepdim]
+    except (KeyError, AttributeError, TypeError):
+        plan = value_selecting_reduction_backward_packet.miss(grad, dim, indices, sizes, keepdim)
+    return plan(grad, indices)

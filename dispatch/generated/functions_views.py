@@ -12,23 +12,48 @@ from ..core.overload_packet import NOT_GIVEN, Parameter, packet
 
 __all__ = [
     "_as_strided_backward",
+    "_basic_index_backward",
+    "adjoint",
     "alias",
     "as_strided",
+    "broadcast_to",
+    "chunk",
     "detach",
+    "diagonal",
+    "diagonal_backward",
+    "flatten",
+    "imag",
+    "moveaxis",
+    "movedim",
+    "narrow",
     "permute",
+    "ravel",
+    "real",
     "reshape",
     "select",
     "select_backward",
     "slice_backward",
+    "split",
+    "split_with_sizes",
     "squeeze",
+    "swapaxes",
+    "swapdims",
     "t",
+    "tensor_split",
     "transpose",
+    "unbind",
+    "unflatten",
     "unsqueeze",
+    "view_as_complex",
+    "view_as_real",
 ]
 
 view_packet = packet(
     "view",
-    ("view",),
+    (
+        "view",
+        "view.dtype",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("size", "static", NOT_GIVEN, False),
@@ -48,6 +73,18 @@ as_strided_packet = packet(
     False,
 )
 as_strided_plans = as_strided_packet.plans
+_strided_from_packet = packet(
+    "_strided_from",
+    ("_strided_from",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("offset", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_strided_from_plans = _strided_from_packet.plans
 expand_packet = packet(
     "expand",
     ("expand",),
@@ -196,6 +233,270 @@ _as_strided_backward_packet = packet(
     False,
 )
 _as_strided_backward_plans = _as_strided_backward_packet.plans
+_select_first_packet = packet(
+    "_select_first",
+    ("_select_first",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("index", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_select_first_plans = _select_first_packet.plans
+_basic_index_packet = packet(
+    "_basic_index",
+    ("_basic_index",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("index", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_basic_index_plans = _basic_index_packet.plans
+_basic_index_backward_packet = packet(
+    "_basic_index_backward",
+    ("_basic_index_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input_sizes", "static", NOT_GIVEN, False),
+        Parameter("index", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_basic_index_backward_plans = _basic_index_backward_packet.plans
+diagonal_packet = packet(
+    "diagonal",
+    ("diagonal",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("offset", "static", 0, False),
+        Parameter("dim1", "static", 0, False),
+        Parameter("dim2", "static", 1, False),
+    ),
+    False,
+)
+diagonal_plans = diagonal_packet.plans
+diagonal_backward_packet = packet(
+    "diagonal_backward",
+    ("diagonal_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input_sizes", "static", NOT_GIVEN, False),
+        Parameter("offset", "static", NOT_GIVEN, False),
+        Parameter("dim1", "static", NOT_GIVEN, False),
+        Parameter("dim2", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+diagonal_backward_plans = diagonal_backward_packet.plans
+unfold_packet = packet(
+    "unfold",
+    ("unfold",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dimension", "static", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("step", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+unfold_plans = unfold_packet.plans
+view_as_real_packet = packet(
+    "view_as_real", ("view_as_real",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+view_as_real_plans = view_as_real_packet.plans
+view_as_complex_packet = packet(
+    "view_as_complex", ("view_as_complex",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+view_as_complex_plans = view_as_complex_packet.plans
+real_packet = packet("real", ("real",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+real_plans = real_packet.plans
+imag_packet = packet("imag", ("imag",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+imag_plans = imag_packet.plans
+narrow_packet = packet(
+    "narrow",
+    ("narrow",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("start", "static", NOT_GIVEN, False),
+        Parameter("length", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+narrow_plans = narrow_packet.plans
+view_as_packet = packet(
+    "view_as",
+    ("view_as",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+view_as_plans = view_as_packet.plans
+reshape_as_packet = packet(
+    "reshape_as",
+    ("reshape_as",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+reshape_as_plans = reshape_as_packet.plans
+expand_as_packet = packet(
+    "expand_as",
+    ("expand_as",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+expand_as_plans = expand_as_packet.plans
+broadcast_to_packet = packet(
+    "broadcast_to",
+    ("broadcast_to",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+broadcast_to_plans = broadcast_to_packet.plans
+movedim_packet = packet(
+    "movedim",
+    (
+        "movedim.intlist",
+        "movedim.int",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("source", "static", NOT_GIVEN, False),
+        Parameter("destination", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+movedim_plans = movedim_packet.plans
+moveaxis_packet = packet(
+    "moveaxis",
+    (
+        "moveaxis.intlist",
+        "moveaxis.int",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("source", "static", NOT_GIVEN, False),
+        Parameter("destination", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+moveaxis_plans = moveaxis_packet.plans
+swapaxes_packet = packet(
+    "swapaxes",
+    ("swapaxes",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("axis0", "static", NOT_GIVEN, False),
+        Parameter("axis1", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+swapaxes_plans = swapaxes_packet.plans
+swapdims_packet = packet(
+    "swapdims",
+    ("swapdims",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim0", "static", NOT_GIVEN, False),
+        Parameter("dim1", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+swapdims_plans = swapdims_packet.plans
+adjoint_packet = packet("adjoint", ("adjoint",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+adjoint_plans = adjoint_packet.plans
+flatten_packet = packet(
+    "flatten",
+    ("flatten.using_ints",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("start_dim", "static", 0, False),
+        Parameter("end_dim", "static", -1, False),
+    ),
+    False,
+)
+flatten_plans = flatten_packet.plans
+unflatten_packet = packet(
+    "unflatten",
+    ("unflatten.int",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("sizes", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+unflatten_plans = unflatten_packet.plans
+ravel_packet = packet("ravel", ("ravel",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+ravel_plans = ravel_packet.plans
+split_packet = packet(
+    "split",
+    (
+        "split.Tensor",
+        "split.sizes",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("split_size", "static", NOT_GIVEN, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+split_plans = split_packet.plans
+split_with_sizes_packet = packet(
+    "split_with_sizes",
+    ("split_with_sizes",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("split_sizes", "static", NOT_GIVEN, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+split_with_sizes_plans = split_with_sizes_packet.plans
+chunk_packet = packet(
+    "chunk",
+    ("chunk",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("chunks", "static", NOT_GIVEN, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+chunk_plans = chunk_packet.plans
+tensor_split_packet = packet(
+    "tensor_split",
+    (
+        "tensor_split.sections",
+        "tensor_split.indices",
+        "tensor_split.tensor_indices_or_sections",
+    ),
+    (),
+    False,
+)
+unbind_packet = packet(
+    "unbind",
+    ("unbind.int",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+unbind_plans = unbind_packet.plans
 
 
 def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
@@ -351,3 +652,253 @@ def _as_strided_backward(
     except (KeyError, AttributeError, TypeError):
         plan = _as_strided_backward_packet.miss(grad_output, input_sizes, input_strides, size, stride, offset)
     return plan(grad_output)
+
+
+def _basic_index_backward(grad_output: Any, input_sizes: Any, index: Any) -> Any:
+    """_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor"""
+    if modes:
+        return _basic_index_backward_packet.call_parameters(grad_output, input_sizes, index)
+    try:
+        plan = _basic_index_backward_plans[grad_output._spec][input_sizes, index]
+    except (KeyError, AttributeError, TypeError):
+        plan = _basic_index_backward_packet.miss(grad_output, input_sizes, index)
+    return plan(grad_output)
+
+
+def diagonal(input: Any, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> Any:
+    """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+    if modes:
+        return diagonal_packet.call_parameters(input, offset, dim1, dim2)
+    try:
+        plan = diagonal_plans[input._spec][offset, dim1, dim2]
+    except (KeyError, AttributeError, TypeError):
+        plan = diagonal_packet.miss(input, offset, dim1, dim2)
+    return plan(input)
+
+
+def diagonal_backward(grad_output: Any, input_sizes: Any, offset: Any, dim1: Any, dim2: Any) -> Any:
+    """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
+    if modes:
+        return diagonal_backward_packet.call_parameters(grad_output, input_sizes, offset, dim1, dim2)
+    try:
+        plan = diagonal_backward_plans[grad_output._spec][input_sizes, offset, dim1, dim2]
+    except (KeyError, AttributeError, TypeError):
+        plan = diagonal_backward_packet.miss(grad_output, input_sizes, offset, dim1, dim2)
+    return plan(grad_output)
+
+
+def view_as_real(input: Any) -> Any:
+    """view_as_real(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return view_as_real_packet.call_parameters(input)
+    try:
+        plan = view_as_real_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = view_as_real_packet.miss(input)
+    return plan(input)
+
+
+def view_as_complex(input: Any) -> Any:
+    """view_as_complex(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return view_as_complex_packet.call_parameters(input)
+    try:
+        plan = view_as_complex_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = view_as_complex_packet.miss(input)
+    return plan(input)
+
+
+def real(input: Any) -> Any:
+    """real(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return real_packet.call_parameters(input)
+    try:
+        plan = real_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = real_packet.miss(input)
+    return plan(input)
+
+
+def imag(input: Any) -> Any:
+    """imag(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return imag_packet.call_parameters(input)
+    try:
+        plan = imag_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = imag_packet.miss(input)
+    return plan(input)
+
+
+def narrow(input: Any, dim: Any, start: Any, length: Any) -> Any:
+    """narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
+    if modes:
+        return narrow_packet.call_parameters(input, dim, start, length)
+    try:
+        plan = narrow_plans[input._spec][dim, start, length]
+    except (KeyError, AttributeError, TypeError):
+        plan = narrow_packet.miss(input, dim, start, length)
+    return plan(input)
+
+
+def broadcast_to(input: Any, *sizes: Any, size: Any = None) -> Any:
+    """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+    if size is None:
+        size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+    if modes:
+        return broadcast_to_packet.call_parameters(input, size)
+    try:
+        plan = broadcast_to_plans[input._spec][size]
+    except (KeyError, AttributeError, TypeError):
+        plan = broadcast_to_packet.miss(input, size)
+    return plan(input)
+
+
+def movedim(input: Any, source: Any, destination: Any) -> Any:
+    """movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+
+    movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
+    if modes:
+        return movedim_packet.call_parameters(input, source, destination)
+    try:
+        plan = movedim_plans[input._spec][source, destination]
+    except (KeyError, AttributeError, TypeError):
+        plan = movedim_packet.miss(input, source, destination)
+    return plan(input)
+
+
+def moveaxis(input: Any, source: Any, destination: Any) -> Any:
+    """moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+
+    moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
+    if modes:
+        return moveaxis_packet.call_parameters(input, source, destination)
+    try:
+        plan = moveaxis_plans[input._spec][source, destination]
+    except (KeyError, AttributeError, TypeError):
+        plan = moveaxis_packet.miss(input, source, destination)
+    return plan(input)
+
+
+def swapaxes(input: Any, axis0: Any, axis1: Any) -> Any:
+    """swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)"""
+    if modes:
+        return swapaxes_packet.call_parameters(input, axis0, axis1)
+    try:
+        plan = swapaxes_plans[input._spec][axis0, axis1]
+    except (KeyError, AttributeError, TypeError):
+        plan = swapaxes_packet.miss(input, axis0, axis1)
+    return plan(input)
+
+
+def swapdims(input: Any, dim0: Any, dim1: Any) -> Any:
+    """swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+    if modes:
+        return swapdims_packet.call_parameters(input, dim0, dim1)
+    try:
+        plan = swapdims_plans[input._spec][dim0, dim1]
+    except (KeyError, AttributeError, TypeError):
+        plan = swapdims_packet.miss(input, dim0, dim1)
+    return plan(input)
+
+
+def adjoint(input: Any) -> Any:
+    """adjoint(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return adjoint_packet.call_parameters(input)
+    try:
+        plan = adjoint_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = adjoint_packet.miss(input)
+    return plan(input)
+
+
+def flatten(input: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
+    """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
+    if modes:
+        return flatten_packet.call_parameters(input, start_dim, end_dim)
+    try:
+        plan = flatten_plans[input._spec][start_dim, end_dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = flatten_packet.miss(input, start_dim, end_dim)
+    return plan(input)
+
+
+def unflatten(input: Any, dim: Any, sizes: Any) -> Any:
+    """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"""
+    if modes:
+        return unflatten_packet.call_parameters(input, dim, sizes)
+    try:
+        plan = unflatten_plans[input._spec][dim, sizes]
+    except (KeyError, AttributeError, TypeError):
+        plan = unflatten_packet.miss(input, dim, sizes)
+    return plan(input)
+
+
+def ravel(input: Any) -> Any:
+    """ravel(Tensor(a) self) -> Tensor(a)"""
+    if modes:
+        return ravel_packet.call_parameters(input)
+    try:
+        plan = ravel_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = ravel_packet.miss(input)
+    return plan(input)
+
+
+def split(input: Any, split_size: Any, dim: Any = 0) -> Any:
+    """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
+
+    split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"""
+    if modes:
+        return split_packet.call_parameters(input, split_size, dim)
+    try:
+        plan = split_plans[input._spec][split_size, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = split_packet.miss(input, split_size, dim)
+    return plan(input)
+
+
+def split_with_sizes(input: Any, split_sizes: Any, dim: Any = 0) -> Any:
+    """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
+    if modes:
+        return split_with_sizes_packet.call_parameters(input, split_sizes, dim)
+    try:
+        plan = split_with_sizes_plans[input._spec][split_sizes, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = split_with_sizes_packet.miss(input, split_sizes, dim)
+    return plan(input)
+
+
+def chunk(input: Any, chunks: Any, dim: Any = 0) -> Any:
+    """chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
+    if modes:
+        return chunk_packet.call_parameters(input, chunks, dim)
+    try:
+        plan = chunk_plans[input._spec][chunks, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = chunk_packet.miss(input, chunks, dim)
+    return plan(input)
+
+
+def tensor_split(*args: Any, **kwargs: Any) -> Any:
+    """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
+
+    tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
+
+    tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
+    if modes or "out" in kwargs:
+        return tensor_split_packet.call(*args, **kwargs)
+    return tensor_split_packet.general(args, kwargs)
+
+
+def unbind(input: Any, dim: Any = 0) -> Any:
+    """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
+    if modes:
+        return unbind_packet.call_parameters(input, dim)
+    try:
+        plan = unbind_plans[input._spec][dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = unbind_packet.miss(input, dim)
+    return plan(input)

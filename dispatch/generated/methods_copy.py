@@ -17,6 +17,8 @@ from .functions_copy import (
     copy__packet,
     copy__plans,
     to_packet,
+    type_as_packet,
+    type_as_plans,
 )
 
 
@@ -70,3 +72,13 @@ class CopyMethods:
         if modes or "out" in kwargs:
             return to_packet.call(self, *args, **kwargs)
         return to_packet.general((self, *args), kwargs)
+
+    def type_as(self, other: Any) -> Any:
+        """type_as(Tensor self, Tensor other) -> Tensor"""
+        if modes:
+            return type_as_packet.call_parameters(self, other)
+        try:
+            plan = type_as_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = type_as_packet.miss(self, other)
+        return plan(self, other)

@@ -11,8 +11,16 @@ from ...runtime.local_dispatch_key_set import modes
 from .functions_factories import (
     fill__packet,
     fill__plans,
+    new_empty_packet,
+    new_empty_plans,
     new_empty_strided_packet,
     new_empty_strided_plans,
+    new_full_packet,
+    new_full_plans,
+    new_ones_packet,
+    new_ones_plans,
+    new_zeros_packet,
+    new_zeros_plans,
     zero__packet,
     zero__plans,
 )
@@ -34,24 +42,128 @@ class FactoriesMethods:
         layout: Any = None,
         device: Any = None,
         pin_memory: Any = None,
+        requires_grad: bool = False,
     ) -> Any:
         """new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if modes:
-            return new_empty_strided_packet.call_parameters(
+            made = new_empty_strided_packet.call_parameters(
                 self, size, stride, dtype, layout, device, pin_memory
             )
+            return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
             plan = new_empty_strided_packet.miss(self, size, stride, dtype, layout, device, pin_memory)
+        if requires_grad:
+            return plan(self).requires_grad_()
         return plan(self)
 
+    def new_empty(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        """new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        if size is None:
+            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        if modes:
+            made = new_empty_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
+            return made.requires_grad_() if requires_grad else made
+        try:
+            plan = new_empty_plans[self._spec][size, dtype, layout, device, pin_memory]
+        except (KeyError, AttributeError, TypeError):
+            plan = new_empty_packet.miss(self, size, dtype, layout, device, pin_memory)
+        if requires_grad:
+            return plan(self).requires_grad_()
+        return plan(self)
+
+    def new_zeros(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        if size is None:
+            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        if modes:
+            made = new_zeros_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
+            return made.requires_grad_() if requires_grad else made
+        try:
+            plan = new_zeros_plans[self._spec][size, dtype, layout, device, pin_memory]
+        except (KeyError, AttributeError, TypeError):
+            plan = new_zeros_packet.miss(self, size, dtype, layout, device, pin_memory)
+        if requires_grad:
+            return plan(self).requires_grad_()
+        return plan(self)
+
+    def new_ones(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        if size is None:
+            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        if modes:
+            made = new_ones_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
+            return made.requires_grad_() if requires_grad else made
+        try:
+            plan = new_ones_plans[self._spec][size, dtype, layout, device, pin_memory]
+        except (KeyError, AttributeError, TypeError):
+            plan = new_ones_packet.miss(self, size, dtype, layout, device, pin_memory)
+        if requires_grad:
+            return plan(self).requires_grad_()
+        return plan(self)
+
+    def new_full(
+        self,
+        size: Any,
+        fill_value: Any,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+        if modes:
+            made = new_full_packet.call_parameters(self, size, fill_value, dtype, layout, device, pin_memory)
+            return made.requires_grad_() if requires_grad else made
+        try:
+            plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]
+        except (KeyError, AttributeError, TypeError):
+            plan = new_full_packet.miss(self, size, fill_value, dtype, layout, device, pin_memory)
+        if requires_grad:
+            return plan(self, fill_value).requires_grad_()
+        return plan(self, fill_value)
+
     def fill_(self, value: Any) -> Any:
-        """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
+        """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
+
+        fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)"""
         if modes:
             return fill__packet.call_parameters(self, value)
+        kind = value.__class__
         try:
-            plan = fill__plans[self._spec][value.__class__]
+            plan = fill__plans[self._spec][
+                kind if kind is float or kind is int else None if value is None else value._spec
+            ]
         except (KeyError, AttributeError, TypeError):
             plan = fill__packet.miss(self, value)
         return plan(self, value)

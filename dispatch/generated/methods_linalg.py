@@ -8,9 +8,48 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
+from ..core.constants import INT_1
 from .functions_linalg import (
+    addbmm__packet,
+    addbmm__plans,
+    addbmm__scaled,
+    addbmm_packet,
+    addbmm_plans,
+    addbmm_scaled,
+    addmm__packet,
+    addmm__plans,
+    addmm__scaled,
+    addmm_packet,
+    addmm_plans,
+    addmm_scaled,
+    addmv__packet,
+    addmv__plans,
+    addmv__scaled,
+    addmv_packet,
+    addmv_plans,
+    addmv_scaled,
+    baddbmm__packet,
+    baddbmm__plans,
+    baddbmm__scaled,
+    baddbmm_packet,
+    baddbmm_plans,
+    baddbmm_scaled,
+    bmm_packet,
+    bmm_plans,
+    dot_packet,
+    dot_plans,
+    ger_packet,
+    ger_plans,
+    matmul_packet,
+    matmul_plans,
     mm_packet,
     mm_plans,
+    mv_packet,
+    mv_plans,
+    outer_packet,
+    outer_plans,
+    vdot_packet,
+    vdot_plans,
 )
 
 
@@ -30,3 +69,256 @@ class LinalgMethods:
         except (KeyError, AttributeError, TypeError):
             plan = mm_packet.miss(self, mat2)
         return plan(self, mat2)
+
+    def bmm(self, mat2: Any, *, out: Any = None) -> Any:
+        """bmm(Tensor self, Tensor mat2) -> Tensor"""
+        if modes or out is not None:
+            return bmm_packet.call_parameters(self, mat2, out=out)
+        try:
+            plan = bmm_plans[self._spec][mat2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = bmm_packet.miss(self, mat2)
+        return plan(self, mat2)
+
+    def mv(self, vec: Any, *, out: Any = None) -> Any:
+        """mv(Tensor self, Tensor vec) -> Tensor"""
+        if modes or out is not None:
+            return mv_packet.call_parameters(self, vec, out=out)
+        try:
+            plan = mv_plans[self._spec][vec._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = mv_packet.miss(self, vec)
+        return plan(self, vec)
+
+    def dot(self, tensor: Any, *, out: Any = None) -> Any:
+        """dot(Tensor self, Tensor tensor) -> Tensor"""
+        if modes or out is not None:
+            return dot_packet.call_parameters(self, tensor, out=out)
+        try:
+            plan = dot_plans[self._spec][tensor._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = dot_packet.miss(self, tensor)
+        return plan(self, tensor)
+
+    def vdot(self, other: Any, *, out: Any = None) -> Any:
+        """vdot(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return vdot_packet.call_parameters(self, other, out=out)
+        try:
+            plan = vdot_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = vdot_packet.miss(self, other)
+        return plan(self, other)
+
+    def outer(self, vec2: Any, *, out: Any = None) -> Any:
+        """outer(Tensor self, Tensor vec2) -> Tensor"""
+        if modes or out is not None:
+            return outer_packet.call_parameters(self, vec2, out=out)
+        try:
+            plan = outer_plans[self._spec][vec2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = outer_packet.miss(self, vec2)
+        return plan(self, vec2)
+
+    def ger(self, vec2: Any, *, out: Any = None) -> Any:
+        """ger(Tensor self, Tensor vec2) -> Tensor"""
+        if modes or out is not None:
+            return ger_packet.call_parameters(self, vec2, out=out)
+        try:
+            plan = ger_plans[self._spec][vec2._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ger_packet.miss(self, vec2)
+        return plan(self, vec2)
+
+    def addmm(self, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+        """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if modes or out is not None:
+            return addmm_packet.call_parameters(self, mat1, mat2, beta, alpha, out=out)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = addmm_plans[self._spec][mat1._spec, mat2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addmm_packet.miss(self, mat1, mat2, beta, alpha)
+            return plan(self, mat1, mat2)
+        try:
+            plan = addmm_scaled[self._spec][
+                mat1._spec,
+                mat2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmm_packet.miss_scaled(self, mat1, mat2, beta, alpha)
+        return plan(self, mat1, mat2, beta, alpha)
+
+    def addmm_(self, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+        """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if modes:
+            return addmm__packet.call_parameters(self, mat1, mat2, beta, alpha)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = addmm__plans[self._spec][mat1._spec, mat2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addmm__packet.miss(self, mat1, mat2, beta, alpha)
+            return plan(self, mat1, mat2)
+        try:
+            plan = addmm__scaled[self._spec][
+                mat1._spec,
+                mat2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmm__packet.miss_scaled(self, mat1, mat2, beta, alpha)
+        return plan(self, mat1, mat2, beta, alpha)
+
+    def addmv(self, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+        """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if modes or out is not None:
+            return addmv_packet.call_parameters(self, mat, vec, beta, alpha, out=out)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = addmv_plans[self._spec][mat._spec, vec._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addmv_packet.miss(self, mat, vec, beta, alpha)
+            return plan(self, mat, vec)
+        try:
+            plan = addmv_scaled[self._spec][
+                mat._spec,
+                vec._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmv_packet.miss_scaled(self, mat, vec, beta, alpha)
+        return plan(self, mat, vec, beta, alpha)
+
+    def addmv_(self, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+        """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if modes:
+            return addmv__packet.call_parameters(self, mat, vec, beta, alpha)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = addmv__plans[self._spec][mat._spec, vec._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addmv__packet.miss(self, mat, vec, beta, alpha)
+            return plan(self, mat, vec)
+        try:
+            plan = addmv__scaled[self._spec][
+                mat._spec,
+                vec._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmv__packet.miss_scaled(self, mat, vec, beta, alpha)
+        return plan(self, mat, vec, beta, alpha)
+
+    def baddbmm(
+        self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+    ) -> Any:
+        """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if modes or out is not None:
+            return baddbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = baddbmm_plans[self._spec][batch1._spec, batch2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = baddbmm_packet.miss(self, batch1, batch2, beta, alpha)
+            return plan(self, batch1, batch2)
+        try:
+            plan = baddbmm_scaled[self._spec][
+                batch1._spec,
+                batch2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = baddbmm_packet.miss_scaled(self, batch1, batch2, beta, alpha)
+        return plan(self, batch1, batch2, beta, alpha)
+
+    def baddbmm_(self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+        """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if modes:
+            return baddbmm__packet.call_parameters(self, batch1, batch2, beta, alpha)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = baddbmm__plans[self._spec][batch1._spec, batch2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = baddbmm__packet.miss(self, batch1, batch2, beta, alpha)
+            return plan(self, batch1, batch2)
+        try:
+            plan = baddbmm__scaled[self._spec][
+                batch1._spec,
+                batch2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = baddbmm__packet.miss_scaled(self, batch1, batch2, beta, alpha)
+        return plan(self, batch1, batch2, beta, alpha)
+
+    def addbmm(
+        self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+    ) -> Any:
+        """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if modes or out is not None:
+            return addbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = addbmm_plans[self._spec][batch1._spec, batch2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addbmm_packet.miss(self, batch1, batch2, beta, alpha)
+            return plan(self, batch1, batch2)
+        try:
+            plan = addbmm_scaled[self._spec][
+                batch1._spec,
+                batch2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addbmm_packet.miss_scaled(self, batch1, batch2, beta, alpha)
+        return plan(self, batch1, batch2, beta, alpha)
+
+    def addbmm_(self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+        """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if modes:
+            return addbmm__packet.call_parameters(self, batch1, batch2, beta, alpha)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = addbmm__plans[self._spec][batch1._spec, batch2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addbmm__packet.miss(self, batch1, batch2, beta, alpha)
+            return plan(self, batch1, batch2)
+        try:
+            plan = addbmm__scaled[self._spec][
+                batch1._spec,
+                batch2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addbmm__packet.miss_scaled(self, batch1, batch2, beta, alpha)
+        return plan(self, batch1, batch2, beta, alpha)
+
+    def matmul(self, other: Any, *, out: Any = None) -> Any:
+        """matmul(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return matmul_packet.call_parameters(self, other, out=out)
+        try:
+            plan = matmul_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = matmul_packet.miss(self, other)
+        return plan(self, other)
+
+    def __matmul__(self, other: Any) -> Any:
+        if modes:
+            if matmul_packet.is_foreign(other):
+                return NotImplemented
+            return matmul_packet.call_parameters(self, other)
+        try:
+            plan = matmul_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = matmul_packet.operator_miss(self, other)
+        return plan(self, other)

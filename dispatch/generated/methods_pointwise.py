@@ -9,17 +9,343 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.constants import INT_1
+from ..core.overload_packet import NOT_GIVEN
 from .functions_pointwise import (
+    abs__packet,
+    abs__plans,
+    abs_packet,
+    abs_plans,
+    absolute_packet,
+    absolute_plans,
+    acos__packet,
+    acos__plans,
+    acos_packet,
+    acos_plans,
+    acosh__packet,
+    acosh__plans,
+    acosh_packet,
+    acosh_plans,
     add__packet,
     add__plans,
     add__scaled,
     add_packet,
     add_plans,
     add_scaled,
+    addcdiv__packet,
+    addcdiv__plans,
+    addcdiv__scaled,
+    addcdiv_packet,
+    addcdiv_plans,
+    addcdiv_scaled,
+    addcmul__packet,
+    addcmul__plans,
+    addcmul__scaled,
+    addcmul_packet,
+    addcmul_plans,
+    addcmul_scaled,
+    arccos_packet,
+    arccos_plans,
+    arccosh_packet,
+    arccosh_plans,
+    arcsin_packet,
+    arcsin_plans,
+    arcsinh_packet,
+    arcsinh_plans,
+    arctan2_packet,
+    arctan2_plans,
+    arctan_packet,
+    arctan_plans,
+    arctanh_packet,
+    arctanh_plans,
+    asin__packet,
+    asin__plans,
+    asin_packet,
+    asin_plans,
+    asinh__packet,
+    asinh__plans,
+    asinh_packet,
+    asinh_plans,
+    atan2__packet,
+    atan2__plans,
+    atan2_packet,
+    atan2_plans,
+    atan__packet,
+    atan__plans,
+    atan_packet,
+    atan_plans,
+    atanh__packet,
+    atanh__plans,
+    atanh_packet,
+    atanh_plans,
+    bitwise_and__packet,
+    bitwise_and__plans,
+    bitwise_and_packet,
+    bitwise_and_plans,
+    bitwise_left_shift__packet,
+    bitwise_left_shift__plans,
+    bitwise_left_shift_packet,
+    bitwise_left_shift_plans,
+    bitwise_not__packet,
+    bitwise_not__plans,
+    bitwise_not_packet,
+    bitwise_not_plans,
+    bitwise_or__packet,
+    bitwise_or__plans,
+    bitwise_or_packet,
+    bitwise_or_plans,
+    bitwise_right_shift__packet,
+    bitwise_right_shift__plans,
+    bitwise_right_shift_packet,
+    bitwise_right_shift_plans,
+    bitwise_xor__packet,
+    bitwise_xor__plans,
+    bitwise_xor_packet,
+    bitwise_xor_plans,
+    ceil__packet,
+    ceil__plans,
+    ceil_packet,
+    ceil_plans,
+    clamp__packet,
+    clamp__plans,
+    clamp_max__packet,
+    clamp_max__plans,
+    clamp_max_packet,
+    clamp_max_plans,
+    clamp_min__packet,
+    clamp_min__plans,
+    clamp_min_packet,
+    clamp_min_plans,
+    clamp_packet,
+    clamp_plans,
+    clip__packet,
+    clip__plans,
+    clip_packet,
+    clip_plans,
+    conj_packet,
+    conj_physical__packet,
+    conj_physical__plans,
+    conj_physical_packet,
+    conj_physical_plans,
+    conj_plans,
+    cos__packet,
+    cos__plans,
+    cos_packet,
+    cos_plans,
+    cosh__packet,
+    cosh__plans,
+    cosh_packet,
+    cosh_plans,
+    div__packet,
+    div__plans,
+    div_packet,
+    div_plans,
+    eq__packet,
+    eq__plans,
+    eq_packet,
+    eq_plans,
+    erf__packet,
+    erf__plans,
+    erf_packet,
+    erf_plans,
+    erfc__packet,
+    erfc__plans,
+    erfc_packet,
+    erfc_plans,
+    exp__packet,
+    exp__plans,
+    exp_packet,
+    exp_plans,
+    expm1__packet,
+    expm1__plans,
+    expm1_packet,
+    expm1_plans,
+    fix_packet,
+    fix_plans,
+    floor__packet,
+    floor__plans,
+    floor_divide__packet,
+    floor_divide__plans,
+    floor_divide_packet,
+    floor_divide_plans,
+    floor_packet,
+    floor_plans,
+    fmax_packet,
+    fmax_plans,
+    fmin_packet,
+    fmin_plans,
+    fmod__packet,
+    fmod__plans,
+    fmod_packet,
+    fmod_plans,
+    ge__packet,
+    ge__plans,
+    ge_packet,
+    ge_plans,
+    gelu__packet,
+    gelu__plans,
+    greater_equal_packet,
+    greater_equal_plans,
+    greater_packet,
+    greater_plans,
+    gt__packet,
+    gt__plans,
+    gt_packet,
+    gt_plans,
+    isfinite_packet,
+    isfinite_plans,
+    isinf_packet,
+    isinf_plans,
+    isnan_packet,
+    isnan_plans,
+    le__packet,
+    le__plans,
+    le_packet,
+    le_plans,
+    leaky_relu__packet,
+    leaky_relu__plans,
+    lerp__packet,
+    lerp__plans,
+    lerp_packet,
+    lerp_plans,
+    less_equal_packet,
+    less_equal_plans,
+    less_packet,
+    less_plans,
+    log1p__packet,
+    log1p__plans,
+    log1p_packet,
+    log1p_plans,
+    log2__packet,
+    log2__plans,
+    log2_packet,
+    log2_plans,
+    log10__packet,
+    log10__plans,
+    log10_packet,
+    log10_plans,
+    log__packet,
+    log__plans,
+    log_packet,
+    log_plans,
+    logical_and__packet,
+    logical_and__plans,
+    logical_and_packet,
+    logical_and_plans,
+    logical_not__packet,
+    logical_not__plans,
+    logical_not_packet,
+    logical_not_plans,
+    logical_or__packet,
+    logical_or__plans,
+    logical_or_packet,
+    logical_or_plans,
+    logical_xor__packet,
+    logical_xor__plans,
+    logical_xor_packet,
+    logical_xor_plans,
+    lt__packet,
+    lt__plans,
+    lt_packet,
+    lt_plans,
+    maximum_packet,
+    maximum_plans,
+    minimum_packet,
+    minimum_plans,
+    mul__packet,
+    mul__plans,
+    mul_packet,
+    mul_plans,
+    ne__packet,
+    ne__plans,
+    ne_packet,
+    ne_plans,
+    neg__packet,
+    neg__plans,
+    neg_packet,
+    neg_plans,
+    negative_packet,
+    negative_plans,
+    not_equal_packet,
+    not_equal_plans,
+    positive_packet,
+    positive_plans,
+    pow__packet,
+    pow__plans,
+    pow_packet,
+    pow_plans,
+    reciprocal__packet,
+    reciprocal__plans,
+    reciprocal_packet,
+    reciprocal_plans,
     relu__packet,
     relu__plans,
     relu_packet,
     relu_plans,
+    remainder__packet,
+    remainder__plans,
+    remainder_packet,
+    remainder_plans,
+    resolve_conj_packet,
+    resolve_conj_plans,
+    resolve_neg_packet,
+    resolve_neg_plans,
+    round__packet,
+    round__plans,
+    round_packet,
+    round_plans,
+    rsqrt__packet,
+    rsqrt__plans,
+    rsqrt_packet,
+    rsqrt_plans,
+    rsub_packet,
+    rsub_plans,
+    rsub_scaled,
+    sigmoid__packet,
+    sigmoid__plans,
+    sigmoid_packet,
+    sigmoid_plans,
+    sign__packet,
+    sign__plans,
+    sign_packet,
+    sign_plans,
+    silu__packet,
+    silu__plans,
+    sin__packet,
+    sin__plans,
+    sin_packet,
+    sin_plans,
+    sinh__packet,
+    sinh__plans,
+    sinh_packet,
+    sinh_plans,
+    sqrt__packet,
+    sqrt__plans,
+    sqrt_packet,
+    sqrt_plans,
+    square__packet,
+    square__plans,
+    square_packet,
+    square_plans,
+    sub__packet,
+    sub__plans,
+    sub__scaled,
+    sub_packet,
+    sub_plans,
+    sub_scaled,
+    tan__packet,
+    tan__plans,
+    tan_packet,
+    tan_plans,
+    tanh__packet,
+    tanh__plans,
+    tanh_packet,
+    tanh_plans,
+    trunc__packet,
+    trunc__plans,
+    trunc_packet,
+    trunc_plans,
+    where_packet,
+    where_plans,
 )
 
 
@@ -118,6 +444,1330 @@ class PointwiseMethods:
             plan = add__packet.operator_miss(self, other, INT_1)
         return plan(self, other)
 
+    def sub(self, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+        """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        if modes or out is not None:
+            return sub_packet.call_parameters(self, other, alpha, out=out)
+        if alpha is INT_1:
+            kind = other.__class__
+            try:
+                plan = sub_plans[self._spec][
+                    kind if kind is float or kind is int else None if other is None else other._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = sub_packet.miss(self, other, alpha)
+            return plan(self, other)
+        kind = other.__class__
+        try:
+            plan = sub_scaled[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = sub_packet.miss_scaled(self, other, alpha)
+        return plan(self, other, alpha)
+
+    def __sub__(self, other: Any) -> Any:
+        if modes:
+            if sub_packet.is_foreign(other):
+                return NotImplemented
+            return sub_packet.call_parameters(self, other, INT_1)
+        kind = other.__class__
+        try:
+            plan = sub_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = sub_packet.operator_miss(self, other, INT_1)
+        return plan(self, other)
+
+    def sub_(self, other: Any, *, alpha: Any = INT_1) -> Any:
+        """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+        if modes:
+            return sub__packet.call_parameters(self, other, alpha)
+        if alpha is INT_1:
+            kind = other.__class__
+            try:
+                plan = sub__plans[self._spec][
+                    kind if kind is float or kind is int else None if other is None else other._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = sub__packet.miss(self, other, alpha)
+            return plan(self, other)
+        kind = other.__class__
+        try:
+            plan = sub__scaled[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = sub__packet.miss_scaled(self, other, alpha)
+        return plan(self, other, alpha)
+
+    def __isub__(self, other: Any) -> Any:
+        if modes:
+            if sub__packet.is_foreign(other):
+                return NotImplemented
+            return sub__packet.call_parameters(self, other, INT_1)
+        kind = other.__class__
+        try:
+            plan = sub__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = sub__packet.operator_miss(self, other, INT_1)
+        return plan(self, other)
+
+    def rsub(self, other: Any, *, alpha: Any = INT_1) -> Any:
+        """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        if modes:
+            return rsub_packet.call_parameters(self, other, alpha)
+        if alpha is INT_1:
+            kind = other.__class__
+            try:
+                plan = rsub_plans[self._spec][
+                    kind if kind is float or kind is int else None if other is None else other._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = rsub_packet.miss(self, other, alpha)
+            return plan(self, other)
+        kind = other.__class__
+        try:
+            plan = rsub_scaled[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                (None if alpha is INT_1 else alpha.__class__),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = rsub_packet.miss_scaled(self, other, alpha)
+        return plan(self, other, alpha)
+
+    def __rsub__(self, other: Any) -> Any:
+        if modes:
+            if rsub_packet.is_foreign(other):
+                return NotImplemented
+            return rsub_packet.call_parameters(self, other, INT_1)
+        kind = other.__class__
+        try:
+            plan = rsub_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = rsub_packet.operator_miss(self, other, INT_1)
+        return plan(self, other)
+
+    def mul(self, other: Any, *, out: Any = None) -> Any:
+        """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return mul_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = mul_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = mul_packet.miss(self, other)
+        return plan(self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        if modes:
+            if mul_packet.is_foreign(other):
+                return NotImplemented
+            return mul_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = mul_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = mul_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        if modes:
+            if mul_packet.is_foreign(other):
+                return NotImplemented
+            return mul_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = mul_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = mul_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def mul_(self, other: Any) -> Any:
+        """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return mul__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = mul__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = mul__packet.miss(self, other)
+        return plan(self, other)
+
+    def __imul__(self, other: Any) -> Any:
+        if modes:
+            if mul__packet.is_foreign(other):
+                return NotImplemented
+            return mul__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = mul__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = mul__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def div(self, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = None) -> Any:
+        """div.Tensor(Tensor self, Tensor other) -> Tensor
+
+        div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+        if modes or out is not None:
+            return div_packet.call_parameters(self, other, rounding_mode, out=out)
+        kind = other.__class__
+        try:
+            plan = div_plans[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                rounding_mode,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = div_packet.miss(self, other, rounding_mode)
+        return plan(self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        if modes:
+            if div_packet.is_foreign(other):
+                return NotImplemented
+            return div_packet.call_parameters(self, other, NOT_GIVEN)
+        kind = other.__class__
+        try:
+            plan = div_plans[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = div_packet.operator_miss(self, other, NOT_GIVEN)
+        return plan(self, other)
+
+    def div_(self, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
+        """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+
+        div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
+        if modes:
+            return div__packet.call_parameters(self, other, rounding_mode)
+        kind = other.__class__
+        try:
+            plan = div__plans[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec),
+                rounding_mode,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = div__packet.miss(self, other, rounding_mode)
+        return plan(self, other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        if modes:
+            if div__packet.is_foreign(other):
+                return NotImplemented
+            return div__packet.call_parameters(self, other, NOT_GIVEN)
+        kind = other.__class__
+        try:
+            plan = div__plans[self._spec][
+                (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = div__packet.operator_miss(self, other, NOT_GIVEN)
+        return plan(self, other)
+
+    def floor_divide(self, other: Any, *, out: Any = None) -> Any:
+        """floor_divide(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return floor_divide_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = floor_divide_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor_divide_packet.miss(self, other)
+        return plan(self, other)
+
+    def __floordiv__(self, other: Any) -> Any:
+        if modes:
+            if floor_divide_packet.is_foreign(other):
+                return NotImplemented
+            return floor_divide_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = floor_divide_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor_divide_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def floor_divide_(self, other: Any) -> Any:
+        """floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return floor_divide__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = floor_divide__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor_divide__packet.miss(self, other)
+        return plan(self, other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        if modes:
+            if floor_divide__packet.is_foreign(other):
+                return NotImplemented
+            return floor_divide__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = floor_divide__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor_divide__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def remainder(self, other: Any, *, out: Any = None) -> Any:
+        """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return remainder_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = remainder_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = remainder_packet.miss(self, other)
+        return plan(self, other)
+
+    def __mod__(self, other: Any) -> Any:
+        if modes:
+            if remainder_packet.is_foreign(other):
+                return NotImplemented
+            return remainder_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = remainder_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = remainder_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def remainder_(self, other: Any) -> Any:
+        """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return remainder__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = remainder__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = remainder__packet.miss(self, other)
+        return plan(self, other)
+
+    def __imod__(self, other: Any) -> Any:
+        if modes:
+            if remainder__packet.is_foreign(other):
+                return NotImplemented
+            return remainder__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = remainder__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = remainder__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def fmod(self, other: Any, *, out: Any = None) -> Any:
+        """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return fmod_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = fmod_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = fmod_packet.miss(self, other)
+        return plan(self, other)
+
+    def fmod_(self, other: Any) -> Any:
+        """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return fmod__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = fmod__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = fmod__packet.miss(self, other)
+        return plan(self, other)
+
+    def pow(self, exponent: Any, *, out: Any = None) -> Any:
+        """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+
+        pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+
+        pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+        if modes or out is not None:
+            return pow_packet.call_parameters(self, exponent, out=out)
+        kind = exponent.__class__
+        try:
+            plan = pow_plans[self._spec][
+                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = pow_packet.miss(self, exponent)
+        return plan(self, exponent)
+
+    def __pow__(self, exponent: Any) -> Any:
+        if modes:
+            if pow_packet.is_foreign(exponent):
+                return NotImplemented
+            return pow_packet.call_parameters(self, exponent)
+        kind = exponent.__class__
+        try:
+            plan = pow_plans[self._spec][
+                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = pow_packet.operator_miss(self, exponent)
+        return plan(self, exponent)
+
+    def pow_(self, exponent: Any) -> Any:
+        """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
+
+        pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
+        if modes:
+            return pow__packet.call_parameters(self, exponent)
+        kind = exponent.__class__
+        try:
+            plan = pow__plans[self._spec][
+                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = pow__packet.miss(self, exponent)
+        return plan(self, exponent)
+
+    def __ipow__(self, exponent: Any) -> Any:
+        if modes:
+            if pow__packet.is_foreign(exponent):
+                return NotImplemented
+            return pow__packet.call_parameters(self, exponent)
+        kind = exponent.__class__
+        try:
+            plan = pow__plans[self._spec][
+                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = pow__packet.operator_miss(self, exponent)
+        return plan(self, exponent)
+
+    def maximum(self, other: Any, *, out: Any = None) -> Any:
+        """maximum(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return maximum_packet.call_parameters(self, other, out=out)
+        try:
+            plan = maximum_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = maximum_packet.miss(self, other)
+        return plan(self, other)
+
+    def minimum(self, other: Any, *, out: Any = None) -> Any:
+        """minimum(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return minimum_packet.call_parameters(self, other, out=out)
+        try:
+            plan = minimum_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = minimum_packet.miss(self, other)
+        return plan(self, other)
+
+    def fmax(self, other: Any, *, out: Any = None) -> Any:
+        """fmax(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return fmax_packet.call_parameters(self, other, out=out)
+        try:
+            plan = fmax_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = fmax_packet.miss(self, other)
+        return plan(self, other)
+
+    def fmin(self, other: Any, *, out: Any = None) -> Any:
+        """fmin(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return fmin_packet.call_parameters(self, other, out=out)
+        try:
+            plan = fmin_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = fmin_packet.miss(self, other)
+        return plan(self, other)
+
+    def atan2(self, other: Any, *, out: Any = None) -> Any:
+        """atan2(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return atan2_packet.call_parameters(self, other, out=out)
+        try:
+            plan = atan2_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atan2_packet.miss(self, other)
+        return plan(self, other)
+
+    def atan2_(self, other: Any) -> Any:
+        """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return atan2__packet.call_parameters(self, other)
+        try:
+            plan = atan2__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atan2__packet.miss(self, other)
+        return plan(self, other)
+
+    def arctan2(self, other: Any) -> Any:
+        """arctan2(Tensor self, Tensor other) -> Tensor"""
+        if modes:
+            return arctan2_packet.call_parameters(self, other)
+        try:
+            plan = arctan2_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctan2_packet.miss(self, other)
+        return plan(self, other)
+
+    def neg(self, *, out: Any = None) -> Any:
+        """neg(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return neg_packet.call_parameters(self, out=out)
+        try:
+            plan = neg_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = neg_packet.miss(self)
+        return plan(self)
+
+    def __neg__(self) -> Any:
+        if modes:
+            return neg_packet.call_parameters(self)
+        try:
+            plan = neg_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = neg_packet.miss(self)
+        return plan(self)
+
+    def neg_(self) -> Any:
+        """neg_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return neg__packet.call_parameters(self)
+        try:
+            plan = neg__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = neg__packet.miss(self)
+        return plan(self)
+
+    def abs(self, *, out: Any = None) -> Any:
+        """abs(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return abs_packet.call_parameters(self, out=out)
+        try:
+            plan = abs_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = abs_packet.miss(self)
+        return plan(self)
+
+    def __abs__(self) -> Any:
+        if modes:
+            return abs_packet.call_parameters(self)
+        try:
+            plan = abs_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = abs_packet.miss(self)
+        return plan(self)
+
+    def abs_(self) -> Any:
+        """abs_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return abs__packet.call_parameters(self)
+        try:
+            plan = abs__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = abs__packet.miss(self)
+        return plan(self)
+
+    def negative(self) -> Any:
+        """negative(Tensor self) -> Tensor"""
+        if modes:
+            return negative_packet.call_parameters(self)
+        try:
+            plan = negative_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = negative_packet.miss(self)
+        return plan(self)
+
+    def absolute(self) -> Any:
+        """absolute(Tensor self) -> Tensor"""
+        if modes:
+            return absolute_packet.call_parameters(self)
+        try:
+            plan = absolute_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = absolute_packet.miss(self)
+        return plan(self)
+
+    def positive(self) -> Any:
+        """positive(Tensor(a) self) -> Tensor(a)"""
+        if modes:
+            return positive_packet.call_parameters(self)
+        try:
+            plan = positive_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = positive_packet.miss(self)
+        return plan(self)
+
+    def __pos__(self) -> Any:
+        if modes:
+            return positive_packet.call_parameters(self)
+        try:
+            plan = positive_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = positive_packet.miss(self)
+        return plan(self)
+
+    def sign(self, *, out: Any = None) -> Any:
+        """sign(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return sign_packet.call_parameters(self, out=out)
+        try:
+            plan = sign_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sign_packet.miss(self)
+        return plan(self)
+
+    def sign_(self) -> Any:
+        """sign_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return sign__packet.call_parameters(self)
+        try:
+            plan = sign__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sign__packet.miss(self)
+        return plan(self)
+
+    def square(self, *, out: Any = None) -> Any:
+        """square(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return square_packet.call_parameters(self, out=out)
+        try:
+            plan = square_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = square_packet.miss(self)
+        return plan(self)
+
+    def square_(self) -> Any:
+        """square_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return square__packet.call_parameters(self)
+        try:
+            plan = square__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = square__packet.miss(self)
+        return plan(self)
+
+    def reciprocal(self, *, out: Any = None) -> Any:
+        """reciprocal(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return reciprocal_packet.call_parameters(self, out=out)
+        try:
+            plan = reciprocal_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = reciprocal_packet.miss(self)
+        return plan(self)
+
+    def reciprocal_(self) -> Any:
+        """reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return reciprocal__packet.call_parameters(self)
+        try:
+            plan = reciprocal__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = reciprocal__packet.miss(self)
+        return plan(self)
+
+    def exp(self, *, out: Any = None) -> Any:
+        """exp(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return exp_packet.call_parameters(self, out=out)
+        try:
+            plan = exp_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp_packet.miss(self)
+        return plan(self)
+
+    def exp_(self) -> Any:
+        """exp_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return exp__packet.call_parameters(self)
+        try:
+            plan = exp__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp__packet.miss(self)
+        return plan(self)
+
+    def expm1(self, *, out: Any = None) -> Any:
+        """expm1(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return expm1_packet.call_parameters(self, out=out)
+        try:
+            plan = expm1_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = expm1_packet.miss(self)
+        return plan(self)
+
+    def expm1_(self) -> Any:
+        """expm1_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return expm1__packet.call_parameters(self)
+        try:
+            plan = expm1__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = expm1__packet.miss(self)
+        return plan(self)
+
+    def log(self, *, out: Any = None) -> Any:
+        """log(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return log_packet.call_parameters(self, out=out)
+        try:
+            plan = log_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log_packet.miss(self)
+        return plan(self)
+
+    def log_(self) -> Any:
+        """log_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return log__packet.call_parameters(self)
+        try:
+            plan = log__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log__packet.miss(self)
+        return plan(self)
+
+    def log1p(self, *, out: Any = None) -> Any:
+        """log1p(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return log1p_packet.call_parameters(self, out=out)
+        try:
+            plan = log1p_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log1p_packet.miss(self)
+        return plan(self)
+
+    def log1p_(self) -> Any:
+        """log1p_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return log1p__packet.call_parameters(self)
+        try:
+            plan = log1p__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log1p__packet.miss(self)
+        return plan(self)
+
+    def log2(self, *, out: Any = None) -> Any:
+        """log2(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return log2_packet.call_parameters(self, out=out)
+        try:
+            plan = log2_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log2_packet.miss(self)
+        return plan(self)
+
+    def log2_(self) -> Any:
+        """log2_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return log2__packet.call_parameters(self)
+        try:
+            plan = log2__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log2__packet.miss(self)
+        return plan(self)
+
+    def log10(self, *, out: Any = None) -> Any:
+        """log10(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return log10_packet.call_parameters(self, out=out)
+        try:
+            plan = log10_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log10_packet.miss(self)
+        return plan(self)
+
+    def log10_(self) -> Any:
+        """log10_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return log10__packet.call_parameters(self)
+        try:
+            plan = log10__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log10__packet.miss(self)
+        return plan(self)
+
+    def sqrt(self, *, out: Any = None) -> Any:
+        """sqrt(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return sqrt_packet.call_parameters(self, out=out)
+        try:
+            plan = sqrt_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sqrt_packet.miss(self)
+        return plan(self)
+
+    def sqrt_(self) -> Any:
+        """sqrt_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return sqrt__packet.call_parameters(self)
+        try:
+            plan = sqrt__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sqrt__packet.miss(self)
+        return plan(self)
+
+    def rsqrt(self, *, out: Any = None) -> Any:
+        """rsqrt(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return rsqrt_packet.call_parameters(self, out=out)
+        try:
+            plan = rsqrt_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = rsqrt_packet.miss(self)
+        return plan(self)
+
+    def rsqrt_(self) -> Any:
+        """rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return rsqrt__packet.call_parameters(self)
+        try:
+            plan = rsqrt__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = rsqrt__packet.miss(self)
+        return plan(self)
+
+    def sin(self, *, out: Any = None) -> Any:
+        """sin(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return sin_packet.call_parameters(self, out=out)
+        try:
+            plan = sin_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sin_packet.miss(self)
+        return plan(self)
+
+    def sin_(self) -> Any:
+        """sin_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return sin__packet.call_parameters(self)
+        try:
+            plan = sin__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sin__packet.miss(self)
+        return plan(self)
+
+    def cos(self, *, out: Any = None) -> Any:
+        """cos(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return cos_packet.call_parameters(self, out=out)
+        try:
+            plan = cos_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cos_packet.miss(self)
+        return plan(self)
+
+    def cos_(self) -> Any:
+        """cos_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return cos__packet.call_parameters(self)
+        try:
+            plan = cos__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cos__packet.miss(self)
+        return plan(self)
+
+    def tan(self, *, out: Any = None) -> Any:
+        """tan(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return tan_packet.call_parameters(self, out=out)
+        try:
+            plan = tan_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = tan_packet.miss(self)
+        return plan(self)
+
+    def tan_(self) -> Any:
+        """tan_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return tan__packet.call_parameters(self)
+        try:
+            plan = tan__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = tan__packet.miss(self)
+        return plan(self)
+
+    def tanh(self, *, out: Any = None) -> Any:
+        """tanh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return tanh_packet.call_parameters(self, out=out)
+        try:
+            plan = tanh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = tanh_packet.miss(self)
+        return plan(self)
+
+    def tanh_(self) -> Any:
+        """tanh_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return tanh__packet.call_parameters(self)
+        try:
+            plan = tanh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = tanh__packet.miss(self)
+        return plan(self)
+
+    def sinh(self, *, out: Any = None) -> Any:
+        """sinh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return sinh_packet.call_parameters(self, out=out)
+        try:
+            plan = sinh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sinh_packet.miss(self)
+        return plan(self)
+
+    def sinh_(self) -> Any:
+        """sinh_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return sinh__packet.call_parameters(self)
+        try:
+            plan = sinh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sinh__packet.miss(self)
+        return plan(self)
+
+    def cosh(self, *, out: Any = None) -> Any:
+        """cosh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return cosh_packet.call_parameters(self, out=out)
+        try:
+            plan = cosh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cosh_packet.miss(self)
+        return plan(self)
+
+    def cosh_(self) -> Any:
+        """cosh_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return cosh__packet.call_parameters(self)
+        try:
+            plan = cosh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cosh__packet.miss(self)
+        return plan(self)
+
+    def asin(self, *, out: Any = None) -> Any:
+        """asin(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return asin_packet.call_parameters(self, out=out)
+        try:
+            plan = asin_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = asin_packet.miss(self)
+        return plan(self)
+
+    def asin_(self) -> Any:
+        """asin_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return asin__packet.call_parameters(self)
+        try:
+            plan = asin__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = asin__packet.miss(self)
+        return plan(self)
+
+    def acos(self, *, out: Any = None) -> Any:
+        """acos(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return acos_packet.call_parameters(self, out=out)
+        try:
+            plan = acos_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = acos_packet.miss(self)
+        return plan(self)
+
+    def acos_(self) -> Any:
+        """acos_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return acos__packet.call_parameters(self)
+        try:
+            plan = acos__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = acos__packet.miss(self)
+        return plan(self)
+
+    def atan(self, *, out: Any = None) -> Any:
+        """atan(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return atan_packet.call_parameters(self, out=out)
+        try:
+            plan = atan_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atan_packet.miss(self)
+        return plan(self)
+
+    def atan_(self) -> Any:
+        """atan_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return atan__packet.call_parameters(self)
+        try:
+            plan = atan__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atan__packet.miss(self)
+        return plan(self)
+
+    def asinh(self, *, out: Any = None) -> Any:
+        """asinh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return asinh_packet.call_parameters(self, out=out)
+        try:
+            plan = asinh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = asinh_packet.miss(self)
+        return plan(self)
+
+    def asinh_(self) -> Any:
+        """asinh_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return asinh__packet.call_parameters(self)
+        try:
+            plan = asinh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = asinh__packet.miss(self)
+        return plan(self)
+
+    def acosh(self, *, out: Any = None) -> Any:
+        """acosh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return acosh_packet.call_parameters(self, out=out)
+        try:
+            plan = acosh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = acosh_packet.miss(self)
+        return plan(self)
+
+    def acosh_(self) -> Any:
+        """acosh_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return acosh__packet.call_parameters(self)
+        try:
+            plan = acosh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = acosh__packet.miss(self)
+        return plan(self)
+
+    def atanh(self, *, out: Any = None) -> Any:
+        """atanh(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return atanh_packet.call_parameters(self, out=out)
+        try:
+            plan = atanh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atanh_packet.miss(self)
+        return plan(self)
+
+    def atanh_(self) -> Any:
+        """atanh_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return atanh__packet.call_parameters(self)
+        try:
+            plan = atanh__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atanh__packet.miss(self)
+        return plan(self)
+
+    def sigmoid(self, *, out: Any = None) -> Any:
+        """sigmoid(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return sigmoid_packet.call_parameters(self, out=out)
+        try:
+            plan = sigmoid_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sigmoid_packet.miss(self)
+        return plan(self)
+
+    def sigmoid_(self) -> Any:
+        """sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return sigmoid__packet.call_parameters(self)
+        try:
+            plan = sigmoid__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sigmoid__packet.miss(self)
+        return plan(self)
+
+    def erf(self, *, out: Any = None) -> Any:
+        """erf(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return erf_packet.call_parameters(self, out=out)
+        try:
+            plan = erf_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = erf_packet.miss(self)
+        return plan(self)
+
+    def erf_(self) -> Any:
+        """erf_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return erf__packet.call_parameters(self)
+        try:
+            plan = erf__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = erf__packet.miss(self)
+        return plan(self)
+
+    def erfc(self, *, out: Any = None) -> Any:
+        """erfc(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return erfc_packet.call_parameters(self, out=out)
+        try:
+            plan = erfc_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = erfc_packet.miss(self)
+        return plan(self)
+
+    def erfc_(self) -> Any:
+        """erfc_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return erfc__packet.call_parameters(self)
+        try:
+            plan = erfc__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = erfc__packet.miss(self)
+        return plan(self)
+
+    def arcsin(self) -> Any:
+        """arcsin(Tensor self) -> Tensor"""
+        if modes:
+            return arcsin_packet.call_parameters(self)
+        try:
+            plan = arcsin_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arcsin_packet.miss(self)
+        return plan(self)
+
+    def arccos(self) -> Any:
+        """arccos(Tensor self) -> Tensor"""
+        if modes:
+            return arccos_packet.call_parameters(self)
+        try:
+            plan = arccos_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arccos_packet.miss(self)
+        return plan(self)
+
+    def arctan(self) -> Any:
+        """arctan(Tensor self) -> Tensor"""
+        if modes:
+            return arctan_packet.call_parameters(self)
+        try:
+            plan = arctan_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctan_packet.miss(self)
+        return plan(self)
+
+    def arcsinh(self) -> Any:
+        """arcsinh(Tensor self) -> Tensor"""
+        if modes:
+            return arcsinh_packet.call_parameters(self)
+        try:
+            plan = arcsinh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arcsinh_packet.miss(self)
+        return plan(self)
+
+    def arccosh(self) -> Any:
+        """arccosh(Tensor self) -> Tensor"""
+        if modes:
+            return arccosh_packet.call_parameters(self)
+        try:
+            plan = arccosh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arccosh_packet.miss(self)
+        return plan(self)
+
+    def arctanh(self) -> Any:
+        """arctanh(Tensor self) -> Tensor"""
+        if modes:
+            return arctanh_packet.call_parameters(self)
+        try:
+            plan = arctanh_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = arctanh_packet.miss(self)
+        return plan(self)
+
+    def floor(self, *, out: Any = None) -> Any:
+        """floor(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return floor_packet.call_parameters(self, out=out)
+        try:
+            plan = floor_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor_packet.miss(self)
+        return plan(self)
+
+    def floor_(self) -> Any:
+        """floor_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return floor__packet.call_parameters(self)
+        try:
+            plan = floor__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor__packet.miss(self)
+        return plan(self)
+
+    def ceil(self, *, out: Any = None) -> Any:
+        """ceil(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return ceil_packet.call_parameters(self, out=out)
+        try:
+            plan = ceil_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ceil_packet.miss(self)
+        return plan(self)
+
+    def ceil_(self) -> Any:
+        """ceil_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return ceil__packet.call_parameters(self)
+        try:
+            plan = ceil__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ceil__packet.miss(self)
+        return plan(self)
+
+    def round(self, *, decimals: Any = NOT_GIVEN, out: Any = None) -> Any:
+        """round(Tensor self) -> Tensor
+
+        round.decimals(Tensor self, *, int decimals) -> Tensor"""
+        if modes or out is not None:
+            return round_packet.call_parameters(self, decimals, out=out)
+        try:
+            plan = round_plans[self._spec][decimals]
+        except (KeyError, AttributeError, TypeError):
+            plan = round_packet.miss(self, decimals)
+        return plan(self)
+
+    def round_(self, *, decimals: Any = NOT_GIVEN) -> Any:
+        """round_(Tensor(a!) self) -> Tensor(a!)
+
+        round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)"""
+        if modes:
+            return round__packet.call_parameters(self, decimals)
+        try:
+            plan = round__plans[self._spec][decimals]
+        except (KeyError, AttributeError, TypeError):
+            plan = round__packet.miss(self, decimals)
+        return plan(self)
+
+    def trunc(self, *, out: Any = None) -> Any:
+        """trunc(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return trunc_packet.call_parameters(self, out=out)
+        try:
+            plan = trunc_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = trunc_packet.miss(self)
+        return plan(self)
+
+    def trunc_(self) -> Any:
+        """trunc_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return trunc__packet.call_parameters(self)
+        try:
+            plan = trunc__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = trunc__packet.miss(self)
+        return plan(self)
+
+    def fix(self) -> Any:
+        """fix(Tensor self) -> Tensor"""
+        if modes:
+            return fix_packet.call_parameters(self)
+        try:
+            plan = fix_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = fix_packet.miss(self)
+        return plan(self)
+
+    def conj_physical(self, *, out: Any = None) -> Any:
+        """conj_physical(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return conj_physical_packet.call_parameters(self, out=out)
+        try:
+            plan = conj_physical_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = conj_physical_packet.miss(self)
+        return plan(self)
+
+    def conj_physical_(self) -> Any:
+        """conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return conj_physical__packet.call_parameters(self)
+        try:
+            plan = conj_physical__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = conj_physical__packet.miss(self)
+        return plan(self)
+
+    def conj(self) -> Any:
+        """conj(Tensor(a) self) -> Tensor(a)"""
+        if modes:
+            return conj_packet.call_parameters(self)
+        try:
+            plan = conj_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = conj_packet.miss(self)
+        return plan(self)
+
+    def resolve_conj(self) -> Any:
+        """resolve_conj(Tensor(a) self) -> Tensor(a)"""
+        if modes:
+            return resolve_conj_packet.call_parameters(self)
+        try:
+            plan = resolve_conj_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = resolve_conj_packet.miss(self)
+        return plan(self)
+
+    def resolve_neg(self) -> Any:
+        """resolve_neg(Tensor(a) self) -> Tensor(a)"""
+        if modes:
+            return resolve_neg_packet.call_parameters(self)
+        try:
+            plan = resolve_neg_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = resolve_neg_packet.miss(self)
+        return plan(self)
+
     def relu(self, *, out: Any = None) -> Any:
         """relu(Tensor self) -> Tensor"""
         if modes or out is not None:
@@ -137,3 +1787,1034 @@ class PointwiseMethods:
         except (KeyError, AttributeError, TypeError):
             plan = relu__packet.miss(self)
         return plan(self)
+
+    def gelu_(self, *, approximate: Any = "none") -> Any:
+        """gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)"""
+        if modes:
+            return gelu__packet.call_parameters(self, approximate)
+        try:
+            plan = gelu__plans[self._spec][approximate]
+        except (KeyError, AttributeError, TypeError):
+            plan = gelu__packet.miss(self, approximate)
+        return plan(self)
+
+    def silu_(self) -> Any:
+        """silu_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return silu__packet.call_parameters(self)
+        try:
+            plan = silu__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = silu__packet.miss(self)
+        return plan(self)
+
+    def leaky_relu_(self, negative_slope: Any = 0.01) -> Any:
+        """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
+        if modes:
+            return leaky_relu__packet.call_parameters(self, negative_slope)
+        try:
+            plan = leaky_relu__plans[self._spec][negative_slope.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = leaky_relu__packet.miss(self, negative_slope)
+        return plan(self, negative_slope)
+
+    def eq(self, other: Any, *, out: Any = None) -> Any:
+        """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return eq_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = eq_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = eq_packet.miss(self, other)
+        return plan(self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        if modes:
+            if eq_packet.is_foreign(other):
+                return NotImplemented
+            return eq_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = eq_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = eq_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def eq_(self, other: Any) -> Any:
+        """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return eq__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = eq__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = eq__packet.miss(self, other)
+        return plan(self, other)
+
+    def ne(self, other: Any, *, out: Any = None) -> Any:
+        """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return ne_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = ne_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ne_packet.miss(self, other)
+        return plan(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        if modes:
+            if ne_packet.is_foreign(other):
+                return NotImplemented
+            return ne_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = ne_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ne_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def ne_(self, other: Any) -> Any:
+        """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return ne__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = ne__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ne__packet.miss(self, other)
+        return plan(self, other)
+
+    def lt(self, other: Any, *, out: Any = None) -> Any:
+        """lt.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return lt_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = lt_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = lt_packet.miss(self, other)
+        return plan(self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        if modes:
+            if lt_packet.is_foreign(other):
+                return NotImplemented
+            return lt_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = lt_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = lt_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def lt_(self, other: Any) -> Any:
+        """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return lt__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = lt__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = lt__packet.miss(self, other)
+        return plan(self, other)
+
+    def le(self, other: Any, *, out: Any = None) -> Any:
+        """le.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return le_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = le_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = le_packet.miss(self, other)
+        return plan(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        if modes:
+            if le_packet.is_foreign(other):
+                return NotImplemented
+            return le_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = le_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = le_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def le_(self, other: Any) -> Any:
+        """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return le__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = le__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = le__packet.miss(self, other)
+        return plan(self, other)
+
+    def gt(self, other: Any, *, out: Any = None) -> Any:
+        """gt.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return gt_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = gt_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = gt_packet.miss(self, other)
+        return plan(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        if modes:
+            if gt_packet.is_foreign(other):
+                return NotImplemented
+            return gt_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = gt_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = gt_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def gt_(self, other: Any) -> Any:
+        """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return gt__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = gt__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = gt__packet.miss(self, other)
+        return plan(self, other)
+
+    def ge(self, other: Any, *, out: Any = None) -> Any:
+        """ge.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return ge_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = ge_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ge_packet.miss(self, other)
+        return plan(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        if modes:
+            if ge_packet.is_foreign(other):
+                return NotImplemented
+            return ge_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = ge_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ge_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def ge_(self, other: Any) -> Any:
+        """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return ge__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = ge__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ge__packet.miss(self, other)
+        return plan(self, other)
+
+    def greater(self, other: Any) -> Any:
+        """greater.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes:
+            return greater_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = greater_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = greater_packet.miss(self, other)
+        return plan(self, other)
+
+    def greater_equal(self, other: Any) -> Any:
+        """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes:
+            return greater_equal_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = greater_equal_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = greater_equal_packet.miss(self, other)
+        return plan(self, other)
+
+    def less(self, other: Any) -> Any:
+        """less.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes:
+            return less_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = less_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = less_packet.miss(self, other)
+        return plan(self, other)
+
+    def less_equal(self, other: Any) -> Any:
+        """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes:
+            return less_equal_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = less_equal_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = less_equal_packet.miss(self, other)
+        return plan(self, other)
+
+    def not_equal(self, other: Any) -> Any:
+        """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes:
+            return not_equal_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = not_equal_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = not_equal_packet.miss(self, other)
+        return plan(self, other)
+
+    def isnan(self) -> Any:
+        """isnan(Tensor self) -> Tensor"""
+        if modes:
+            return isnan_packet.call_parameters(self)
+        try:
+            plan = isnan_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = isnan_packet.miss(self)
+        return plan(self)
+
+    def isinf(self) -> Any:
+        """isinf(Tensor self) -> Tensor"""
+        if modes:
+            return isinf_packet.call_parameters(self)
+        try:
+            plan = isinf_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = isinf_packet.miss(self)
+        return plan(self)
+
+    def isfinite(self) -> Any:
+        """isfinite(Tensor self) -> Tensor"""
+        if modes:
+            return isfinite_packet.call_parameters(self)
+        try:
+            plan = isfinite_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = isfinite_packet.miss(self)
+        return plan(self)
+
+    def logical_not(self, *, out: Any = None) -> Any:
+        """logical_not(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return logical_not_packet.call_parameters(self, out=out)
+        try:
+            plan = logical_not_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_not_packet.miss(self)
+        return plan(self)
+
+    def logical_not_(self) -> Any:
+        """logical_not_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return logical_not__packet.call_parameters(self)
+        try:
+            plan = logical_not__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_not__packet.miss(self)
+        return plan(self)
+
+    def logical_and(self, other: Any, *, out: Any = None) -> Any:
+        """logical_and(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return logical_and_packet.call_parameters(self, other, out=out)
+        try:
+            plan = logical_and_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_and_packet.miss(self, other)
+        return plan(self, other)
+
+    def logical_and_(self, other: Any) -> Any:
+        """logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return logical_and__packet.call_parameters(self, other)
+        try:
+            plan = logical_and__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_and__packet.miss(self, other)
+        return plan(self, other)
+
+    def logical_or(self, other: Any, *, out: Any = None) -> Any:
+        """logical_or(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return logical_or_packet.call_parameters(self, other, out=out)
+        try:
+            plan = logical_or_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_or_packet.miss(self, other)
+        return plan(self, other)
+
+    def logical_or_(self, other: Any) -> Any:
+        """logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return logical_or__packet.call_parameters(self, other)
+        try:
+            plan = logical_or__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_or__packet.miss(self, other)
+        return plan(self, other)
+
+    def logical_xor(self, other: Any, *, out: Any = None) -> Any:
+        """logical_xor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return logical_xor_packet.call_parameters(self, other, out=out)
+        try:
+            plan = logical_xor_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_xor_packet.miss(self, other)
+        return plan(self, other)
+
+    def logical_xor_(self, other: Any) -> Any:
+        """logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return logical_xor__packet.call_parameters(self, other)
+        try:
+            plan = logical_xor__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_xor__packet.miss(self, other)
+        return plan(self, other)
+
+    def bitwise_and(self, other: Any, *, out: Any = None) -> Any:
+        """bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return bitwise_and_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = bitwise_and_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_and_packet.miss(self, other)
+        return plan(self, other)
+
+    def __and__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_and_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_and_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_and_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_and_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_and_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_and_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_and_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_and_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_and_(self, other: Any) -> Any:
+        """bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return bitwise_and__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_and__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_and__packet.miss(self, other)
+        return plan(self, other)
+
+    def __iand__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_and__packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_and__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_and__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_and__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_or(self, other: Any, *, out: Any = None) -> Any:
+        """bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return bitwise_or_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = bitwise_or_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_or_packet.miss(self, other)
+        return plan(self, other)
+
+    def __or__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_or_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_or_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_or_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_or_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_or_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_or_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_or_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_or_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_or_(self, other: Any) -> Any:
+        """bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return bitwise_or__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_or__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_or__packet.miss(self, other)
+        return plan(self, other)
+
+    def __ior__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_or__packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_or__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_or__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_or__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_xor(self, other: Any, *, out: Any = None) -> Any:
+        """bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return bitwise_xor_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = bitwise_xor_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_xor_packet.miss(self, other)
+        return plan(self, other)
+
+    def __xor__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_xor_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_xor_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_xor_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_xor_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_xor_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_xor_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_xor_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_xor_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_xor_(self, other: Any) -> Any:
+        """bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return bitwise_xor__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_xor__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_xor__packet.miss(self, other)
+        return plan(self, other)
+
+    def __ixor__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_xor__packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_xor__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_xor__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_xor__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_left_shift(self, other: Any, *, out: Any = None) -> Any:
+        """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return bitwise_left_shift_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = bitwise_left_shift_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_left_shift_packet.miss(self, other)
+        return plan(self, other)
+
+    def __lshift__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_left_shift_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_left_shift_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_left_shift_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_left_shift_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_left_shift_(self, other: Any) -> Any:
+        """bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return bitwise_left_shift__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_left_shift__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_left_shift__packet.miss(self, other)
+        return plan(self, other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_left_shift__packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_left_shift__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_left_shift__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_left_shift__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_right_shift(self, other: Any, *, out: Any = None) -> Any:
+        """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return bitwise_right_shift_packet.call_parameters(self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = bitwise_right_shift_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_right_shift_packet.miss(self, other)
+        return plan(self, other)
+
+    def __rshift__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_right_shift_packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_right_shift_packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_right_shift_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_right_shift_packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_right_shift_(self, other: Any) -> Any:
+        """bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return bitwise_right_shift__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_right_shift__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_right_shift__packet.miss(self, other)
+        return plan(self, other)
+
+    def __irshift__(self, other: Any) -> Any:
+        if modes:
+            if bitwise_right_shift__packet.is_foreign(other):
+                return NotImplemented
+            return bitwise_right_shift__packet.call_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = bitwise_right_shift__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_right_shift__packet.operator_miss(self, other)
+        return plan(self, other)
+
+    def bitwise_not(self, *, out: Any = None) -> Any:
+        """bitwise_not(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            return bitwise_not_packet.call_parameters(self, out=out)
+        try:
+            plan = bitwise_not_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_not_packet.miss(self)
+        return plan(self)
+
+    def __invert__(self) -> Any:
+        if modes:
+            return bitwise_not_packet.call_parameters(self)
+        try:
+            plan = bitwise_not_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_not_packet.miss(self)
+        return plan(self)
+
+    def bitwise_not_(self) -> Any:
+        """bitwise_not_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return bitwise_not__packet.call_parameters(self)
+        try:
+            plan = bitwise_not__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_not__packet.miss(self)
+        return plan(self)
+
+    def clamp(self, min: Any = None, max: Any = None, *, out: Any = None) -> Any:
+        """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+
+        clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+        if modes or out is not None:
+            return clamp_packet.call_parameters(self, min, max, out=out)
+        kind_min = min.__class__
+        kind_max = max.__class__
+        try:
+            plan = clamp_plans[self._spec][
+                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_packet.miss(self, min, max)
+        return plan(self, min, max)
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Any:
+        """clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+
+        clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
+        if modes:
+            return clamp__packet.call_parameters(self, min, max)
+        kind_min = min.__class__
+        kind_max = max.__class__
+        try:
+            plan = clamp__plans[self._spec][
+                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp__packet.miss(self, min, max)
+        return plan(self, min, max)
+
+    def clamp_min(self, min: Any, *, out: Any = None) -> Any:
+        """clamp_min(Tensor self, Scalar min) -> Tensor
+
+        clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
+        if modes or out is not None:
+            return clamp_min_packet.call_parameters(self, min, out=out)
+        kind = min.__class__
+        try:
+            plan = clamp_min_plans[self._spec][
+                kind if kind is float or kind is int else None if min is None else min._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_min_packet.miss(self, min)
+        return plan(self, min)
+
+    def clamp_min_(self, min: Any) -> Any:
+        """clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
+
+        clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
+        if modes:
+            return clamp_min__packet.call_parameters(self, min)
+        kind = min.__class__
+        try:
+            plan = clamp_min__plans[self._spec][
+                kind if kind is float or kind is int else None if min is None else min._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_min__packet.miss(self, min)
+        return plan(self, min)
+
+    def clamp_max(self, max: Any, *, out: Any = None) -> Any:
+        """clamp_max(Tensor self, Scalar max) -> Tensor
+
+        clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
+        if modes or out is not None:
+            return clamp_max_packet.call_parameters(self, max, out=out)
+        kind = max.__class__
+        try:
+            plan = clamp_max_plans[self._spec][
+                kind if kind is float or kind is int else None if max is None else max._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_max_packet.miss(self, max)
+        return plan(self, max)
+
+    def clamp_max_(self, max: Any) -> Any:
+        """clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
+
+        clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
+        if modes:
+            return clamp_max__packet.call_parameters(self, max)
+        kind = max.__class__
+        try:
+            plan = clamp_max__plans[self._spec][
+                kind if kind is float or kind is int else None if max is None else max._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_max__packet.miss(self, max)
+        return plan(self, max)
+
+    def clip(self, min: Any = None, max: Any = None) -> Any:
+        """clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+
+        clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+        if modes:
+            return clip_packet.call_parameters(self, min, max)
+        kind_min = min.__class__
+        kind_max = max.__class__
+        try:
+            plan = clip_plans[self._spec][
+                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clip_packet.miss(self, min, max)
+        return plan(self, min, max)
+
+    def clip_(self, min: Any = None, max: Any = None) -> Any:
+        """clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
+
+        clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
+        if modes:
+            return clip__packet.call_parameters(self, min, max)
+        kind_min = min.__class__
+        kind_max = max.__class__
+        try:
+            plan = clip__plans[self._spec][
+                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clip__packet.miss(self, min, max)
+        return plan(self, min, max)
+
+    def where(self, condition: Any, other: Any, *, out: Any = None) -> Any:
+        """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            return where_packet.call_parameters(condition, self, other, out=out)
+        kind = other.__class__
+        try:
+            plan = where_plans[condition._spec][
+                self._spec, (kind if kind is float or kind is int else None if other is None else other._spec)
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = where_packet.miss(condition, self, other)
+        return plan(condition, self, other)
+
+    def lerp(self, end: Any, weight: Any, *, out: Any = None) -> Any:
+        """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
+
+        lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
+        if modes or out is not None:
+            return lerp_packet.call_parameters(self, end, weight, out=out)
+        kind = weight.__class__
+        try:
+            plan = lerp_plans[self._spec][
+                end._spec,
+                (kind if kind is float or kind is int else None if weight is None else weight._spec),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = lerp_packet.miss(self, end, weight)
+        return plan(self, end, weight)
+
+    def lerp_(self, end: Any, weight: Any) -> Any:
+        """lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
+
+        lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
+        if modes:
+            return lerp__packet.call_parameters(self, end, weight)
+        kind = weight.__class__
+        try:
+            plan = lerp__plans[self._spec][
+                end._spec,
+                (kind if kind is float or kind is int else None if weight is None else weight._spec),
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = lerp__packet.miss(self, end, weight)
+        return plan(self, end, weight)
+
+    def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+        """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+        if modes or out is not None:
+            return addcmul_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+        if value is INT_1:
+            try:
+                plan = addcmul_plans[self._spec][tensor1._spec, tensor2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addcmul_packet.miss(self, tensor1, tensor2, value)
+            return plan(self, tensor1, tensor2)
+        try:
+            plan = addcmul_scaled[self._spec][
+                tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcmul_packet.miss_scaled(self, tensor1, tensor2, value)
+        return plan(self, tensor1, tensor2, value)
+
+    def addcmul_(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+        """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+        if modes:
+            return addcmul__packet.call_parameters(self, tensor1, tensor2, value)
+        if value is INT_1:
+            try:
+                plan = addcmul__plans[self._spec][tensor1._spec, tensor2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addcmul__packet.miss(self, tensor1, tensor2, value)
+            return plan(self, tensor1, tensor2)
+        try:
+            plan = addcmul__scaled[self._spec][
+                tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcmul__packet.miss_scaled(self, tensor1, tensor2, value)
+        return plan(self, tensor1, tensor2, value)
+
+    def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+        """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+        if modes or out is not None:
+            return addcdiv_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+        if value is INT_1:
+            try:
+                plan = addcdiv_plans[self._spec][tensor1._spec, tensor2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addcdiv_packet.miss(self, tensor1, tensor2, value)
+            return plan(self, tensor1, tensor2)
+        try:
+            plan = addcdiv_scaled[self._spec][
+                tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcdiv_packet.miss_scaled(self, tensor1, tensor2, value)
+        return plan(self, tensor1, tensor2, value)
+
+    def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+        """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+        if modes:
+            return addcdiv__packet.call_parameters(self, tensor1, tensor2, value)
+        if value is INT_1:
+            try:
+                plan = addcdiv__plans[self._spec][tensor1._spec, tensor2._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = addcdiv__packet.miss(self, tensor1, tensor2, value)
+            return plan(self, tensor1, tensor2)
+        try:
+            plan = addcdiv__scaled[self._spec][
+                tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcdiv__packet.miss_scaled(self, tensor1, tensor2, value)
+        return plan(self, tensor1, tensor2, value)

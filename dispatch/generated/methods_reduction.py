@@ -10,8 +10,38 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN
 from .functions_reduction import (
+    all_packet,
+    all_plans,
+    amax_packet,
+    amax_plans,
+    amin_packet,
+    amin_plans,
+    aminmax_packet,
+    aminmax_plans,
+    any_packet,
+    any_plans,
+    argmax_packet,
+    argmax_plans,
+    argmin_packet,
+    argmin_plans,
+    count_nonzero_packet,
+    count_nonzero_plans,
+    cumsum__packet,
+    cumsum__plans,
+    cumsum_packet,
+    cumsum_plans,
+    logsumexp_packet,
+    logsumexp_plans,
+    max_packet,
+    mean_packet,
+    mean_plans,
+    min_packet,
+    prod_packet,
+    prod_plans,
+    std_packet,
     sum_packet,
     sum_plans,
+    var_packet,
 )
 
 
@@ -34,4 +64,192 @@ class ReductionMethods:
             plan = sum_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
             plan = sum_packet.miss(self, dim, keepdim, dtype)
+        return plan(self)
+
+    def mean(
+        self, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, dtype: Any = None, out: Any = None
+    ) -> Any:
+        """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
+
+        mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+        if modes or out is not None:
+            return mean_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+        try:
+            plan = mean_plans[self._spec][dim, keepdim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            plan = mean_packet.miss(self, dim, keepdim, dtype)
+        return plan(self)
+
+    def prod(
+        self, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, dtype: Any = None, out: Any = None
+    ) -> Any:
+        """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
+
+        prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+        if modes or out is not None:
+            return prod_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+        try:
+            plan = prod_plans[self._spec][dim, keepdim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            plan = prod_packet.miss(self, dim, keepdim, dtype)
+        return plan(self)
+
+    def amax(self, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
+        """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+        if modes or out is not None:
+            return amax_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = amax_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = amax_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def amin(self, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
+        """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+        if modes or out is not None:
+            return amin_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = amin_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = amin_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def aminmax(self, *, dim: Any = None, keepdim: Any = False, out: Any = None) -> Any:
+        """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+        if modes or out is not None:
+            return aminmax_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = aminmax_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = aminmax_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def max(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
+        max.other(Tensor self, Tensor other) -> Tensor
+
+        max(Tensor self) -> Tensor"""
+        if modes or "out" in kwargs:
+            return max_packet.call(self, *args, **kwargs)
+        return max_packet.general((self, *args), kwargs)
+
+    def min(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
+        min.other(Tensor self, Tensor other) -> Tensor
+
+        min(Tensor self) -> Tensor"""
+        if modes or "out" in kwargs:
+            return min_packet.call(self, *args, **kwargs)
+        return min_packet.general((self, *args), kwargs)
+
+    def argmax(self, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
+        """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+        if modes or out is not None:
+            return argmax_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = argmax_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = argmax_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def argmin(self, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
+        """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+        if modes or out is not None:
+            return argmin_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = argmin_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = argmin_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def any(self, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any = None) -> Any:
+        """any(Tensor self) -> Tensor
+
+        any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+
+        any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+        if modes or out is not None:
+            return any_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = any_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = any_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def all(self, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any = None) -> Any:
+        """all(Tensor self) -> Tensor
+
+        all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
+
+        all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+        if modes or out is not None:
+            return all_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = all_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = all_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def count_nonzero(self, dim: Any = NOT_GIVEN) -> Any:
+        """count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
+
+        count_nonzero(Tensor self, int? dim=None) -> Tensor"""
+        if modes:
+            return count_nonzero_packet.call_parameters(self, dim)
+        try:
+            plan = count_nonzero_plans[self._spec][dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = count_nonzero_packet.miss(self, dim)
+        return plan(self)
+
+    def var(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """var(Tensor self, bool unbiased=True) -> Tensor
+
+        var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+        var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+        if modes or "out" in kwargs:
+            return var_packet.call(self, *args, **kwargs)
+        return var_packet.general((self, *args), kwargs)
+
+    def std(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """std(Tensor self, bool unbiased=True) -> Tensor
+
+        std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+        std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+        if modes or "out" in kwargs:
+            return std_packet.call(self, *args, **kwargs)
+        return std_packet.general((self, *args), kwargs)
+
+    def logsumexp(self, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
+        """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+        if modes or out is not None:
+            return logsumexp_packet.call_parameters(self, dim, keepdim, out=out)
+        try:
+            plan = logsumexp_plans[self._spec][dim, keepdim]
+        except (KeyError, AttributeError, TypeError):
+            plan = logsumexp_packet.miss(self, dim, keepdim)
+        return plan(self)
+
+    def cumsum(self, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
+        """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+        if modes or out is not None:
+            return cumsum_packet.call_parameters(self, dim, dtype, out=out)
+        try:
+            plan = cumsum_plans[self._spec][dim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            plan = cumsum_packet.miss(self, dim, dtype)
+        return plan(self)
+
+    def cumsum_(self, dim: Any, *, dtype: Any = None) -> Any:
+        """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+        if modes:
+            return cumsum__packet.call_parameters(self, dim, dtype)
+        try:
+            plan = cumsum__plans[self._spec][dim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            plan = cumsum__packet.miss(self, dim, dtype)
         return plan(self)

@@ -10,32 +10,77 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN
 from .functions_views import (
+    _basic_index_packet,
+    _basic_index_plans,
+    _select_first_packet,
+    _select_first_plans,
     _slice_first_packet,
     _slice_first_plans,
+    _strided_from_packet,
+    _strided_from_plans,
+    adjoint_packet,
+    adjoint_plans,
     alias_packet,
     alias_plans,
     as_strided_packet,
     as_strided_plans,
+    broadcast_to_packet,
+    broadcast_to_plans,
+    chunk_packet,
+    chunk_plans,
     detach_packet,
     detach_plans,
+    diagonal_packet,
+    diagonal_plans,
+    expand_as_packet,
+    expand_as_plans,
     expand_packet,
     expand_plans,
+    flatten_packet,
+    flatten_plans,
+    moveaxis_packet,
+    moveaxis_plans,
+    movedim_packet,
+    movedim_plans,
+    narrow_packet,
+    narrow_plans,
     permute_packet,
     permute_plans,
+    ravel_packet,
+    ravel_plans,
+    reshape_as_packet,
+    reshape_as_plans,
     reshape_packet,
     reshape_plans,
     select_packet,
     select_plans,
     slice_packet,
     slice_plans,
+    split_packet,
+    split_plans,
+    split_with_sizes_packet,
+    split_with_sizes_plans,
     squeeze_packet,
     squeeze_plans,
+    swapaxes_packet,
+    swapaxes_plans,
+    swapdims_packet,
+    swapdims_plans,
     t_packet,
     t_plans,
+    tensor_split_packet,
     transpose_packet,
     transpose_plans,
+    unbind_packet,
+    unbind_plans,
+    unflatten_packet,
+    unflatten_plans,
+    unfold_packet,
+    unfold_plans,
     unsqueeze_packet,
     unsqueeze_plans,
+    view_as_packet,
+    view_as_plans,
     view_packet,
     view_plans,
 )
@@ -49,7 +94,9 @@ class ViewsMethods:
     _spec: Any
 
     def view(self, *sizes: Any, size: Any = None) -> Any:
-        """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+        """view(Tensor(a) self, SymInt[] size) -> Tensor(a)
+
+        view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"""
         if size is None:
             size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
         if modes:
@@ -68,6 +115,16 @@ class ViewsMethods:
             plan = as_strided_plans[self._spec][size, stride, storage_offset]
         except (KeyError, AttributeError, TypeError):
             plan = as_strided_packet.miss(self, size, stride, storage_offset)
+        return plan(self)
+
+    def _strided_from(self, size: Any, stride: Any, offset: Any) -> Any:
+        """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
+        if modes:
+            return _strided_from_packet.call_parameters(self, size, stride, offset)
+        try:
+            plan = _strided_from_plans[self._spec][size, stride, offset]
+        except (KeyError, AttributeError, TypeError):
+            plan = _strided_from_packet.miss(self, size, stride, offset)
         return plan(self)
 
     def expand(self, *sizes: Any, size: Any = None, implicit: Any = False) -> Any:
@@ -198,4 +255,232 @@ class ViewsMethods:
             plan = reshape_plans[self._spec][shape]
         except (KeyError, AttributeError, TypeError):
             plan = reshape_packet.miss(self, shape)
+        return plan(self)
+
+    def _select_first(self, index: Any) -> Any:
+        """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
+        if modes:
+            return _select_first_packet.call_parameters(self, index)
+        try:
+            plan = _select_first_plans[self._spec][index.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = _select_first_packet.miss(self, index)
+        return plan(self, index)
+
+    def _basic_index(self, index: Any) -> Any:
+        """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
+        if modes:
+            return _basic_index_packet.call_parameters(self, index)
+        try:
+            plan = _basic_index_plans[self._spec][index]
+        except (KeyError, AttributeError, TypeError):
+            plan = _basic_index_packet.miss(self, index)
+        return plan(self)
+
+    def diagonal(self, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> Any:
+        """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+        if modes:
+            return diagonal_packet.call_parameters(self, offset, dim1, dim2)
+        try:
+            plan = diagonal_plans[self._spec][offset, dim1, dim2]
+        except (KeyError, AttributeError, TypeError):
+            plan = diagonal_packet.miss(self, offset, dim1, dim2)
+        return plan(self)
+
+    def unfold(self, dimension: Any, size: Any, step: Any) -> Any:
+        """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
+        if modes:
+            return unfold_packet.call_parameters(self, dimension, size, step)
+        try:
+            plan = unfold_plans[self._spec][dimension, size, step]
+        except (KeyError, AttributeError, TypeError):
+            plan = unfold_packet.miss(self, dimension, size, step)
+        return plan(self)
+
+    def narrow(self, dim: Any, start: Any, length: Any) -> Any:
+        """narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
+        if modes:
+            return narrow_packet.call_parameters(self, dim, start, length)
+        try:
+            plan = narrow_plans[self._spec][dim, start, length]
+        except (KeyError, AttributeError, TypeError):
+            plan = narrow_packet.miss(self, dim, start, length)
+        return plan(self)
+
+    def view_as(self, other: Any) -> Any:
+        """view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        if modes:
+            return view_as_packet.call_parameters(self, other)
+        try:
+            plan = view_as_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = view_as_packet.miss(self, other)
+        return plan(self, other)
+
+    def reshape_as(self, other: Any) -> Any:
+        """reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        if modes:
+            return reshape_as_packet.call_parameters(self, other)
+        try:
+            plan = reshape_as_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = reshape_as_packet.miss(self, other)
+        return plan(self, other)
+
+    def expand_as(self, other: Any) -> Any:
+        """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+        if modes:
+            return expand_as_packet.call_parameters(self, other)
+        try:
+            plan = expand_as_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = expand_as_packet.miss(self, other)
+        return plan(self, other)
+
+    def broadcast_to(self, *sizes: Any, size: Any = None) -> Any:
+        """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+        if size is None:
+            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        if modes:
+            return broadcast_to_packet.call_parameters(self, size)
+        try:
+            plan = broadcast_to_plans[self._spec][size]
+        except (KeyError, AttributeError, TypeError):
+            plan = broadcast_to_packet.miss(self, size)
+        return plan(self)
+
+    def movedim(self, source: Any, destination: Any) -> Any:
+        """movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+
+        movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
+        if modes:
+            return movedim_packet.call_parameters(self, source, destination)
+        try:
+            plan = movedim_plans[self._spec][source, destination]
+        except (KeyError, AttributeError, TypeError):
+            plan = movedim_packet.miss(self, source, destination)
+        return plan(self)
+
+    def moveaxis(self, source: Any, destination: Any) -> Any:
+        """moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
+
+        moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
+        if modes:
+            return moveaxis_packet.call_parameters(self, source, destination)
+        try:
+            plan = moveaxis_plans[self._spec][source, destination]
+        except (KeyError, AttributeError, TypeError):
+            plan = moveaxis_packet.miss(self, source, destination)
+        return plan(self)
+
+    def swapaxes(self, axis0: Any, axis1: Any) -> Any:
+        """swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)"""
+        if modes:
+            return swapaxes_packet.call_parameters(self, axis0, axis1)
+        try:
+            plan = swapaxes_plans[self._spec][axis0, axis1]
+        except (KeyError, AttributeError, TypeError):
+            plan = swapaxes_packet.miss(self, axis0, axis1)
+        return plan(self)
+
+    def swapdims(self, dim0: Any, dim1: Any) -> Any:
+        """swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+        if modes:
+            return swapdims_packet.call_parameters(self, dim0, dim1)
+        try:
+            plan = swapdims_plans[self._spec][dim0, dim1]
+        except (KeyError, AttributeError, TypeError):
+            plan = swapdims_packet.miss(self, dim0, dim1)
+        return plan(self)
+
+    def adjoint(self) -> Any:
+        """adjoint(Tensor(a) self) -> Tensor(a)"""
+        if modes:
+            return adjoint_packet.call_parameters(self)
+        try:
+            plan = adjoint_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = adjoint_packet.miss(self)
+        return plan(self)
+
+    def flatten(self, start_dim: Any = 0, end_dim: Any = -1) -> Any:
+        """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
+        if modes:
+            return flatten_packet.call_parameters(self, start_dim, end_dim)
+        try:
+            plan = flatten_plans[self._spec][start_dim, end_dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = flatten_packet.miss(self, start_dim, end_dim)
+        return plan(self)
+
+    def unflatten(self, dim: Any, sizes: Any) -> Any:
+        """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"""
+        if modes:
+            return unflatten_packet.call_parameters(self, dim, sizes)
+        try:
+            plan = unflatten_plans[self._spec][dim, sizes]
+        except (KeyError, AttributeError, TypeError):
+            plan = unflatten_packet.miss(self, dim, sizes)
+        return plan(self)
+
+    def ravel(self) -> Any:
+        """ravel(Tensor(a) self) -> Tensor(a)"""
+        if modes:
+            return ravel_packet.call_parameters(self)
+        try:
+            plan = ravel_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ravel_packet.miss(self)
+        return plan(self)
+
+    def split(self, split_size: Any, dim: Any = 0) -> Any:
+        """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
+
+        split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"""
+        if modes:
+            return split_packet.call_parameters(self, split_size, dim)
+        try:
+            plan = split_plans[self._spec][split_size, dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = split_packet.miss(self, split_size, dim)
+        return plan(self)
+
+    def split_with_sizes(self, split_sizes: Any, dim: Any = 0) -> Any:
+        """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
+        if modes:
+            return split_with_sizes_packet.call_parameters(self, split_sizes, dim)
+        try:
+            plan = split_with_sizes_plans[self._spec][split_sizes, dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = split_with_sizes_packet.miss(self, split_sizes, dim)
+        return plan(self)
+
+    def chunk(self, chunks: Any, dim: Any = 0) -> Any:
+        """chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
+        if modes:
+            return chunk_packet.call_parameters(self, chunks, dim)
+        try:
+            plan = chunk_plans[self._spec][chunks, dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = chunk_packet.miss(self, chunks, dim)
+        return plan(self)
+
+    def tensor_split(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
+
+        tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]
+
+        tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
+        if modes or "out" in kwargs:
+            return tensor_split_packet.call(self, *args, **kwargs)
+        return tensor_split_packet.general((self, *args), kwargs)
+
+    def unbind(self, dim: Any = 0) -> Any:
+        """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
+        if modes:
+            return unbind_packet.call_parameters(self, dim)
+        try:
+            plan = unbind_plans[self._spec][dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = unbind_packet.miss(self, dim)
         return plan(self)

@@ -9,9 +9,15 @@ from . import (
     registrations_convolution,
     registrations_copy,
     registrations_factories,
+    registrations_indexing,
     registrations_linalg,
+    registrations_loss,
     registrations_pointwise,
+    registrations_pooling,
+    registrations_random,
     registrations_reduction,
+    registrations_softmax,
+    registrations_storage,
     registrations_views,
 )
 
@@ -21,7 +27,13 @@ def register_all() -> None:
     registrations_convolution.register()
     registrations_copy.register()
     registrations_factories.register()
+    registrations_indexing.register()
     registrations_linalg.register()
+    registrations_loss.register()
     registrations_pointwise.register()
+    registrations_pooling.register()
+    registrations_random.register()
     registrations_reduction.register()
+    registrations_softmax.register()
+    registrations_storage.register()
     registrations_views.register()

@@ -14,15 +14,63 @@ from . import autograd_convolution
 def register() -> None:
     """Define the convolution operators and register their kernels."""
     define(
+        "conv1d",
+        "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
+        "native_functions/convolution.yaml:3",
+    )
+    composite("conv1d", "CompositeImplicitAutograd", composition.conv1d)
+    define(
+        "conv1d.padding",
+        'conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor',
+        "native_functions/convolution.yaml:7",
+    )
+    composite("conv1d.padding", "CompositeImplicitAutograd", composition.conv1d)
+    define(
         "conv2d",
         "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
-        "native_functions/convolution.yaml:3",
+        "native_functions/convolution.yaml:11",
     )
     composite("conv2d", "CompositeImplicitAutograd", composition.conv2d)
     define(
+        "conv2d.padding",
+        'conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor',
+        "native_functions/convolution.yaml:15",
+    )
+    composite("conv2d.padding", "CompositeImplicitAutograd", composition.conv2d)
+    define(
+        "conv3d",
+        "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
+        "native_functions/convolution.yaml:19",
+    )
+    composite("conv3d", "CompositeImplicitAutograd", composition.conv3d)
+    define(
+        "conv3d.padding",
+        'conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor',
+        "native_functions/convolution.yaml:23",
+    )
+    composite("conv3d.padding", "CompositeImplicitAutograd", composition.conv3d)
+    define(
+        "conv_transpose1d",
+        "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor",
+        "native_functions/convolution.yaml:27",
+    )
+    composite("conv_transpose1d", "CompositeImplicitAutograd", composition.conv_transpose1d)
+    define(
+        "conv_transpose2d.input",
+        "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor",
+        "native_functions/convolution.yaml:31",
+    )
+    composite("conv_transpose2d.input", "CompositeImplicitAutograd", composition.conv_transpose2d)
+    define(
+        "conv_transpose3d.input",
+        "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor",
+        "native_functions/convolution.yaml:35",
+    )
+    composite("conv_transpose3d.input", "CompositeImplicitAutograd", composition.conv_transpose3d)
+    define(
         "convolution",
         "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:7",
+        "native_functions/convolution.yaml:39",
         ("core",),
     )
     structured("convolution", native.convolution, "convolution_stub", "functional")
@@ -30,7 +78,7 @@ def register() -> None:
     define(
         "convolution_backward_input",
         "convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:11",
+        "native_functions/convolution.yaml:43",
     )
     structured(
         "convolution_backward_input",
@@ -42,7 +90,7 @@ def register() -> None:
     define(
         "convolution_backward_weight",
         "convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:14",
+        "native_functions/convolution.yaml:46",
     )
     structured(
         "convolution_backward_weight",

@@ -72,3 +72,5 @@ def register() -> None:
         "native_functions/copy.yaml:42",
     )
     composite("to.prim_Device", "CompositeImplicitAutograd", composition.to_prim_device)
+    define("type_as", "type_as(Tensor self, Tensor other) -> Tensor", "native_functions/copy.yaml:47")
+    composite("type_as", "CompositeImplicitAutograd", composition.type_as)

@@ -25,12 +25,18 @@ def register() -> None:
         "native_functions/views.yaml:9",
         ("core",),
     )
-    view("as_strided", native.as_strided)
-    autograd("as_strided", autograd_views.plan_as_strided)
+    composite("as_strided", "CompositeImplicitAutograd", composition.as_strided)
+    define(
+        "_strided_from",
+        "_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)",
+        "native_functions/views.yaml:15",
+    )
+    view("_strided_from", native._strided_from)
+    autograd("_strided_from", autograd_views.plan__strided_from)
     define(
         "expand",
         "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
-        "native_functions/views.yaml:15",
+        "native_functions/views.yaml:20",
         ("core",),
     )
     view("expand", native.expand)
@@ -38,7 +44,7 @@ def register() -> None:
     define(
         "permute",
         "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-        "native_functions/views.yaml:21",
+        "native_functions/views.yaml:26",
         ("core",),
     )
     view("permute", native.permute)
@@ -46,17 +52,17 @@ def register() -> None:
     define(
         "transpose.int",
         "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-        "native_functions/views.yaml:27",
+        "native_functions/views.yaml:32",
     )
     view("transpose.int", native.transpose)
     autograd("transpose.int", autograd_views.plan_transpose_int)
-    define("t", "t(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:33")
+    define("t", "t(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:38")
     view("t", native.t)
     autograd("t", autograd_views.plan_t)
     define(
         "select.int",
         "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
-        "native_functions/views.yaml:38",
+        "native_functions/views.yaml:43",
         ("core",),
     )
     view("select.int", native.select)
@@ -64,7 +70,7 @@ def register() -> None:
     define(
         "slice.Tensor",
         "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        "native_functions/views.yaml:45",
+        "native_functions/views.yaml:50",
         ("core",),
     )
     view("slice.Tensor", native.slice_)
@@ -72,22 +78,22 @@ def register() -> None:
     define(
         "_slice_first",
         "_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)",
-        "native_functions/views.yaml:52",
+        "native_functions/views.yaml:57",
     )
     view("_slice_first", native.slice_first)
     autograd("_slice_first", autograd_views.plan__slice_first)
-    define("squeeze", "squeeze(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:58")
+    define("squeeze", "squeeze(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:63")
     view("squeeze", native.squeeze_all)
     autograd("squeeze", autograd_views.plan_squeeze)
     define(
-        "squeeze.dim", "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", "native_functions/views.yaml:64"
+        "squeeze.dim", "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", "native_functions/views.yaml:69"
     )
     view("squeeze.dim", native.squeeze_dim)
     autograd("squeeze.dim", autograd_views.plan_squeeze_dim)
     define(
         "squeeze.dims",
         "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
-        "native_functions/views.yaml:70",
+        "native_functions/views.yaml:75",
         ("core",),
     )
     view("squeeze.dims", native.squeeze_dim)
@@ -95,18 +101,18 @@ def register() -> None:
     define(
         "unsqueeze",
         "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
-        "native_functions/views.yaml:77",
+        "native_functions/views.yaml:82",
         ("core",),
     )
     view("unsqueeze", native.unsqueeze)
     autograd("unsqueeze", autograd_views.plan_unsqueeze)
-    define("alias", "alias(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:83", ("core",))
+    define("alias", "alias(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:88", ("core",))
     view("alias", native.alias)
     autograd("alias", autograd_views.plan_alias)
     define(
         "detach",
         "detach(Tensor(a) self) -> Tensor(a)",
-        "native_functions/views.yaml:89",
+        "native_functions/views.yaml:94",
         (
             "core",
             "nondifferentiable",
@@ -115,27 +121,225 @@ def register() -> None:
     planner("detach", "CompositeExplicitAutograd", native.detach)
     autograd("detach", never_differentiable)
     define(
-        "reshape", "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", "native_functions/views.yaml:94"
+        "reshape", "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", "native_functions/views.yaml:99"
     )
     composite("reshape", "CompositeImplicitAutograd", composition.reshape)
     define(
         "select_backward",
         "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
-        "native_functions/views.yaml:99",
+        "native_functions/views.yaml:104",
     )
     planner("select_backward", "CompositeExplicitAutograd", native.select_backward)
     autograd("select_backward", autograd_views.plan_select_backward)
     define(
         "slice_backward",
         "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor",
-        "native_functions/views.yaml:102",
+        "native_functions/views.yaml:107",
     )
     planner("slice_backward", "CompositeExplicitAutograd", native.slice_backward)
     autograd("slice_backward", autograd_views.plan_slice_backward)
     define(
         "_as_strided_backward",
         "_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/views.yaml:105",
+        "native_functions/views.yaml:110",
     )
     planner("_as_strided_backward", "CompositeExplicitAutograd", native.as_strided_backward)
     autograd("_as_strided_backward", autograd_views.plan__as_strided_backward)
+    define(
+        "view.dtype",
+        "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
+        "native_functions/views.yaml:113",
+        ("nondifferentiable",),
+    )
+    view("view.dtype", native.view_dtype)
+    autograd("view.dtype", never_differentiable)
+    define(
+        "_select_first",
+        "_select_first(Tensor(a) self, Scalar index) -> Tensor(a)",
+        "native_functions/views.yaml:121",
+    )
+    planner("_select_first", "CompositeExplicitAutograd", native.select_first)
+    autograd("_select_first", autograd_views.plan__select_first)
+    define(
+        "_basic_index",
+        "_basic_index(Tensor(a) self, int[] index) -> Tensor(a)",
+        "native_functions/views.yaml:125",
+    )
+    view("_basic_index", native.basic_index)
+    autograd("_basic_index", autograd_views.plan__basic_index)
+    define(
+        "_basic_index_backward",
+        "_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor",
+        "native_functions/views.yaml:131",
+    )
+    planner("_basic_index_backward", "CompositeExplicitAutograd", native.basic_index_backward)
+    autograd("_basic_index_backward", autograd_views.plan__basic_index_backward)
+    define(
+        "diagonal",
+        "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
+        "native_functions/views.yaml:134",
+        ("core",),
+    )
+    view("diagonal", native.diagonal)
+    autograd("diagonal", autograd_views.plan_diagonal)
+    define(
+        "diagonal_backward",
+        "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
+        "native_functions/views.yaml:140",
+    )
+    planner("diagonal_backward", "CompositeExplicitAutograd", native.diagonal_backward)
+    autograd("diagonal_backward", autograd_views.plan_diagonal_backward)
+    define(
+        "unfold",
+        "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
+        "native_functions/views.yaml:143",
+    )
+    view("unfold", native.unfold)
+    autograd("unfold", autograd_views.plan_unfold)
+    define("view_as_real", "view_as_real(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:148")
+    view("view_as_real", native.view_as_real)
+    autograd("view_as_real", autograd_views.plan_view_as_real)
+    define(
+        "view_as_complex", "view_as_complex(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:152"
+    )
+    view("view_as_complex", native.view_as_complex)
+    autograd("view_as_complex", autograd_views.plan_view_as_complex)
+    define("real", "real(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:156")
+    composite("real", "CompositeImplicitAutograd", composition.real)
+    define("imag", "imag(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:160")
+    composite("imag", "CompositeImplicitAutograd", composition.imag)
+    define(
+        "narrow",
+        "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
+        "native_functions/views.yaml:164",
+    )
+    composite("narrow", "CompositeImplicitAutograd", composition.narrow)
+    define(
+        "narrow.Tensor",
+        "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
+        "native_functions/views.yaml:169",
+    )
+    composite("narrow.Tensor", "CompositeImplicitAutograd", composition.narrow_tensor)
+    define("view_as", "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:174")
+    composite("view_as", "CompositeImplicitAutograd", composition.view_as)
+    define(
+        "reshape_as",
+        "reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+        "native_functions/views.yaml:179",
+    )
+    composite("reshape_as", "CompositeImplicitAutograd", composition.reshape_as)
+    define(
+        "expand_as", "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:184"
+    )
+    composite("expand_as", "CompositeImplicitAutograd", composition.expand_as)
+    define(
+        "broadcast_to",
+        "broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+        "native_functions/views.yaml:189",
+    )
+    composite("broadcast_to", "CompositeImplicitAutograd", composition.broadcast_to)
+    define(
+        "movedim.intlist",
+        "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+        "native_functions/views.yaml:194",
+    )
+    composite("movedim.intlist", "CompositeImplicitAutograd", composition.movedim)
+    define(
+        "movedim.int",
+        "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+        "native_functions/views.yaml:199",
+    )
+    composite("movedim.int", "CompositeImplicitAutograd", composition.movedim)
+    define(
+        "moveaxis.intlist",
+        "moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+        "native_functions/views.yaml:204",
+    )
+    composite("moveaxis.intlist", "CompositeImplicitAutograd", composition.movedim)
+    define(
+        "moveaxis.int",
+        "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+        "native_functions/views.yaml:209",
+    )
+    composite("moveaxis.int", "CompositeImplicitAutograd", composition.movedim)
+    define(
+        "swapaxes",
+        "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
+        "native_functions/views.yaml:214",
+    )
+    composite("swapaxes", "CompositeImplicitAutograd", composition.swapdims)
+    define(
+        "swapdims",
+        "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+        "native_functions/views.yaml:219",
+    )
+    composite("swapdims", "CompositeImplicitAutograd", composition.swapdims)
+    define("adjoint", "adjoint(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:224")
+    composite("adjoint", "CompositeImplicitAutograd", composition.adjoint)
+    define(
+        "flatten.using_ints",
+        "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
+        "native_functions/views.yaml:229",
+    )
+    composite("flatten.using_ints", "CompositeImplicitAutograd", composition.flatten)
+    define(
+        "unflatten.int",
+        "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
+        "native_functions/views.yaml:234",
+    )
+    composite("unflatten.int", "CompositeImplicitAutograd", composition.unflatten)
+    define("ravel", "ravel(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:239")
+    composite("ravel", "CompositeImplicitAutograd", composition.ravel)
+    define(
+        "split.Tensor",
+        "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:244",
+    )
+    composite("split.Tensor", "CompositeImplicitAutograd", composition.split)
+    define(
+        "split.sizes",
+        "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:249",
+    )
+    composite("split.sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
+    define(
+        "split_with_sizes",
+        "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:254",
+        ("core",),
+    )
+    composite("split_with_sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
+    define(
+        "chunk",
+        "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:260",
+    )
+    composite("chunk", "CompositeImplicitAutograd", composition.chunk)
+    define(
+        "tensor_split.sections",
+        "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:265",
+    )
+    composite("tensor_split.sections", "CompositeImplicitAutograd", composition.tensor_split_sections)
+    define(
+        "tensor_split.indices",
+        "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:270",
+    )
+    composite("tensor_split.indices", "CompositeImplicitAutograd", composition.tensor_split_indices)
+    define(
+        "tensor_split.tensor_indices_or_sections",
+        "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:275",
+    )
+    composite(
+        "tensor_split.tensor_indices_or_sections",
+        "CompositeImplicitAutograd",
+        composition.tensor_split_tensor,
+    )
+    define(
+        "unbind.int",
+        "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
+        "native_functions/views.yaml:280",
+    )
+    composite("unbind.int", "CompositeImplicitAutograd", composition.unbind)

@@ -8,9 +8,15 @@ from __future__ import annotations
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
+from .methods_indexing import IndexingMethods
 from .methods_linalg import LinalgMethods
+from .methods_loss import LossMethods
 from .methods_pointwise import PointwiseMethods
+from .methods_pooling import PoolingMethods
+from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
+from .methods_softmax import SoftmaxMethods
+from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
 
 
@@ -18,9 +24,15 @@ class TensorMethods(
     ConvolutionMethods,
     CopyMethods,
     FactoriesMethods,
+    IndexingMethods,
     LinalgMethods,
+    LossMethods,
     PointwiseMethods,
+    PoolingMethods,
+    RandomMethods,
     ReductionMethods,
+    SoftmaxMethods,
+    StorageMethods,
     ViewsMethods,
 ):
     """Every family's methods."""

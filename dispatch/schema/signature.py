@@ -32,6 +32,8 @@ class Signature:
             exact, convert = compile_check(argument.type)
             if argument.default is None:
                 convert = _or_none(convert)
+            elif argument.default == ():
+                convert = _or_empty(convert)
             self._checks.append((exact, convert))
         self._defaults = [default_value(a) if a.has_default else REQUIRED for a in arguments]
         self._positional = len(schema.positional_arguments)
@@ -94,6 +96,11 @@ class Signature:
 
 def _or_none(convert: Any) -> Any:
     return lambda value, lenient: None if value is None else convert(value, lenient)
+
+
+def _or_empty(convert: Any) -> Any:
+    """None stands for a list's empty default, as in ``amax(dim=None)``."""
+    return lambda value, lenient: () if value is None else convert(value, lenient)
 
 
 def _keyword_indices(schema: FunctionSchema) -> dict[str, int]:

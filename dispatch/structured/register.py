@@ -15,6 +15,7 @@ _dispatcher = Dispatcher.singleton()
 _BACKENDS: tuple[DispatchKey, ...] = tuple(BY_NAME[name] for name in ("CPU", "CUDA", "Meta"))
 _AUTOGRAD = BY_NAME["Autograd"]
 _EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
+_composite_planners: dict[Callable[..., Any], Planner] = {}
 
 
 def define(
@@ -51,9 +52,20 @@ def planner(name: str, key: str, plan: Planner) -> None:
     _impl(name, BY_NAME[key], KernelFunction(None, planner=plan, source=plan.__module__, leaf=True))
 
 
+def planned_by(planner: Planner) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a composition whose calls `planner` plans, where the specs tell which single part serves them."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _composite_planners[function] = planner
+        return function
+
+    return decorate
+
+
 def composite(name: str, key: str, function: Callable[..., Any]) -> None:
     """Register a composition of other operators."""
-    _impl(name, BY_NAME[key], KernelFunction(function, source=function.__module__))
+    kernel = KernelFunction(function, planner=_composite_planners.get(function), source=function.__module__)
+    _impl(name, BY_NAME[key], kernel)
 
 
 def autograd(name: str, plan: Planner) -> None:

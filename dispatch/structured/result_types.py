@@ -20,8 +20,7 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
         return tuple
     base = schema.operator_name.base_name
     key = (base, names)
-    made = _types.get(key)
-    if made is None:
-        made = _types[key] = namedtuple(base, names)
-    make: Callable[[Sequence[Any]], Any] = made._make
+    if key not in _types:
+        _types[key] = namedtuple(base, names)
+    make: Callable[[Sequence[Any]], Any] = _types[key]._make
     return make

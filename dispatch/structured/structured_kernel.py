@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
@@ -38,22 +37,15 @@ class StructuredKernel:
         form: ``functional``, ``inplace`` or ``out``.
     """
 
-    __slots__ = ("_alike", "form", "meta", "stub")
+    __slots__ = ("form", "meta", "stub")
 
     def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
         self.meta = meta
         self.stub = stub
         self.form = form
-        self._alike: dict[Any, tuple[PlannedKernel, ScalarType]] = {}
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
-        alike = self._key_of_alike(args)
-        if alike is not None and alike in self._alike:
-            kernel, dtype = self._alike[alike]
-            spec = args[0]._spec.detached
-            result = spec if dtype is spec.dtype else spec.replace(dtype=dtype)
-            return functional_plan(kernel, (result,), [True] * len(alike[1]), None)
         schema = op.schema
         name = op.name.partition("::")[2].partition(".")[0].rstrip("_")
         runtime = op.runtime_positions(args)
@@ -84,42 +76,37 @@ class StructuredKernel:
             kernel = find_kernel(self.stub, call.device.type, name)(call)
         kinds = [isinstance(args[i], TensorImpl) for i in runtime]
         if self.form == "functional":
+            plan = functional_plan(kernel, outputs, kinds, result_type_of(schema))
             if (
-                alike is not None
-                and kernel.any_shape
+                kernel.any_shape
                 and builder.iterator is not None
-                and len(kinds) == len(alike[1])
+                and all(kinds)
+                and _is_one_spec(args, runtime)
             ):
-                self._alike[alike] = (kernel, outputs[0].dtype)
-            return functional_plan(kernel, outputs, kinds, result_type_of(schema))
+                plan.of_kind = plans_of_kind(kernel, outputs[0].dtype, len(kinds))  # type: ignore[attr-defined]
+            return plan
         written = len(runtime) - len(outs) if self.form == "out" else 0
         return writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
 
-    def _key_of_alike(self, args: Sequence[Any]) -> Any:
-        """What plans of all small contiguous shapes have in common, or None for a call that is not of that kind.
 
-        A call whose tensors all have one spec can neither fail to broadcast nor mix dtypes, so a stream of new
-        shapes reuses the kernel that the first of them was given.
-        """
-        if self.form != "functional" or not isinstance(args[0], TensorImpl):
-            return None
-        spec = args[0]._spec
-        if spec.device is not CPU or not spec.is_contiguous or not spec.ndim:
-            return None
-        if spec.is_inference or spec.read_only:
-            return None
-        own, twin = spec, spec.twin
-        tensors, rest = [], []
-        for position, value in enumerate(args):
-            if isinstance(value, TensorImpl):
-                if value._spec is not own and value._spec is not twin:
-                    return None
-                tensors.append(position)
-            elif value.__class__ is int and value == 1:
-                rest.append(1)
-            else:
-                return None
-        return spec.dtype, tuple(tensors), tuple(rest)
+def _is_one_spec(args: Sequence[Any], runtime: Sequence[int]) -> bool:
+    """Whether all tensors of a call look alike and are contiguous, so that it can neither broadcast nor promote."""
+    first = args[runtime[0]]._spec
+    return bool(first.is_contiguous and first.ndim and all(args[i]._spec is first for i in runtime))
+
+
+def plans_of_kind(kernel: PlannedKernel, dtype: ScalarType, arity: int) -> Callable[[TensorSpec], Plan]:
+    """A function from another contiguous spec of the same dtype to the plan that it shares with this call.
+
+    A stream of new shapes then pays for neither overload, meta function nor kernel choice.
+    """
+    kinds = [True] * arity
+
+    def plan_for(spec: TensorSpec) -> Plan:
+        result = spec if spec.dtype is dtype else spec.replace(dtype=dtype)
+        return functional_plan(kernel, (result,), kinds, None)
+
+    return plan_for
 
 
 def device_of(specs: Sequence[Any]) -> Device:

@@ -31,7 +31,7 @@ class StructuredCall(NamedTuple):
 
     def kernel_name(self) -> str:
         """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
-        return f"{self.name}_{self.device.type}"
+        return f"{self.name.strip('_')}_{self.device.type}"
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""
@@ -76,7 +76,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
     """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
     factory = _stubs.get(name, {}).get(device_type)
     if factory is None and device_type in _loaders:
-        _loaders.pop(device_type)()
+        _loaders[device_type]()
+        _loaders.pop(device_type, None)
         factory = _stubs.get(name, {}).get(device_type)
     if factory is None:
         having = ", ".join(sorted(_stubs.get(name, {}))) or "none"

@@ -34,14 +34,13 @@ class Geometry(NamedTuple):
     offset: int = 0
     numpy_index: tuple[Any, ...] | None = None
     dtype: ScalarType | None = None
-    absolute: bool = False
 
 
 GeometryFunction = Callable[..., Geometry]
 
 
 class ViewKernel:
-    """The planner of a view operator. `geometry(spec, *static arguments)` may raise for a view that cannot be."""
+    """The planner of a view operator. `geometry(spec, *static arguments)` may refuse a view."""
 
     __slots__ = ("geometry", "tracked")
 
@@ -108,15 +107,13 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
     """The cheapest function from a tensor's bytes to its view's."""
     sizes, strides, offset = result.sizes, result.strides, geometry.offset
     itemsize = result.itemsize
-    if geometry.absolute:
-        return lambda data: at_root(data, result, offset)
+    if result.dtype is not spec.dtype:
+        return lambda data: reinterpreted(data, spec, result)
     if spec.device is not CPU:
         if offset == 0:
             return _itself
         nbytes = offset * itemsize
         return lambda data: DataPtr.offset_by(data, nbytes)
-    if result.dtype is not spec.dtype:
-        return lambda data: at_first(data, result, 0)
     if sizes == spec.sizes and strides == spec.strides:
         return _itself
     if offset == 0 and result.numel == spec.numel:
@@ -127,7 +124,8 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
             return operator.methodcaller("transpose", axes)
     if geometry.numpy_index is not None:
         return operator.itemgetter((*geometry.numpy_index, Ellipsis))
-    if spec.is_contiguous and result.numel and all(s >= 0 for s in strides):
+    last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    if spec.is_contiguous and result.numel and offset >= 0 and last < spec.numel:
         nbytes = offset * itemsize
         byte_strides = tuple(s * itemsize for s in strides)
         np_dtype = result.np_dtype
@@ -158,24 +156,16 @@ def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
     return _over(root, result, address_of(data) - address_of(root) + offset * result.itemsize)
 
 
-def at_root(data: Any, result: TensorSpec, offset: int) -> Any:
-    """Bytes of a view `offset` elements into the storage. Raises RuntimeError beyond its end."""
-    root = root_of(data)
-    nbytes = offset * result.itemsize
-    needed = nbytes + result.itemsize * (
-        1 + sum((n - 1) * s for n, s in zip(result.sizes, result.strides, strict=True))
-    )
-    if result.numel and needed > root.nbytes:
+def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
+    """The same bytes as another dtype. Raises RuntimeError where they start within an element of it."""
+    distance = address_of(data) - address_of(root_of(data))
+    if distance % result.itemsize:
+        ratio = result.itemsize // spec.itemsize
         raise RuntimeError(
-            f"setStorage: sizes {list(result.sizes)}, strides {list(result.strides)}, storage offset {offset}, and "
-            f"itemsize {result.itemsize} requiring a storage size of {needed} are out of bounds for storage of size "
-            f"{root.nbytes}"
+            f"self.storage_offset() must be divisible by {ratio} to view {spec.dtype.scalar_name} as "
+            f"{result.dtype.scalar_name} (different element sizes), but got {distance // spec.itemsize}"
         )
-    if isinstance(root, DataPtr):
-        return root.offset_by(nbytes)
-    if result.numel == 0:
-        return np.ndarray(result.sizes, result.np_dtype)
-    return _over(root, result, nbytes)
+    return data if isinstance(data, DataPtr) else at_first(data, result, 0)
 
 
 def _over(root: Any, result: TensorSpec, nbytes: int) -> Any:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import triten as tt
-from triten.runtime.generator import DEFAULT_SEED, Generator
+from triten.runtime.generator import DEFAULT_SEED, Generator, default_generator
 
 CPU = tt.device("cpu")
 
@@ -89,15 +89,15 @@ def test_states_of_another_length_are_refused(state: bytes) -> None:
 
 
 def test_each_device_has_one_default() -> None:
-    assert tt.default_generator(CPU) is tt.default_generator(CPU)
-    assert tt.default_generator(CPU) is not tt.default_generator(tt.device("meta"))
-    assert isinstance(tt.default_generator(CPU), Generator)
+    assert default_generator(CPU) is default_generator(CPU)
+    assert default_generator(CPU) is not default_generator(tt.device("meta"))
+    assert isinstance(default_generator(CPU), Generator)
 
 
 def test_seeding_all_of_them() -> None:
-    meta = tt.default_generator(tt.device("meta"))
+    meta = default_generator(tt.device("meta"))
     meta.reserve(3)
-    assert tt.manual_seed(11) is tt.default_generator(CPU)
+    assert tt.manual_seed(11) is default_generator(CPU)
     assert (tt.initial_seed(), meta.initial_seed(), meta.get_offset()) == (11, 11, 0)
     value = tt.seed()
     assert tt.initial_seed() == meta.initial_seed() == value
@@ -105,4 +105,4 @@ def test_seeding_all_of_them() -> None:
 
 def test_devices_that_come_later_have_the_common_seed() -> None:
     tt.manual_seed(23)
-    assert tt.default_generator(tt.device("privateusethree:5")).initial_seed() == 23
+    assert default_generator(tt.device("privateusethree:5")).initial_seed() == 23

@@ -1,17 +1,149 @@
-"""Formulas of pointwise operators."""
+"""Formulas of pointwise operators. An operand may be a Python number where the operator takes one."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...generated import functions as ops
 
+TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
+INVERSE_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+GELU_CUBIC = 0.044715
+
 
 def scaled(grad: Any, alpha: Any) -> Any:
     """grad * alpha."""
-    return grad if alpha == 1 else grad * alpha
+    return grad if alpha.__class__ is int and alpha == 1 else grad * conjugated(alpha)
+
+
+def conjugated(x: Any) -> Any:
+    """The complex conjugate of a tensor or number; a real one as it is."""
+    try:
+        return ops.conj_physical(x) if x._spec.dtype.is_complex else x
+    except AttributeError:
+        return x.conjugate() if x.__class__ is complex else x
 
 
 def threshold_backward(grad: Any, result: Any, threshold: Any = 0) -> Any:
     """grad where the result exceeds the threshold, else zero."""
     return ops.threshold_backward(grad, result, threshold)
+
+
+def div_backward_other(grad: Any, self: Any, other: Any) -> Any:
+    """The gradient of a quotient's divisor."""
+    return -grad * conjugated(ops.div(ops.div(self, other), other))
+
+
+def div_mode_backward_self(grad: Any, other: Any, rounding_mode: str | None) -> Any:
+    """The gradient of a dividend; a rounded quotient is flat."""
+    return ops.div(grad, conjugated(other)) if rounding_mode is None else ops.zeros_like(grad)
+
+
+def div_mode_backward_other(grad: Any, self: Any, other: Any, rounding_mode: str | None) -> Any:
+    """The gradient of a divisor; a rounded quotient is flat."""
+    return div_backward_other(grad, self, other) if rounding_mode is None else ops.zeros_like(grad)
+
+
+def pow_backward(grad: Any, self: Any, exponent: Any) -> Any:
+    """The gradient of a power's base, for one exponent."""
+    if exponent == 0:
+        return ops.zeros_like(grad)
+    return grad * conjugated(exponent * ops.pow(self, exponent - 1))
+
+
+def pow_backward_self(grad: Any, self: Any, exponent: Any) -> Any:
+    """The gradient of a power's base; zero where the exponent is."""
+    return ops.where(exponent == 0, 0, grad * conjugated(exponent * ops.pow(self, exponent - 1)))
+
+
+def pow_backward_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
+    """The gradient of an exponent: grad * result * log(base), and zero at 0 ** non-negative."""
+    if not isinstance(self, int | float | complex):
+        flat = ops.logical_and(self == 0, _real(exponent) >= 0)
+        return ops.where(flat, 0, grad * conjugated(result * ops.log(self)))
+    if self == 0:
+        return ops.where(_real(exponent) >= 0, 0, grad * conjugated(result * -math.inf))
+    number = complex(self)
+    log = complex(math.log(abs(number)), math.atan2(number.imag, number.real))
+    if self.__class__ is complex:
+        return grad * conjugated(result * log)
+    return grad * conjugated(result * (math.nan if log.imag else log.real))
+
+
+def _real(x: Any) -> Any:
+    return x.real if x._spec.dtype.is_complex else x
+
+
+def extremum_backward(grad: Any, loses: Any, ties: Any) -> Any:
+    """The gradient of one side of maximum or minimum: nothing where it loses, half where both are equal."""
+    return ops.where(loses, 0, ops.where(ties, grad / 2, grad))
+
+
+def atan2_backward(grad: Any, numerator: Any, self: Any, other: Any) -> Any:
+    """grad * numerator / (self^2 + other^2), and zero where both are zero."""
+    square = self * self + other * other
+    return grad * ops.where(square == 0, 0, numerator / square)
+
+
+def abs_backward(grad: Any, self: Any) -> Any:
+    """grad times the direction of the input."""
+    if not self._spec.dtype.is_complex:
+        return grad * ops.sign(self)
+    size = ops.abs(self)
+    return grad * ops.where(size == 0, 0, self / size)
+
+
+def erf_backward(grad: Any, self: Any) -> Any:
+    """grad * 2 / sqrt(pi) * exp(-x^2)."""
+    return grad * (ops.exp(-(self * self)) * TWO_OVER_SQRT_PI)
+
+
+def gelu_double_backward(grad: Any, self: Any, approximate: str) -> Any:
+    """grad times gelu's second derivative."""
+    square = self * self
+    if approximate == "none":
+        return grad * (ops.exp(square * -0.5) * INVERSE_SQRT_2PI * (2 - square))
+    t = ops.tanh(SQRT_2_OVER_PI * (self + GELU_CUBIC * square * self))
+    slope = SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * square)
+    first = (1 - t * t) * slope
+    second = (1 - t * t) * (6 * SQRT_2_OVER_PI * GELU_CUBIC * self) - 2 * t * first * slope
+    return grad * (first + 0.5 * self * second)
+
+
+def silu_double_backward(grad: Any, self: Any) -> Any:
+    """grad times silu's second derivative."""
+    s = ops.sigmoid(self)
+    return grad * conjugated(s * (1 - s) * (2 + self * (1 - 2 * s)))
+
+
+def softplus_double_backward(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
+    """grad times softplus's second derivative, zero above the threshold."""
+    s = ops.sigmoid(self * beta)
+    return ops.where(self * beta > threshold, 0, grad * (s * (1 - s) * beta))
+
+
+def clamp_backward(grad: Any, self: Any, min: Any, max: Any) -> Any:
+    """grad where the input lies within the bounds."""
+    if min is None:
+        return ops.where(self <= max, grad, 0)
+    if max is None:
+        return ops.where(self >= min, grad, 0)
+    return ops.where(ops.logical_and(self >= min, self <= max), grad, 0)
+
+
+def clamp_backward_min(grad: Any, self: Any, min: Any, max: Any) -> Any:
+    """grad where the lower bound is the result."""
+    chosen = self < min
+    if max is not None:
+        chosen = ops.logical_and(chosen, min < max)
+    return ops.where(chosen, grad, 0)
+
+
+def clamp_backward_max(grad: Any, self: Any, min: Any, max: Any) -> Any:
+    """grad where the upper bound is the result."""
+    chosen = self > max
+    if min is not None:
+        chosen = ops.logical_or(chosen, max < min)
+    return ops.where(chosen, grad, 0)

@@ -2,15 +2,136 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...structured.native.dims import reduced_dims
+from ...generated import functions as ops
+from ...structured.native.dims import reduced_dims, wrap_dim
+
+
+def restored(value: Any, rank: int, dim: Any, keepdim: bool) -> Any:
+    """A reduced tensor with the reduced dimensions back, of size 1."""
+    if not keepdim:
+        for d in reduced_dims(dim, rank):
+            value = value.unsqueeze(d)
+    return value
 
 
 def unreduced(grad: Any, shape: Sequence[int], dim: Any, keepdim: bool) -> Any:
     """The gradient of a sum, spread over what was summed."""
-    if not keepdim:
-        for d in reduced_dims(dim, len(shape)):
-            grad = grad.unsqueeze(d)
-    return grad.expand(shape)
+    return restored(grad, len(shape), dim, keepdim).expand(shape)
+
+
+def reduced_count(shape: Sequence[int], dim: Any) -> int:
+    """How many elements make one of the output."""
+    return math.prod(shape[d] for d in reduced_dims(dim, len(shape)))
+
+
+def mean_backward(grad: Any, shape: Sequence[int], dim: Any, keepdim: bool) -> Any:
+    """The gradient of a mean: its share for each element."""
+    return unreduced(grad / max(reduced_count(shape, dim), 1), shape, dim, keepdim)
+
+
+def scale_by_ties(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    """The gradient of an extremum, shared evenly by the elements that attain it; NaN attains NaN."""
+    rank = self.dim()
+    result = restored(result, rank, dim, keepdim)
+    attained = ops.logical_or(ops.eq(self, result), ops.logical_and(ops.isnan(self), ops.isnan(result)))
+    mask = attained.to(grad.dtype)
+    count = ops.sum(mask, reduced_dims(dim, rank), keepdim=True) if rank else mask
+    return restored(grad, rank, dim, keepdim) / count * mask
+
+
+def aminmax_backward(grads: Sequence[Any], self: Any, low: Any, high: Any, dim: Any, keepdim: bool) -> Any:
+    """The gradients of both extrema."""
+    dims = () if dim is None else (dim,)
+    out = None
+    for grad, result in zip(grads, (low, high), strict=True):
+        if grad is not None:
+            term = scale_by_ties(grad, self, result, dims, keepdim)
+            out = term if out is None else out + term
+    return out
+
+
+def index_select_backward(grad: Any, dim: int, indices: Any, shape: Sequence[int], keepdim: bool) -> Any:
+    """The gradient at the index that `max` or `min` chose."""
+    return (
+        None if grad is None else ops.value_selecting_reduction_backward(grad, dim, indices, shape, keepdim)
+    )
+
+
+def prod_backward(grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+    """The gradient of a product: for each element the product of all others, zeros included.
+
+    It is made of products of prefixes and suffixes, so that nothing is divided by an element.
+    """
+    if dim is None:
+        if self.dim() == 0:
+            return grad
+        flat = self.reshape(-1)
+        return (grad * products_of_others(flat, 0)).reshape(self.shape)
+    if self.dim() == 0:
+        return grad
+    return restored(grad, self.dim(), dim, keepdim) * products_of_others(self, wrap_dim(dim, self.dim()))
+
+
+def products_of_others(self: Any, dim: int) -> Any:
+    """For each element the product of all others along `dim`: rows of a matrix whose diagonal is 1."""
+    size = self.shape[dim]
+    moved = self.transpose(dim, -1)
+    square = moved.unsqueeze(-2).expand((*moved.shape[:-1], size, size))
+    mask = ops.eq(_positions(self, size).unsqueeze(0), _positions(self, size).unsqueeze(1))
+    others = ops.masked_fill(square, mask, 1).prod(-1).transpose(dim, -1)
+    return others.conj() if others.is_complex() else others
+
+
+def _positions(self: Any, size: int) -> Any:
+    ones = ops.ones((size,), dtype=self.dtype.to_real(), device=self.device)
+    return ones.cumsum(0)
+
+
+def var_backward(grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """2 / (n - correction) * grad * (self - mean)."""
+    count = reduced_count(self.shape, dim)
+    freedom = max(count - (1 if correction is None else correction), 0)
+    rank = self.dim()
+    mean = self.mean(reduced_dims(dim, rank), keepdim=True) if rank else self
+    scale = 2.0 / freedom if freedom else math.nan if count <= 1 else math.inf
+    return restored(grad, rank, dim, keepdim) * scale * (self - mean)
+
+
+def std_backward(result: Any, grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """The gradient of the variance over twice the deviation; 0 where the deviation is 0."""
+    scaled = ops.masked_fill(grad / (result * 2), ops.eq(result, 0), 0)
+    return var_backward(scaled, self, dim, correction, keepdim)
+
+
+def var_mean_backward(
+    grads: Sequence[Any], self: Any, dim: Any, correction: Any, keepdim: bool, deviation: Any = None
+) -> Any:
+    """The gradients of a variance (or of the standard deviation `deviation`) and a mean."""
+    out = None
+    if grads[0] is not None:
+        if deviation is None:
+            out = var_backward(grads[0], self, dim, correction, keepdim)
+        else:
+            out = std_backward(deviation, grads[0], self, dim, correction, keepdim)
+    if grads[1] is not None:
+        term = mean_backward(grads[1], self.shape, dim, keepdim)
+        out = term if out is None else out + term
+    return out
+
+
+def logsumexp_backward(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    """grad * exp(self - result)."""
+    rank = self.dim()
+    share = ops.exp(self - restored(result, rank, dim, keepdim))
+    return restored(grad, rank, dim, keepdim) * (share.conj() if share.is_complex() else share)
+
+
+def cumsum_backward(grad: Any, dim: int) -> Any:
+    """Sums of suffixes."""
+    if grad.dim() == 0 or grad.numel() <= 1:
+        return grad
+    return grad.flip((dim,)).cumsum(dim).flip((dim,))

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ....runtime.allocator import storage_size
+from ....runtime.tensor_spec import TensorSpec
+from ...composite.tensor_data import from_numpy
 from ...generated import functions as ops
 from ..reduce_to_spec import sum_to_size
 
@@ -39,7 +44,60 @@ def as_strided_backward(
     strides: Sequence[int],
     size: Sequence[int],
     stride: Sequence[int],
-    offset: Any,
+    offset: int,
 ) -> Any:
-    """The gradient put where the view's elements were in an input of these sizes and strides."""
-    return ops._as_strided_backward(grad, sizes, strides, size, stride, offset or 0)
+    """The gradient put where the view's elements were in an input of these sizes and strides.
+
+    Where elements of the view share an address their gradients are added; where elements of the input do, the
+    gradient is shared out among them (torch FunctionsManual.cpp).
+    """
+    view = TensorSpec.of(tuple(size), tuple(stride), grad.dtype, grad.device)
+    base = TensorSpec.of(tuple(sizes), tuple(strides), grad.dtype, grad.device)
+    reach = storage_size(view.sizes, view.strides)
+    have = storage_size(base.sizes, base.strides)
+    inside = offset >= 0 and offset + reach <= have
+    if base.is_dense() and inside and not may_overlap(view):
+        return ops._as_strided_backward(grad, sizes, strides, size, stride, offset)
+    low = min(0, offset)
+    length = max(have, offset + reach) - low
+    flat = ops.zeros((length,), dtype=grad.dtype, device=grad.device)
+    flat = flat.index_add(0, _places(view, offset - low), grad.reshape((-1,)))
+    if may_overlap(base):
+        ones = ops.ones((base.numel,), dtype=grad.dtype, device=grad.device)
+        count = ops.zeros((length,), dtype=grad.dtype, device=grad.device)
+        flat = ops.div(flat, count.index_add(0, _places(base, -low), ones))
+    return flat.as_strided(sizes, strides, -low)
+
+
+def may_overlap(spec: TensorSpec) -> bool:
+    """Whether two elements may share an address, as ATen's cheap test decides."""
+    reach = 0
+    for stride, n in sorted(zip(spec.strides, spec.sizes, strict=True)):
+        if n == 0:
+            return False
+        if n > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (n - 1)
+    return False
+
+
+def _places(spec: TensorSpec, offset: int) -> Any:
+    """Where the elements of a tensor lie in its storage, in order, as an index on its device."""
+    places = np.full(spec.sizes, offset, np.int64)
+    for d, (n, stride) in enumerate(zip(spec.sizes, spec.strides, strict=True)):
+        places += (np.arange(n) * stride).reshape((n,) + (1,) * (spec.ndim - d - 1))
+    return from_numpy(places.reshape(-1)).to(spec.device)
+
+
+def unfold_backward(grad: Any, shape: Sequence[int], dimension: int, size: int, step: int) -> Any:
+    """Each window's gradient added to where the window lay."""
+    if not shape:
+        return grad.sum().reshape(())
+    d = dimension % len(shape)
+    windows = grad.shape[d]
+    places = (np.arange(windows)[:, None] * step + np.arange(size)).reshape(-1)
+    moved = grad.movedim(-1, d + 1)
+    joined = moved.reshape((*shape[:d], windows * size, *shape[d + 1 :]))
+    zeros = ops.zeros(tuple(shape), dtype=grad.dtype, device=grad.device)
+    return zeros.index_add(d, from_numpy(places).to(grad.device), joined)

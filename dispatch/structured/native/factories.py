@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.device import CPU
+from ....runtime.device import CPU, get_default_device
 from ....runtime.device import device as Device
+from ....runtime.layout import layout as Layout
+from ....runtime.layout import strided
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import dtype as ScalarType
@@ -33,19 +35,27 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def check_layout(name: str, layout: Layout | None) -> None:
+    """Raises NotImplementedError for any layout but the strided one."""
+    if layout is not None and layout is not strided:
+        raise NotImplementedError(f"{name}(): layout {layout} is not implemented; tensors here are {strided}")
+
+
 def spec_from(
     name: str,
     sizes: Sequence[int],
     dtype: ScalarType | None,
+    layout: Layout | None,
     device: Device | None,
     fmt: MemoryFormat | None = None,
 ) -> TensorSpec:
     """The spec of a new tensor from a factory's options."""
     sizes = check_sizes(name, sizes)
+    check_layout(name, layout)
     if fmt is preserve_format:
-        raise RuntimeError(f"{name}: preserve_format is no format of a new tensor")
+        raise RuntimeError(f"unsupported memory format Preserve: {name}() has no tensor to preserve it from")
     strides = strides_for(contiguous_format if fmt is None else fmt, sizes)
-    where = CPU if device is None else resolve_device(device)
+    where = resolve_device(get_default_device() if device is None else device)
     return TensorSpec.of(sizes, strides, get_default_dtype() if dtype is None else dtype, where)
 
 
@@ -93,7 +103,7 @@ def filled(spec: TensorSpec, stub: str, value: int) -> Plan:
 
 def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty(size, dtype, layout, device, pin_memory, memory_format)``."""
-    return uninitialised(spec_from("empty", args[0], args[1], args[3], args[5]))
+    return uninitialised(spec_from("empty", args[0], args[1], args[2], args[3], args[5]))
 
 
 def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -106,7 +116,7 @@ def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         )
     if any(s < 0 for s in args[1]):
         raise RuntimeError(f"empty_strided: strides must not be negative, got {list(args[1])}")
-    spec = spec_from("empty_strided", sizes, args[2], args[4])
+    spec = spec_from("empty_strided", sizes, args[2], args[3], args[4])
     return uninitialised(spec.replace(sizes=sizes, strides=tuple(args[1])))
 
 
@@ -122,17 +132,18 @@ def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
 def zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``zeros(size, ...)``."""
-    return filled(spec_from("zeros", args[0], args[1], args[3]), "zero_stub", 0)
+    return filled(spec_from("zeros", args[0], args[1], args[2], args[3]), "zero_stub", 0)
 
 
 def ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``ones(size, ...)``."""
-    return filled(spec_from("ones", args[0], args[1], args[3]), "fill_stub", 1)
+    return filled(spec_from("ones", args[0], args[1], args[2], args[3]), "fill_stub", 1)
 
 
 def like_spec(args: Sequence[Any]) -> TensorSpec:
     """The spec of an ``_like`` factory: (self, dtype, layout, device, pin_memory, memory_format)."""
     like: TensorSpec = args[0]._spec
+    check_layout("empty_like", args[2])
     fmt = preserve_format if args[5] is None else args[5]
     device = like.device if args[3] is None else resolve_device(args[3])
     strides = strides_for(fmt, like.sizes, (like.sizes, like.strides))
@@ -154,6 +165,27 @@ def ones_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return filled(like_spec(args), "fill_stub", 1)
 
 
-def fill(meta: MetaBase, self: TensorSpec, value: Any = None) -> None:
-    """The meta of ``fill_`` and ``zero_``: the tensor itself."""
+def new_spec(name: str, args: Sequence[Any]) -> TensorSpec:
+    """The spec of a ``new_`` factory: (self, size, dtype, layout, device, pin_memory)."""
+    like: TensorSpec = args[0]._spec
+    return spec_from(name, args[1], args[2] or like.dtype, args[3], args[4] or like.device)
+
+
+def new_empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.new_empty(size, ...)``."""
+    return uninitialised(new_spec("new_empty", args))
+
+
+def new_zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.new_zeros(size, ...)``."""
+    return filled(new_spec("new_zeros", args), "zero_stub", 0)
+
+
+def new_ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.new_ones(size, ...)``."""
+    return filled(new_spec("new_ones", args), "fill_stub", 1)
+
+
+def fill(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:
+    """The meta of operators that write every element of `self` from numbers alone."""
     meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)

@@ -1,30 +1,66 @@
-"""Meta functions of matrix products."""
+"""Meta functions of matrix and vector products (ATen/native/LinearAlgebra.cpp, Blas.cpp)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 
 
-def check_same_dtype(name: str, self: TensorSpec, other: TensorSpec) -> None:
-    """Refuse operands of two dtypes, as ATen's BLAS entry points do."""
-    if self.dtype is not other.dtype:
-        raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {_cpp(self)} != {_cpp(other)} ({name})"
-        )
+def check_same_device(name: str, *specs: TensorSpec | None) -> None:
+    """Refuse operands on several devices."""
+    given = [spec.device for spec in specs if spec is not None]
+    for device in given[1:]:
+        if device is not given[0]:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {given[0]} and "
+                f"{device}! (when checking arguments of {name})"
+            )
 
 
 def _cpp(spec: TensorSpec) -> str:
+    """A dtype as PyTorch's BLAS messages have it, such as ``double``."""
     return spec.dtype.scalar_name.lower()
 
 
-def check_same_device(name: str, self: TensorSpec, other: TensorSpec) -> None:
-    """Refuse operands on two devices."""
-    if self.device is not other.device:
+def _check_multiply(mat1: TensorSpec, mat2: TensorSpec) -> None:
+    if mat1.sizes[1] != mat2.sizes[0]:
         raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {self.device} and "
-            f"{other.device}! (in {name})"
+            f"mat1 and mat2 shapes cannot be multiplied ({mat1.sizes[0]}x{mat1.sizes[1]} and "
+            f"{mat2.sizes[0]}x{mat2.sizes[1]})"
         )
+
+
+def _check_scales(dtype: ScalarType, *scales: Any) -> None:
+    """Refuse complex scales of real products; others are cast to the dtype, as ``Scalar.to`` does."""
+    for scale in scales:
+        if (scale is complex or scale.__class__ is complex) and not dtype.is_complex:
+            raise RuntimeError(
+                f"value cannot be converted to type {dtype.scalar_name.lower()} without overflow"
+            )
+
+
+def _check_expandable(meta: MetaBase, self: TensorSpec, sizes: Sequence[int]) -> None:
+    """Refuse an addend that does not broadcast to `sizes`; an in-place one has to have them."""
+    if meta.form == "inplace" and self.sizes != tuple(sizes):
+        raise RuntimeError(
+            f"Bad in-place call: input tensor size {list(self.sizes)} and output tensor size {list(sizes)} should match"
+        )
+    if self.ndim > len(sizes):
+        raise RuntimeError(
+            f"expand({list(self.sizes)}, size={list(sizes)}): the number of sizes provided ({len(sizes)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({self.ndim})"
+        )
+    lead = len(sizes) - self.ndim
+    for i, have in enumerate(self.sizes):
+        if have != 1 and have != sizes[lead + i]:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({sizes[lead + i]}) must match the existing size ({have}) at "
+                f"non-singleton dimension {lead + i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(self.sizes)}"
+            )
 
 
 def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
@@ -34,10 +70,168 @@ def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
     if mat2.ndim != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {mat2.ndim}-D tensor in mm")
     check_same_device("mm", self, mat2)
-    if self.sizes[1] != mat2.sizes[0]:
+    _check_multiply(self, mat2)
+    if self.dtype is not mat2.dtype:
         raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({self.sizes[0]}x{self.sizes[1]} and "
-            f"{mat2.sizes[0]}x{mat2.sizes[1]})"
+            f"expected m1 and m2 to have the same dtype, but got: {_cpp(self)} != {_cpp(mat2)} (in mm)"
         )
-    check_same_dtype("mm", self, mat2)
     meta.set_output_raw_strided(0, (self.sizes[0], mat2.sizes[1]), dtype=self.dtype)
+
+
+def _check_batches(name: str, batch1: TensorSpec, batch2: TensorSpec) -> tuple[int, int, int]:
+    """The sizes of a batched product."""
+    if batch1.ndim != 3:
+        raise RuntimeError(f"batch1 must be a 3D tensor, got {batch1.ndim}-D in {name}")
+    if batch2.ndim != 3:
+        raise RuntimeError(f"batch2 must be a 3D tensor, got {batch2.ndim}-D in {name}")
+    check_same_device(name, batch1, batch2)
+    b, n, m = batch1.sizes
+    if batch2.sizes[:2] != (b, m):
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {m}] but got: "
+            f"[{batch2.sizes[0]}, {batch2.sizes[1]}]. (in {name})"
+        )
+    return b, n, batch2.sizes[2]
+
+
+def bmm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
+    """(b, n, m) by (b, m, p) gives (b, n, p)."""
+    sizes = _check_batches("bmm", self, mat2)
+    if self.dtype is not mat2.dtype:
+        raise RuntimeError(
+            f"expected scalar type {self.dtype.scalar_name} but found {mat2.dtype.scalar_name} (mat2 of bmm)"
+        )
+    meta.set_output_raw_strided(0, sizes, dtype=self.dtype)
+
+
+def _check_matrix_vector(input: tuple[int, ...], mat: TensorSpec, vec: TensorSpec) -> None:
+    if mat.ndim != 2 or vec.ndim != 1 or len(input) > 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {len(input)}, {mat.ndim}, {vec.ndim}")
+    if mat.sizes[1] != vec.sizes[0] or (input and input[0] not in (1, mat.sizes[0])):
+        raise RuntimeError(
+            f"size mismatch, got input ({input[0] if input else 1}), mat ({mat.sizes[0]}x{mat.sizes[1]}), "
+            f"vec ({vec.sizes[0]})"
+        )
+
+
+def _check_matrix_vector_dtype(input: TensorSpec, mat: TensorSpec, vec: TensorSpec) -> None:
+    if not input.dtype is mat.dtype is vec.dtype:
+        raise RuntimeError(
+            f"addmv input tensors must have the same dtype, but got {input.dtype.scalar_name}, "
+            f"{mat.dtype.scalar_name}, and {vec.dtype.scalar_name}"
+        )
+
+
+def mv(meta: MetaBase, self: TensorSpec, vec: TensorSpec) -> None:
+    """(n, m) by (m,) gives (n,)."""
+    _check_matrix_vector(self.sizes[:1], self, vec)
+    check_same_device("mv", self, vec)
+    _check_matrix_vector_dtype(vec, self, vec)
+    meta.set_output_raw_strided(0, self.sizes[:1], dtype=vec.dtype)
+
+
+def dot(meta: MetaBase, self: TensorSpec, tensor: TensorSpec) -> None:
+    """(n,) by (n,) gives a scalar."""
+    if self.ndim != 1 or tensor.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {self.ndim}D and {tensor.ndim}D tensors")
+    if self.dtype is not tensor.dtype:
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {self.dtype.scalar_name} and "
+            f"{tensor.dtype.scalar_name}"
+        )
+    if self.sizes != tensor.sizes:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor {list(self.sizes)} and src {list(tensor.sizes)} to have the "
+            f"same number of elements, but got {self.numel} and {tensor.numel} elements respectively"
+        )
+    check_same_device("dot", self, tensor)
+    meta.set_output_raw_strided(0, (), dtype=self.dtype)
+
+
+def vdot(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
+    """`dot` with the first vector conjugated."""
+    dot(meta, self, other)
+
+
+def addmm(
+    meta: MetaBase, self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, beta: Any, alpha: Any
+) -> None:
+    """beta * self + alpha * (mat1 @ mat2), `self` broadcast to (n, p)."""
+    if mat1.ndim != 2:
+        raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
+    if mat2.ndim != 2:
+        raise RuntimeError(f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
+    _check_multiply(mat1, mat2)
+    sizes = (mat1.sizes[0], mat2.sizes[1])
+    _check_product_sum("addmm", meta, self, mat1, mat2, sizes, beta, alpha)
+
+
+def _check_product_sum(
+    name: str,
+    meta: MetaBase,
+    self: TensorSpec,
+    first: TensorSpec,
+    second: TensorSpec,
+    sizes: tuple[int, ...],
+    beta: Any,
+    alpha: Any,
+) -> None:
+    if self.dtype is not second.dtype:
+        raise RuntimeError(
+            f"self and mat2 must have the same dtype, but got {self.dtype.scalar_name} and {second.dtype.scalar_name}"
+        )
+    if first.dtype is not second.dtype:
+        raise RuntimeError(
+            f"mat1 and mat2 must have the same dtype, but got {first.dtype.scalar_name} and "
+            f"{second.dtype.scalar_name}"
+        )
+    check_same_device(name, self, first, second)
+    _check_expandable(meta, self, sizes)
+    _check_scales(self.dtype, beta, alpha)
+    meta.set_output_raw_strided(0, sizes, dtype=self.dtype)
+
+
+def addmv(meta: MetaBase, self: TensorSpec, mat: TensorSpec, vec: TensorSpec, beta: Any, alpha: Any) -> None:
+    """beta * self + alpha * (mat @ vec), `self` broadcast to (n,)."""
+    _check_matrix_vector(self.sizes, mat, vec)
+    _check_matrix_vector_dtype(self, mat, vec)
+    check_same_device("addmv", self, mat, vec)
+    _check_expandable(meta, self, mat.sizes[:1])
+    _check_scales(self.dtype, beta, alpha)
+    meta.set_output_raw_strided(0, mat.sizes[:1], dtype=vec.dtype)
+
+
+def baddbmm(
+    meta: MetaBase, self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, beta: Any, alpha: Any
+) -> None:
+    """beta * self + alpha * bmm(batch1, batch2), `self` broadcast to (b, n, p)."""
+    sizes = _check_batches("baddbmm", batch1, batch2)
+    if not self.dtype is batch1.dtype is batch2.dtype:
+        raise RuntimeError(
+            f"Input dtypes must be the same, got: input {_cpp(self)}, batch1: {_cpp(batch1)}, batch2: {_cpp(batch2)}"
+        )
+    check_same_device("baddbmm", self, batch1)
+    _check_expandable(meta, self, sizes)
+    _check_scales(self.dtype, beta, alpha)
+    meta.set_output_raw_strided(0, sizes, dtype=self.dtype)
+
+
+def addbmm(
+    meta: MetaBase, self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, beta: Any, alpha: Any
+) -> None:
+    """beta * self + alpha * the sum of bmm(batch1, batch2) over the batch, `self` broadcast to (n, p)."""
+    if batch1.ndim != 3:
+        raise RuntimeError(f"batch1 must be a 3D tensor, got {batch1.ndim}-D in addbmm")
+    if batch2.ndim != 3:
+        raise RuntimeError(f"batch2 must be a 3D tensor, got {batch2.ndim}-D in addbmm")
+    if batch1.sizes[0] != batch2.sizes[0]:
+        raise RuntimeError(
+            f"batch1 and batch2 must have same number of batches, got {batch1.sizes[0]} and {batch2.sizes[0]}"
+        )
+    if batch1.sizes[2] != batch2.sizes[1]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for bmm ({batch1.sizes[1]}x{batch1.sizes[2]} and "
+            f"{batch2.sizes[1]}x{batch2.sizes[2]})"
+        )
+    sizes = (batch1.sizes[1], batch2.sizes[2])
+    _check_product_sum("addbmm", meta, self, batch1, batch2, sizes, beta, alpha)

@@ -1,13 +1,46 @@
-"""Meta functions of pointwise operators: each builds a TensorIterator, which broadcasts, promotes, orders."""
+"""Meta functions of pointwise operators: each builds a TensorIterator, which broadcasts, promotes, orders.
+
+Numbers arrive as their class, which promotes as a wrapped number does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ....runtime.scalar_type import dtype_of_number
+from ....runtime.scalar_type import bool_, dtype_of_number
+from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
-from ...iterator.tensor_iterator import TensorIterator
+from ...iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from ..meta_base import MetaBase
+
+
+def dtype_of(operand: Any) -> ScalarType:
+    """The dtype of a tensor, or that of a number's class."""
+    if isinstance(operand, TensorSpec):
+        return operand.dtype
+    return dtype_of_number(operand if isinstance(operand, type) else operand.__class__)
+
+
+def promoting(meta: MetaBase, inputs: Sequence[Any], to_float: bool = False) -> TensorIterator:
+    """An iterator over any number of inputs, promoted to a common dtype that the output has too."""
+    config = TensorIteratorConfig().add_output(meta.maybe_get_output())
+    for each in inputs:
+        config.add_input(each)
+    config.promote_inputs_to_common_dtype(True).cast_common_dtype_to_outputs(True)
+    config.enforce_safe_casting_to_output(True).promote_integer_inputs_to_float(to_float)
+    return config.build()
+
+
+def with_output_dtype(meta: MetaBase, inputs: Sequence[TensorSpec], dtype: ScalarType) -> TensorIterator:
+    """An iterator that keeps the inputs' dtypes, with a new output of `dtype`; a given one keeps its own."""
+    out = meta.maybe_get_output()
+    config = TensorIteratorConfig().check_all_same_dtype(False).add_output(out)
+    for each in inputs:
+        config.add_input(each)
+    if out is None:
+        config.declare_static_dtype_and_device(dtype, inputs[0].device)
+    return config.build()
 
 
 def unary(meta: MetaBase, self: TensorSpec) -> None:
@@ -15,26 +48,333 @@ def unary(meta: MetaBase, self: TensorSpec) -> None:
     meta.build(TensorIterator.unary_op(meta.maybe_get_output(), self))
 
 
-def add(meta: MetaBase, self: TensorSpec, other: Any, alpha: Any) -> None:
+def unary_float(meta: MetaBase, self: TensorSpec) -> None:
+    """One input; integers and bool give the default floating dtype."""
+    meta.build(TensorIterator.unary_float_op(meta.maybe_get_output(), self))
+
+
+def unary_floating(meta: MetaBase, self: TensorSpec) -> None:
+    """One floating or complex input."""
+    refuse_integral(meta, self)
+    unary(meta, self)
+
+
+def refuse_integral(meta: MetaBase, self: TensorSpec) -> None:
+    """PyTorch's error of an activation that knows only floating dtypes."""
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise NotImplementedError(
+            f"\"{meta.name}_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+        )
+
+
+def rounding(meta: MetaBase, self: TensorSpec) -> None:
+    """floor, ceil, round and trunc: integers stay as they are, complex numbers are refused."""
+    if self.dtype.is_complex:
+        if meta.name == "round":
+            raise NotImplementedError(
+                f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+            )
+        raise NotImplementedError(f"{meta.name} is not supported for complex inputs")
+    if self.dtype is bool_:
+        raise NotImplementedError(f"\"{meta.name}_vml_{self.device.type}\" not implemented for 'Bool'")
+    unary(meta, self)
+
+
+def round_decimals(meta: MetaBase, self: TensorSpec, decimals: int) -> None:
+    """`round` to a number of decimal places."""
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"round_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+        )
+    unary(meta, self)
+
+
+def neg(meta: MetaBase, self: TensorSpec) -> None:
+    """One input, bool refused."""
+    if self.dtype is bool_:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    unary(meta, self)
+
+
+def abs(meta: MetaBase, self: TensorSpec) -> None:
+    """One input; a complex one gives its real dtype."""
+    if not self.dtype.is_complex:
+        return unary(meta, self)
+    if meta.form == "inplace":
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    meta.extra["common_dtype"] = self.dtype
+    meta.build(with_output_dtype(meta, [self], self.dtype.to_real()))
+
+
+def sign(meta: MetaBase, self: TensorSpec) -> None:
+    """One real input."""
+    if self.dtype.is_complex:
+        raise NotImplementedError(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. "
+            "Please use torch.sgn instead."
+        )
+    unary(meta, self)
+
+
+def binary(meta: MetaBase, self: Any, other: Any) -> None:
+    """Two inputs promoted to a common dtype."""
+    meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, other))
+
+
+def binary_float(meta: MetaBase, self: Any, other: Any) -> None:
+    """Two inputs promoted to a common dtype; integers give the default floating dtype."""
+    meta.build(TensorIterator.binary_float_op(meta.maybe_get_output(), self, other))
+
+
+def add(meta: MetaBase, self: Any, other: Any, alpha: Any) -> None:
     """Two inputs promoted to a common dtype, and a scale for the second, checked against that dtype."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
-    check_alpha(iterator, alpha)
+    check_alpha(iterator.common_dtype, alpha)
     meta.build(iterator)
 
 
-def check_alpha(iterator: TensorIterator, alpha: Any) -> None:
+def sub(meta: MetaBase, self: Any, other: Any, alpha: Any) -> None:
+    """As `add`; bool is refused."""
+    both = dtype_of(self) is bool_ and dtype_of(other) is bool_
+    if both:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if dtype_of(self) is bool_ or dtype_of(other) is bool_:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    add(meta, self, other, alpha)
+
+
+def check_alpha(dtype: ScalarType, alpha: Any) -> None:
     """Refuse a scale that the common dtype cannot hold, as ATen's alpha_check does."""
     kind = alpha if isinstance(alpha, type) else alpha.__class__
-    dtype = iterator.common_dtype
-    if kind is bool and dtype.name != "bool":
+    if kind is bool and dtype is not bool_:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     alpha_dtype = dtype_of_number(kind)
-    if alpha_dtype.is_floating_point and not (dtype.is_floating_point or dtype.is_complex):
+    inexact = alpha_dtype.is_floating_point or alpha_dtype.is_complex
+    if inexact and not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if alpha_dtype.is_complex and not dtype.is_complex:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
+div = binary_float
+
+
+def div_mode(meta: MetaBase, self: Any, other: Any, rounding_mode: str | None) -> None:
+    """True division for None; ``trunc`` and ``floor`` keep integers."""
+    if rounding_mode is None:
+        return binary_float(meta, self, other)
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '"
+            + rounding_mode
+            + "'"
+        )
+    binary(meta, self, other)
+
+
+def pow(meta: MetaBase, self: Any, exponent: Any) -> None:
+    """A base and an exponent, either of which may be a number."""
+    iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, exponent)
+    if iterator.common_dtype is bool_:
+        raise NotImplementedError("\"pow\" not implemented for 'Bool'")
+    meta.build(iterator)
+
+
+def ordered_binary(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
+    """maximum and its kin: complex numbers have no order."""
+    if self.dtype.is_complex or other.dtype.is_complex:
+        raise RuntimeError(f"{meta.name} not implemented for complex tensors.")
+    binary(meta, self, other)
+
+
+def comparison(meta: MetaBase, self: Any, other: Any) -> None:
+    """Two inputs compared in their common dtype; a new output is bool, a given one keeps its dtype."""
+    meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
+
+
+def ordering(meta: MetaBase, self: Any, other: Any) -> None:
+    """A comparison that needs an order."""
+    iterator = TensorIterator.comparison_op(meta.maybe_get_output(), self, other)
+    if iterator.common_dtype.is_complex:
+        name = iterator.common_dtype.scalar_name
+        raise NotImplementedError(f"\"{meta.name}_{meta.device.type}\" not implemented for '{name}'")
+    meta.build(iterator)
+
+
+def logical_not(meta: MetaBase, self: TensorSpec) -> None:
+    """Whether the input is zero, as bool or in a given output's dtype."""
+    meta.extra["common_dtype"] = self.dtype
+    meta.build(with_output_dtype(meta, [self], bool_))
+
+
+def logical(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
+    """Truth values combined; a new output is bool."""
+    meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
+
+
+def bitwise(meta: MetaBase, self: Any, other: Any) -> None:
+    """Two integral or bool inputs; shifts know no bool."""
+    iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
+    refuse_inexact(meta, iterator.common_dtype)
+    meta.build(iterator)
+
+
+def bitwise_not(meta: MetaBase, self: TensorSpec) -> None:
+    """One integral or bool input."""
+    refuse_inexact(meta, self.dtype)
+    unary(meta, self)
+
+
+def refuse_inexact(meta: MetaBase, dtype: ScalarType) -> None:
+    """PyTorch's error of an operator on bits."""
+    shifts = meta.name.endswith("shift")
+    if not dtype.is_integral and (shifts or dtype is not bool_):
+        name = {"bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift"}.get(meta.name, meta.name)
+        raise NotImplementedError(f"\"{name}_{meta.device.type}\" not implemented for '{dtype.scalar_name}'")
+
+
+def relu(meta: MetaBase, self: TensorSpec) -> None:
+    """One real input, bool refused."""
+    if self.dtype is bool_:
+        raise RuntimeError("Boolean inputs not supported for relu")
+    if self.dtype.is_complex:
+        raise NotImplementedError("clamp is not supported for complex types")
+    unary(meta, self)
+
+
+def gelu(meta: MetaBase, self: TensorSpec, approximate: str) -> None:
+    """One floating input; the exact form or the one through tanh."""
+    check_approximate(approximate)
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(f"\"GeluKernelImpl\" not implemented for '{self.dtype.scalar_name}'")
+    unary(meta, self)
+
+
+def check_approximate(approximate: str) -> None:
+    """Refuse another form than gelu's two."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+
+
+def softplus(meta: MetaBase, self: TensorSpec, beta: Any, threshold: Any) -> None:
+    """One floating input."""
+    refuse_integral(meta, self)
+    unary(meta, self)
+
+
+def leaky_relu(meta: MetaBase, self: TensorSpec, negative_slope: Any) -> None:
+    """One floating input."""
+    refuse_integral(meta, self)
+    unary(meta, self)
+
+
 def threshold_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, threshold: Any) -> None:
     """The gradient where `self` exceeds the threshold."""
-    meta.build(TensorIterator.binary_op(meta.maybe_get_output(), grad_output, self))
+    binary(meta, grad_output, self)
+
+
+def gelu_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, approximate: str) -> None:
+    """The gradient of `gelu`."""
+    check_approximate(approximate)
+    binary(meta, grad_output, self)
+
+
+def softplus_backward(
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, beta: Any, threshold: Any
+) -> None:
+    """The gradient of `softplus`."""
+    binary(meta, grad_output, self)
+
+
+def leaky_relu_backward(
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, negative_slope: Any, self_is_result: bool
+) -> None:
+    """The gradient of `leaky_relu`, from its input or its result."""
+    binary(meta, grad_output, self)
+
+
+def clamp(meta: MetaBase, self: TensorSpec, min: Any, max: Any) -> None:
+    """An input and bounds, either of which may be absent, promoted together."""
+    bounds = [b for b in (min, max) if b is not None]
+    if not bounds:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    clamp_to(meta, self, bounds)
+
+
+def clamp_one(meta: MetaBase, self: TensorSpec, bound: Any) -> None:
+    """An input and one bound."""
+    clamp_to(meta, self, [bound])
+
+
+def clamp_to(meta: MetaBase, self: TensorSpec, bounds: Sequence[Any]) -> None:
+    """An input and its bounds, promoted together; complex numbers have no order."""
+    if any(dtype_of(o).is_complex for o in (self, *bounds)):
+        raise NotImplementedError("clamp is not supported for complex types")
+    meta.build(promoting(meta, [self, *bounds]))
+
+
+def where(meta: MetaBase, condition: TensorSpec, self: Any, other: Any) -> None:
+    """A mask and the two values to choose from, which are promoted without it."""
+    if condition.dtype is not bool_ and condition.dtype.name != "uint8":
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype.scalar_name}"
+        )
+    scalar = TensorSpec.contiguous((), bool_, condition.device)
+    values = [scalar.replace(dtype=dtype_of(o)) if both_numbers(self, other) else o for o in (self, other)]
+    dtype = TensorIterator.binary_op(None, *values).common_dtype
+    specs = [condition, *[o for o in (self, other) if isinstance(o, TensorSpec)]]
+    meta.extra["common_dtype"] = dtype
+    meta.build(with_output_dtype(meta, specs, dtype))
+    out = meta.outputs[0]
+    if out.dtype is not dtype:
+        raise RuntimeError(f"Expected out type to be {dtype} but got {out.dtype}")
+
+
+def both_numbers(self: Any, other: Any) -> bool:
+    """Whether no operand is a tensor, which an iterator needs one of."""
+    return not (isinstance(self, TensorSpec) or isinstance(other, TensorSpec))
+
+
+def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: Any) -> None:
+    """A start, an end and a weight, all of one floating or complex dtype."""
+    if self.dtype is not end.dtype:
+        raise RuntimeError(f"expected dtype {self.dtype.name} for `end` but got dtype {end.dtype.name}")
+    if isinstance(weight, TensorSpec):
+        if weight.dtype is not self.dtype:
+            raise RuntimeError(
+                f"expected dtype {self.dtype.name} for `weight` but got dtype {weight.dtype.name}"
+            )
+        operands = [self, end, weight]
+    else:
+        operands = [self, end]
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise NotImplementedError(f"\"lerp_kernel_scalar\" not implemented for '{self.dtype.scalar_name}'")
+    meta.build(promoting(meta, operands))
+
+
+def addcmul(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: Any) -> None:
+    """Three inputs promoted together."""
+    meta.build(promoting(meta, [self, tensor1, tensor2]))
+
+
+def addcdiv(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: Any) -> None:
+    """Three inputs promoted together; integer division is refused."""
+    if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will "
+            "perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be "
+            "implemented as (self + value * torch.trunc(tensor1 / tensor2)).to(self.dtype) for integer "
+            "inputs and as (self + value * tensor1 / tensor2) for float inputs. The future addcdiv "
+            "behavior is just the implementation: (self + value * tensor1 / tensor2) for all dtypes."
+        )
+    meta.build(promoting(meta, [self, tensor1, tensor2]))

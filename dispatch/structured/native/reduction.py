@@ -1,14 +1,28 @@
-"""Meta functions of reductions."""
+"""Meta functions of reductions (ATen/native/ReduceOps.cpp).
+
+Each leaves the wrapped dimensions in ``extra["dims"]`` for the kernel; `var` and its kin leave the correction
+in ``extra["correction"]`` where it is known when planning.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from ....runtime.scalar_type import bool_, get_default_dtype, int64, uint8
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
-from .dims import reduced_dims, reduced_shape
+from .dims import reduced_dims, reduced_shape, wrap_dim
+
+Dims = Sequence[int] | int | None
+
+
+def _set_reduced(
+    meta: MetaBase, self: TensorSpec, dims: tuple[int, ...], keepdim: bool, dtype: ScalarType
+) -> None:
+    meta.extra["dims"] = dims
+    meta.set_output_raw_strided(0, reduced_shape(self.sizes, dims, keepdim), dtype=dtype)
 
 
 def sum_dtype(self: TensorSpec, dtype: ScalarType | None) -> ScalarType:
@@ -19,17 +33,191 @@ def sum_dtype(self: TensorSpec, dtype: ScalarType | None) -> ScalarType:
     return self.dtype if floating else int64
 
 
-def sum_dim(
-    meta: MetaBase, self: TensorSpec, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None
-) -> None:
-    """Sum over `dim`, over all dimensions if it is None or empty."""
-    dims = reduced_dims(dim, self.ndim)
+def _accumulated_dtype(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> ScalarType:
     given = meta.maybe_get_output()
-    out = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
-    meta.extra["dims"] = dims
-    meta.set_output_raw_strided(0, reduced_shape(self.sizes, dims, keepdim), dtype=out)
+    return sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
+
+
+def sum_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: ScalarType | None) -> None:
+    """Sum over `dim`, over all dimensions if it is None or empty."""
+    _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, _accumulated_dtype(meta, self, dtype))
 
 
 def sum_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
     """Sum over everything."""
     sum_dim(meta, self, None, False, dtype)
+
+
+def prod_dim(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool, dtype: ScalarType | None) -> None:
+    """Product along `dim`; the dtype as of a sum."""
+    sum_dim(meta, self, dim, keepdim, dtype)
+
+
+def prod_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
+    """Product over everything."""
+    sum_dim(meta, self, None, False, dtype)
+
+
+def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: ScalarType | None) -> None:
+    """Mean over `dim`. Raises RuntimeError unless input (or `dtype`) is floating or complex."""
+    asked = self.dtype if dtype is None else dtype
+    if not (asked.is_floating_point or asked.is_complex):
+        whose = "Input" if dtype is None else "Optional"
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {whose} dtype must be either a floating point or complex "
+            f"dtype. Got: {asked.scalar_name}"
+        )
+    given = meta.maybe_get_output()
+    out = asked if given is None or dtype is not None else given.dtype
+    if not (out.is_floating_point or out.is_complex):
+        raise RuntimeError(
+            f"result type {asked.scalar_name} can't be cast to the desired output type {out.scalar_name}"
+        )
+    _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, out)
+
+
+def mean_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
+    """Mean over everything."""
+    mean_dim(meta, self, None, False, dtype)
+
+
+def check_nonempty(name: str, self: TensorSpec, dims: Sequence[int]) -> None:
+    """Refuse to look for an extremum where a reduced dimension has no elements."""
+    for d in dims:
+        if self.ndim and self.sizes[d] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def _check_same_out(meta: MetaBase, self: TensorSpec) -> None:
+    given = meta.maybe_get_output()
+    if given is not None and given.dtype is not self.dtype:
+        raise RuntimeError(
+            f"Expected the dtype for input and out to match, but got {self.dtype.scalar_name} for input's "
+            f"dtype and {given.dtype.scalar_name} for out's dtype."
+        )
+
+
+def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
+    """``amax`` and ``amin``: over `dim`, over everything if it is empty."""
+    dims = reduced_dims(dim, self.ndim)
+    if self.numel == 0:
+        if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+            raise RuntimeError(
+                f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                "reduction dim with the 'dim' argument."
+            )
+        check_nonempty(meta.name, self, dims)
+    _check_same_out(meta, self)
+    _set_reduced(meta, self, dims, keepdim, self.dtype)
+
+
+def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
+    """``max`` and ``min`` of everything."""
+    extremum(meta, self, (), False)
+
+
+def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
+    """Both extrema in one pass."""
+    if dim is None and self.numel == 0:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
+    dims = reduced_dims(dim, self.ndim)
+    check_nonempty(meta.name, self, dims)
+    _set_reduced(meta, self, dims, keepdim, self.dtype)
+    meta.set_output_raw_strided(1, reduced_shape(self.sizes, dims, keepdim), dtype=self.dtype)
+
+
+def _refuse_complex(meta: MetaBase, self: TensorSpec) -> None:
+    if self.dtype.is_complex:
+        raise RuntimeError(f"{meta.name}(): does not support complex input")
+
+
+def extremum_with_index(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
+    """``max`` and ``min`` along `dim`: values, and the first index of each."""
+    dims = (wrap_dim(dim, self.ndim),) if self.ndim else reduced_dims(dim, 0)
+    check_nonempty(meta.name, self, dims)
+    _refuse_complex(meta, self)
+    _set_reduced(meta, self, dims, keepdim, self.dtype)
+    meta.set_output_raw_strided(1, reduced_shape(self.sizes, dims, keepdim), dtype=int64)
+
+
+def index_of_extremum(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
+    """``argmax`` and ``argmin``: the first index along `dim`, in the flattened input if it is None."""
+    dims = reduced_dims(dim, self.ndim)
+    if dim is not None:
+        check_nonempty(meta.name, self, dims)
+    elif self.numel == 0:
+        raise IndexError(f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0.")
+    _refuse_complex(meta, self)
+    if self.dtype is bool_:
+        raise RuntimeError(f"{meta.name}(): does not support bool input")
+    _set_reduced(meta, self, dims, keepdim, int64)
+
+
+def truth_dims(meta: MetaBase, self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) -> None:
+    """``any`` and ``all``: bool, but uint8 of uint8. An empty list of dimensions reduces nothing."""
+    dims = () if dim is not None and len(dim) == 0 else reduced_dims(dim, self.ndim)
+    given = meta.maybe_get_output()
+    if given is not None and given.dtype not in (bool_, uint8):
+        raise RuntimeError(
+            f"{meta.name} only supports bool tensor for result, got: {given.dtype.scalar_name}"
+        )
+    out = uint8 if self.dtype is uint8 else bool_
+    _set_reduced(meta, self, dims, keepdim, out if given is None else given.dtype)
+
+
+def truth_dim(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
+    """``any`` and ``all`` along one dimension."""
+    truth_dims(meta, self, (dim,), keepdim)
+
+
+def truth_all(meta: MetaBase, self: TensorSpec) -> None:
+    """``any`` and ``all`` of everything."""
+    truth_dims(meta, self, None, False)
+
+
+def var_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool) -> None:
+    """Variance over `dim` with a number of degrees of freedom less; real for complex inputs."""
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    given = meta.maybe_get_output()
+    out = self.dtype.to_real() if given is None else given.dtype
+    if not out.is_floating_point:
+        raise RuntimeError(
+            f"result type {self.dtype.scalar_name} can't be cast to the desired output type {out.scalar_name}"
+        )
+    _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, out)
+
+
+def var_dim(meta: MetaBase, self: TensorSpec, dim: Dims, unbiased: bool, keepdim: bool) -> None:
+    """`var_correction` with 1 or 0."""
+    meta.extra["correction"] = int(unbiased)
+    var_correction(meta, self, dim, None, keepdim)
+
+
+def var_all(meta: MetaBase, self: TensorSpec, unbiased: bool) -> None:
+    """Variance of everything."""
+    var_dim(meta, self, None, unbiased, False)
+
+
+def var_mean_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool) -> None:
+    """Variance (or standard deviation) and mean."""
+    var_correction(meta, self, dim, correction, keepdim)
+    meta.set_output_raw_strided(1, meta.outputs[0].sizes, dtype=self.dtype)
+
+
+def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
+    """log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
+    floating = self.dtype.is_floating_point or self.dtype.is_complex
+    _set_reduced(
+        meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype if floating else get_default_dtype()
+    )
+
+
+def cumsum(meta: MetaBase, self: TensorSpec, dim: int, dtype: ScalarType | None) -> None:
+    """Sums of all prefixes along `dim`; the dtype as of a sum, the input's own in place."""
+    meta.extra["dim"] = wrap_dim(dim, self.ndim)
+    given = meta.maybe_get_output()
+    out = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
+    meta.set_output_raw_strided(0, self.sizes, dtype=out)

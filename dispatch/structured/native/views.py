@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+from ....runtime.device import CPU
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import float32, float64
 from ....runtime.tensor_spec import TensorSpec
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ...tensor import Tensor
 from ..detach import detach as detach
 from ..embed import as_strided_backward as as_strided_backward
 from ..embed import embedded
@@ -25,7 +32,8 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
     if unknown:
         if known == 0:
             raise RuntimeError(
-                f"cannot reshape tensor of {numel} elements into shape {given} because the unspecified dimension size "
+                f"cannot reshape tensor of {numel} elements into shape {given} because the unspecified "
+                "dimension size "
                 "-1 can be any value and is ambiguous"
             )
         if numel % known == 0:
@@ -39,7 +47,7 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
 def view_strides(
     sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides that show the same elements in another shape, or None where only a copy can (ATen computeStride)."""
+    """Strides that show the same elements in another shape; None where only a copy can (ATen computeStride)."""
     numel = math.prod(sizes)
     if numel == 0:
         if tuple(sizes) == tuple(shape):
@@ -76,36 +84,24 @@ def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
     strides = view_strides(self.sizes, self.strides, shape)
     if strides is None:
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
+            "across two "
             "contiguous subspaces). Use .reshape(...) instead."
         )
     return Geometry(shape, strides)
 
 
-def as_strided(
-    self: TensorSpec, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
-) -> Geometry:
-    """Any sizes and strides over the storage; offsets count from its start unless left out."""
-    if len(size) != len(stride):
-        raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
-    if any(n < 0 for n in size):
-        raise RuntimeError(f"Trying to create tensor with negative dimension {min(size)}: {list(size)}")
-    if any(s < 0 for s in stride):
-        raise RuntimeError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
-        )
-    if storage_offset is not None and storage_offset < 0:
-        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    if storage_offset is None:
-        return Geometry(tuple(size), tuple(stride), 0)
-    return Geometry(tuple(size), tuple(stride), storage_offset, absolute=True)
+def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> Geometry:
+    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked them."""
+    return Geometry(tuple(size), tuple(stride), offset)
 
 
 def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
     """Dimensions of size 1, and new leading ones, repeated without a copy."""
     if len(size) < self.ndim:
         raise RuntimeError(
-            f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) must be "
+            f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) "
+            "must be "
             f"greater or equal to the number of dimensions in the tensor ({self.ndim})"
         )
     lead = len(size) - self.ndim
@@ -116,7 +112,8 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
         if wanted == -1:
             if i < lead:
                 raise RuntimeError(
-                    f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}"
+                    "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
+                    f"dimension {i}"
                 )
             wanted = have
         if wanted < 0:
@@ -140,7 +137,8 @@ def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
     """Dimensions in another order."""
     if len(dims) != self.ndim:
         raise RuntimeError(
-            f"permute: number of dimensions in the tensor input ({self.ndim}) does not match the length of the "
+            f"permute: number of dimensions in the tensor input ({self.ndim}) does not match the length of "
+            "the "
             f"desired ordering of dimensions ({len(dims)})"
         )
     order = [wrap_dim(d, self.ndim) for d in dims]
@@ -187,7 +185,7 @@ def select(self: TensorSpec, dim: int, index: int) -> Geometry:
 def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step: int) -> Geometry:
     """A range of a dimension; bounds are clamped as Python's are."""
     if self.ndim == 0:
-        raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
         raise RuntimeError("slice step must be positive")
     d = wrap_dim(dim, self.ndim)
@@ -205,8 +203,8 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
 
 def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
     """``x[start:end:step]``: a slice whose step Python checks."""
-    if not isinstance(step, int) or step <= 0:
-        raise ValueError("step must be greater than zero")
+    if step <= 0:
+        raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
     return slice_(self, 0, start, end, step)
 
 
@@ -235,5 +233,168 @@ def alias(self: TensorSpec) -> Geometry:
     return Geometry(self.sizes, self.strides)
 
 
+def view_dtype(self: TensorSpec, dtype: ScalarType) -> Geometry:
+    """The same bytes as another dtype; the last dimension shrinks or grows with the element's size."""
+    old, new = self.itemsize, dtype.itemsize
+    if old == new:
+        return Geometry(self.sizes, self.strides, dtype=dtype)
+    what = f"to view {self.dtype.scalar_name} as {dtype.scalar_name} (different element sizes)"
+    if self.ndim == 0:
+        raise RuntimeError(f"self.dim() cannot be 0 {what}")
+    last, stride = self.sizes[-1], self.strides[-1]
+    if old > new:
+        if stride != 1:
+            raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {stride}")
+        ratio = old // new
+        strides = (*[s * ratio for s in self.strides[:-1]], 1)
+        return Geometry((*self.sizes[:-1], last * ratio), strides, dtype=dtype)
+    ratio = new // old
+    if last % ratio:
+        raise RuntimeError(f"self.size(-1) must be divisible by {ratio} {what}, but got {last}")
+    if stride != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {stride}")
+    for position, outer in enumerate(self.strides[:-1]):
+        if outer % ratio:
+            raise RuntimeError(
+                f"self.stride({position}) must be divisible by {ratio} {what}, but got {outer}"
+            )
+    strides = (*[s // ratio for s in self.strides[:-1]], 1)
+    return Geometry((*self.sizes[:-1], last // ratio), strides, dtype=dtype)
+
+
+def view_as_real(self: TensorSpec) -> Geometry:
+    """Complex numbers as pairs of reals in a new last dimension."""
+    if not self.dtype.is_complex:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return Geometry((*self.sizes, 2), (*[s * 2 for s in self.strides], 1), dtype=self.dtype.to_real())
+
+
+def view_as_complex(self: TensorSpec) -> Geometry:
+    """Pairs of reals in the last dimension as complex numbers."""
+    if self.dtype not in (float32, float64):
+        raise RuntimeError(
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of "
+            "scalar type: "
+            f"{self.dtype.scalar_name}"
+        )
+    if self.ndim == 0:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if self.sizes[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    if self.strides[-1] != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % 2 for s in self.strides[:-1]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    return Geometry(self.sizes[:-1], tuple(s // 2 for s in self.strides[:-1]), dtype=self.dtype.to_complex())
+
+
+def diagonal(self: TensorSpec, offset: int, dim1: int, dim2: int) -> Geometry:
+    """The diagonal of two dimensions as a last dimension."""
+    a, b = wrap_dim(dim1, self.ndim), wrap_dim(dim2, self.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = self.sizes[a], self.sizes[b]
+    length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    first = 0
+    if length:
+        first = offset * self.strides[b] if offset >= 0 else -offset * self.strides[a]
+    kept = [i for i in range(self.ndim) if i not in (a, b)]
+    return Geometry(
+        (*[self.sizes[i] for i in kept], length),
+        (*[self.strides[i] for i in kept], self.strides[a] + self.strides[b]),
+        first,
+    )
+
+
+def unfold(self: TensorSpec, dimension: int, size: int, step: int) -> Geometry:
+    """Windows of `size`, each `step` after the one before, as a new last dimension."""
+    d = wrap_dim(dimension, self.ndim)
+    have = self.sizes[d] if self.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > have:
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {have} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    if self.ndim == 0:
+        return Geometry((size,), (1,))
+    windows = (have - size) // step + 1
+    return Geometry(
+        (*self.sizes[:d], windows, *self.sizes[d + 1 :], size),
+        (*self.strides[:d], self.strides[d] * step, *self.strides[d + 1 :], self.strides[d]),
+    )
+
+
+NEW_AXIS, INTEGER, RANGE = 0, 1, 2
+"""Kinds of items of a `_basic_index`: (NEW_AXIS, 0, 0, 0), (INTEGER, i, 0, 0), (RANGE, start, stop, step)."""
+
+
+def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
+    """``x[...]`` with numbers, ranges and new dimensions only, four numbers for each, in bounds."""
+    sizes: list[int] = []
+    strides: list[int] = []
+    picked: list[int | slice | None] = []
+    offset = 0
+    d = 0
+    for position in range(0, len(index), 4):
+        kind, start, stop, step = index[position : position + 4]
+        if kind == NEW_AXIS:
+            sizes.append(1)
+            strides.append(self.sizes[d] * self.strides[d] if d < self.ndim else 1)
+            picked.append(None)
+            continue
+        stride = self.strides[d]
+        offset += start * stride
+        if kind == INTEGER:
+            picked.append(start)
+        else:
+            sizes.append((stop - start + step - 1) // step)
+            strides.append(stride * step)
+            picked.append(slice(start, stop, step))
+        d += 1
+    return Geometry(
+        (*sizes, *self.sizes[d:]),
+        (*strides, *self.strides[d:]),
+        offset,
+        numpy_index=tuple(picked) if picked else None,
+    )
+
+
+def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The planner of ``x[i]``: the index is given at each call, so that a loop over rows keeps one plan."""
+    spec: TensorSpec = args[0]._spec
+    if spec.ndim == 0:
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
+            "to convert a "
+            "0-dim tensor to a number"
+        )
+    size = spec.sizes[0]
+    result = spec.detached.replace(sizes=spec.sizes[1:], strides=spec.strides[1:])
+    nbytes = spec.strides[0] * spec.itemsize
+    on_host = spec.device is CPU
+
+    def plan(self: Any, index: Any) -> Any:
+        if not -size <= index < size:
+            raise IndexError(f"index {index} is out of bounds for dimension 0 with size {size}")
+        out = Tensor()
+        data = self._data
+        out._data = data[index, ...] if on_host else data.offset_by(index % size * nbytes)
+        out._spec = result
+        out._autograd = out._version = out._view_base = None
+        if not spec.is_inference:
+            cell = self._version
+            if cell is None:
+                cell = self._version = [0]
+            out._version = cell
+            base = self._view_base
+            out._view_base = self if base is None else base
+        return out
+
+    return plan
+
+
 select_backward = embedded(select)
 slice_backward = embedded(slice_)
+diagonal_backward = embedded(diagonal)
+basic_index_backward = embedded(basic_index)

@@ -363,9 +363,8 @@ def test_a_registration_while_other_threads_call() -> None:
                 n = rng.randrange(1, 50)
                 if (tt.ones(n) + 1).sum().item() != 2.0 * n:
                     problems.append("add")
-                for found in (x.relu().tolist(), tt.ops.aten.relu(x).tolist(), w.relu().tolist()):
-                    if found not in allowed:
-                        problems.append(found)
+                results = (x.relu().tolist(), tt.ops.aten.relu(x).tolist(), w.relu().tolist())
+                problems.extend(found for found in results if found not in allowed)
         except BaseException as error:
             problems.append(error)
 

@@ -1,0 +1,297 @@
+"""The path of every pointwise kernel: operands to the common dtype, one function over them, a store.
+
+What can be decided is decided once for a plan: whether a ufunc may write the result itself, which operands
+need a cast, whether the error state matters, whether to work in cache-sized blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.tensor_spec import TensorSpec
+from .error_state import IGNORE, raises_flags, reset_state, set_state
+from .widen import compute_np
+
+MAX_CONSTANTS = 256
+BLOCK = 1 << 15
+"""Elements of a block: a few of them, in float32, stay in a core's second-level cache."""
+
+SILENT = frozenset(
+    {
+        np.maximum,
+        np.minimum,
+        np.fmax,
+        np.fmin,
+        np.negative,
+        np.positive,
+        np.absolute,
+        np.copysign,
+        np.logical_not,
+    }
+)
+"""Ufuncs that raise no floating-point flag, whatever their input."""
+
+
+class Constants(dict[Any, Any]):
+    """Python numbers of one class as 0-d arrays of a dtype, remembered by value.
+
+    Integers wrap as C casts them. A float zero is not remembered: -0.0 would be found as 0.0.
+    """
+
+    __slots__ = ("np_dtype", "signed_zero")
+
+    def __init__(self, np_dtype: Any, kind: type) -> None:
+        self.np_dtype = np_dtype
+        self.signed_zero = kind is not int and kind is not bool
+
+    def __missing__(self, value: Any) -> Any:
+        np_dtype = self.np_dtype
+        if value.__class__ is complex and np_dtype.kind != "c":
+            name = {"float32": "float", "float64": "double"}.get(np_dtype.name, np_dtype.name)
+            raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+        if np_dtype.kind in "iu":
+            bits = 8 * np_dtype.itemsize
+            wrapped = int(value) & ((1 << bits) - 1)
+            if np_dtype.kind == "i" and wrapped >> (bits - 1):
+                wrapped -= 1 << bits
+            made = np.array(wrapped, np_dtype)
+        else:
+            made = np.array(value, np_dtype)
+        if (value != 0 or not self.signed_zero) and value == value and len(self) < MAX_CONSTANTS:
+            self[value] = made
+        return made
+
+
+def compute_dtype_of(call: StructuredCall) -> ScalarType:
+    """The dtype that a call's operands are brought to: the iterator's, or the one its meta function names."""
+    named = call.extra.get("common_dtype")
+    if named is None:
+        assert call.iterator is not None
+        named = call.iterator.common_dtype
+    return named  # type: ignore[no-any-return]
+
+
+def planned(
+    call: StructuredCall, function: Callable[..., Any], np_common: Any = None, masks: Sequence[str] = ()
+) -> PlannedKernel:
+    """The kernel that brings operands to the common dtype, calls `function` on them, and stores with a cast.
+
+    Args:
+        function: a ufunc, a function of arrays that returns a new array, or one marked by `writing`.
+        np_common: the NumPy dtype to compute in, if it is not the one of `compute_dtype_of`.
+        masks: arguments that are brought to bool instead.
+    """
+    if np_common is None:
+        np_common = compute_np(compute_dtype_of(call))
+    operands = [call.args[name] for name in call.runtime]
+    targets = [np.dtype(bool) if name in masks else np_common for name in call.runtime]
+    out_spec = call.outputs[0]
+    out_np = out_spec.np_dtype
+    kinds = [isinstance(o, TensorSpec) for o in operands]
+    plain = all(o.np_dtype == t for o, t in zip(operands, targets, strict=True) if isinstance(o, TensorSpec))
+    is_ufunc = isinstance(function, np.ufunc)
+    stores = is_ufunc and ufunc_keeps(function, np_common, len(operands), out_np)
+    silent = not raises_flags(np_common) or (is_ufunc and function in SILENT)
+    tensors = [o for o in operands if isinstance(o, TensorSpec)]
+    # One element expanded has no order of its own: NumPy then follows the others.
+    ordered = any(o.is_contiguous for o in tensors) and all(
+        o.is_contiguous or not any(o.strides) for o in tensors
+    )
+    if plain and stores and all(kinds) and len(kinds) <= 2:
+        return PlannedKernel(
+            _output_first(function, len(kinds)), function if ordered else None, not silent, ordered
+        )
+    if plain and stores and kinds == [True, False]:
+        constants = Constants(np_common, operands[1])
+        return PlannedKernel(
+            _with_constant_into(function, constants), _with_constant(function, constants) if ordered else None
+        )
+    prepare = [_preparer(o, t) for o, t in zip(operands, targets, strict=True)]
+    ready = all(p is _itself for p in prepare)
+    if stores or function in WRITING:
+        same = stores or out_np == np_common
+        compute = _writing(function) if same else _writing_cast(function, np_common)
+    else:
+        compute = _storing(function)
+    aligned = all(
+        o.is_contiguous and o.sizes == out_spec.sizes
+        for o in (out_spec, *operands)
+        if isinstance(o, TensorSpec)
+    )
+    if aligned and out_spec.numel > BLOCK and not (stores and plain):
+        return PlannedKernel(_in_blocks(compute, prepare, kinds))
+    into = _quietly(compute) if ready else _quietly(_prepared(compute, prepare))
+    if function in WRITING or not ordered:
+        return PlannedKernel(into)
+
+    def fresh(*inputs: Any) -> Any:
+        token = set_state(IGNORE)
+        try:
+            made = (
+                function(*inputs)
+                if ready
+                else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
+            )
+            return made if made.dtype == out_np else made.astype(out_np)
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into, fresh)
+
+
+WRITING: set[Any] = set()
+"""Functions that write to an argument `out`, an array of the common dtype, rather than return a new array."""
+
+
+def writing(function: Callable[..., None]) -> Callable[..., None]:
+    """Mark a function as one that writes to its argument `out`.
+
+    In-place forms call it with `out` among the arguments, so it must not read them after it has written.
+    """
+    WRITING.add(function)
+    return function
+
+
+def _storing(function: Callable[..., Any]) -> Callable[..., None]:
+    def store(out: Any, *arrays: Any) -> None:
+        np.copyto(out, function(*arrays), casting="unsafe")
+
+    return store
+
+
+def _writing(function: Callable[..., Any]) -> Callable[..., None]:
+    def write(out: Any, *arrays: Any) -> None:
+        function(*arrays, out=out)
+
+    return write
+
+
+def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[..., None]:
+    def write(out: Any, *arrays: Any) -> None:
+        made = np.empty(out.shape, np_common)
+        function(*arrays, out=made)
+        np.copyto(out, made, casting="unsafe")
+
+    return write
+
+
+def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]]) -> Callable[..., None]:
+    *tensors, last = prepare
+    if all(p is _itself for p in tensors):
+
+        def run_last(out: Any, *inputs: Any) -> None:
+            compute(out, *inputs[:-1], last(inputs[-1]))
+
+        return run_last
+
+    if len(prepare) == 3:
+        first, second, third = prepare
+
+        def run_three(out: Any, a: Any, b: Any, c: Any) -> None:
+            compute(out, first(a), second(b), third(c))
+
+        return run_three
+
+    def run(out: Any, *inputs: Any) -> None:
+        compute(out, *[p(x) for p, x in zip(prepare, inputs, strict=True)])
+
+    return run
+
+
+def _quietly(compute: Callable[..., None]) -> Callable[..., None]:
+    def run(*data: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            compute(*data)
+        finally:
+            reset_state(token)
+
+    return run
+
+
+def _in_blocks(
+    compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]], kinds: Sequence[bool]
+) -> Callable[..., None]:
+    """A kernel over contiguous operands of one size that goes through them a block at a time."""
+
+    def run(out: Any, *inputs: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            whole = out.reshape(-1)
+            operands = [
+                (x.reshape(-1), p) if is_tensor else (p(x), None)
+                for x, p, is_tensor in zip(inputs, prepare, kinds, strict=True)
+            ]
+            for start in range(0, whole.size, BLOCK):
+                end = start + BLOCK
+                compute(whole[start:end], *[x if p is None else p(x[start:end]) for x, p in operands])
+        finally:
+            reset_state(token)
+
+    return run
+
+
+def ufunc_keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool:
+    """Whether a ufunc over this dtype gives exactly the output's dtype."""
+    try:
+        resolved = function.resolve_dtypes((np_dtype,) * arity + (None,))
+    except TypeError:
+        return False
+    return bool(resolved[-1] == out and all(r == np_dtype for r in resolved[:-1]))
+
+
+def _preparer(operand: Any, np_common: Any) -> Callable[[Any], Any]:
+    if operand is None:
+        return _itself
+    if isinstance(operand, TensorSpec):
+        if operand.np_dtype == np_common:
+            return _itself
+        if operand.dtype.is_complex and np_common.kind != "c":
+            return lambda array: array.real.astype(np_common)
+        return lambda array: array.astype(np_common)
+    return Constants(np_common, operand).__getitem__
+
+
+def _itself(array: Any) -> Any:
+    return array
+
+
+def _output_first(function: Any, arity: int) -> Callable[..., Any]:
+    """A ufunc that takes its output first."""
+    if arity == 1:
+        return lambda out, a: function(a, out=out)
+    if arity == 2:
+        return lambda out, a, b: function(a, b, out=out)
+    return lambda out, *inputs: function(*inputs, out=out)
+
+
+def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
+    def binary(a: Any, number: Any) -> Any:
+        token = set_state(IGNORE)
+        try:
+            return function(a, constants[number])
+        finally:
+            reset_state(token)
+
+    return binary
+
+
+def _with_constant_into(function: Any, constants: Constants) -> Callable[..., Any]:
+    def binary(out: Any, a: Any, number: Any) -> None:
+        token = set_state(IGNORE)
+        try:
+            function(a, constants[number], out=out)
+        finally:
+            reset_state(token)
+
+    return binary
+
+
+def constant_cache(np_dtype: Any) -> Callable[[Any], Any]:
+    """A function from Python numbers to 0-d arrays of a dtype, which remembers them."""
+    return Constants(np_dtype, float).__getitem__

@@ -1,0 +1,317 @@
+"""The functions of arrays that NumPy does not have as one ufunc, in the operands' common dtype.
+
+They return new arrays, hold no state, and follow PyTorch in the edges: NaN, infinities, signed zeros, zero
+divisors. They run with floating-point errors ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .elementwise import writing
+
+
+@writing
+def add_scaled(a: Any, b: Any, alpha: Any, out: Any) -> None:
+    """a + alpha * b."""
+    np.add(a, np.multiply(b, alpha), out)
+
+
+@writing
+def sub_scaled(a: Any, b: Any, alpha: Any, out: Any) -> None:
+    """a - alpha * b."""
+    np.subtract(a, np.multiply(b, alpha), out)
+
+
+@writing
+def rsub(a: Any, b: Any, alpha: Any, out: Any) -> None:
+    """b - alpha * a."""
+    np.subtract(b, np.multiply(a, alpha), out)
+
+
+@writing
+def rsub_unscaled(a: Any, b: Any, out: Any) -> None:
+    """b - a."""
+    np.subtract(b, a, out)
+
+
+@writing
+def addcmul(a: Any, x: Any, y: Any, value: Any, out: Any) -> None:
+    """a + value * x * y."""
+    np.add(a, value * x * y, out)
+
+
+@writing
+def addcmul_unscaled(a: Any, x: Any, y: Any, out: Any) -> None:
+    """a + x * y."""
+    np.add(a, x * y, out)
+
+
+@writing
+def addcdiv(a: Any, x: Any, y: Any, value: Any, out: Any) -> None:
+    """a + value * x / y."""
+    np.add(a, value * x / y, out)
+
+
+@writing
+def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any) -> None:
+    """a + x / y."""
+    np.add(a, x / y, out)
+
+
+def conjugate(a: Any) -> Any:
+    """The complex conjugate; real numbers as they are."""
+    return np.conjugate(a) if a.dtype.kind == "c" else np.positive(a) if a.dtype.kind != "b" else a.copy()
+
+
+def sign(a: Any) -> Any:
+    """-1, 0 or 1; NaN gives 0, and so does bool its own value."""
+    if a.dtype.kind == "b":
+        return a.copy()
+    if a.dtype.kind == "f":
+        return (a > 0).astype(a.dtype) - (a < 0).astype(a.dtype)
+    return np.sign(a)
+
+
+@writing
+def rsqrt(a: Any, out: Any) -> None:
+    """1 / sqrt(a)."""
+    np.sqrt(a, out)
+    np.reciprocal(out, out)
+
+
+@cache
+def sigmoid_in(np_dtype: Any) -> Callable[[Any, Any], None]:
+    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0."""
+    one = np.ones((), np_dtype)
+
+    @writing
+    def sigmoid(a: Any, out: Any) -> None:
+        np.negative(a, out)
+        np.exp(out, out)
+        np.add(out, one, out)
+        np.reciprocal(out, out)
+
+    return sigmoid
+
+
+def sigmoid_backward(grad: Any, y: Any) -> Any:
+    """grad * conj(y * (1 - y))."""
+    factor = y * (1 - y)
+    return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
+
+
+def tanh_backward(grad: Any, y: Any) -> Any:
+    """grad * conj(1 - y^2)."""
+    factor = 1 - y * y
+    return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
+
+
+@writing
+def silu(a: Any, out: Any) -> None:
+    """a * sigmoid(a)."""
+    divisor = np.empty_like(out)
+    np.negative(a, divisor)
+    np.exp(divisor, divisor)
+    np.add(divisor, 1, divisor)
+    np.divide(a, divisor, out)
+
+
+def silu_backward(grad: Any, a: Any) -> Any:
+    """grad * sigmoid(a) * (1 + a * (1 - sigmoid(a)))."""
+    s = np.reciprocal(1 + np.exp(-a))
+    factor = s * (1 + a * (1 - s))
+    return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
+
+
+def softplus(a: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+    """log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
+    scaled = a * beta
+    return np.where(scaled > threshold, a, np.log1p(np.exp(scaled)) / beta)
+
+
+def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
+    """grad * sigmoid(beta * a), and grad itself above the threshold."""
+    scaled = a * beta
+    z = np.exp(scaled)
+    return np.where(scaled > threshold, grad, grad * z / (z + 1))
+
+
+def leaky_relu(a: Any, slope: Any) -> Any:
+    """a where positive, else a * slope."""
+    return np.where(a > 0, a, a * slope)
+
+
+def leaky_relu_backward(grad: Any, a: Any, slope: Any) -> Any:
+    """grad where the input (or the result, whose sign is the same) is positive, else grad * slope."""
+    return np.where(a > 0, grad, grad * slope)
+
+
+def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
+    """grad where a exceeds the threshold, else 0."""
+    return np.where(a <= threshold, np.zeros((), grad.dtype), grad)
+
+
+SQRT_HALF = math.sqrt(0.5)
+SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+INVERSE_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+CUBIC = 0.044715
+"""The coefficient of the cubic term in gelu's tanh form (Hendrycks and Gimpel)."""
+
+
+@cache
+def gelu_with(erf: Callable[..., Any]) -> Callable[[Any, Any], None]:
+    """x * Phi(x) with the exact normal distribution function."""
+
+    @writing
+    def gelu(a: Any, out: Any) -> None:
+        share = np.empty_like(out)
+        np.multiply(a, SQRT_HALF, share)
+        erf(share, share)
+        np.add(share, 1, share)
+        np.multiply(share, 0.5, share)
+        np.multiply(a, share, out)
+
+    return gelu
+
+
+def gelu_backward_with(erf: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """grad * (Phi(x) + x * phi(x))."""
+
+    def backward(grad: Any, a: Any) -> Any:
+        cdf = 0.5 * (1 + erf(a * SQRT_HALF))
+        pdf = np.exp(-0.5 * a * a) * INVERSE_SQRT_2PI
+        return grad * (cdf + a * pdf)
+
+    return backward
+
+
+def gelu_tanh(a: Any) -> Any:
+    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    return 0.5 * a * (1 + np.tanh(SQRT_2_OVER_PI * (a + CUBIC * a * a * a)))
+
+
+def gelu_tanh_backward(grad: Any, a: Any) -> Any:
+    """The gradient of `gelu_tanh`."""
+    square = a * a
+    t = np.tanh(SQRT_2_OVER_PI * (a + CUBIC * square * a))
+    slope = SQRT_2_OVER_PI * (1 + 3 * CUBIC * square)
+    return grad * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * slope)
+
+
+def lerp(start: Any, end: Any, weight: Any) -> Any:
+    """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
+    span = end - start
+    return np.where(np.abs(weight) < 0.5, start + weight * span, end - span * (1 - weight))
+
+
+def round_to(decimals: int) -> Callable[[Any], Any]:
+    """Rounding to decimal places, half to even."""
+    scale = 10.0 ** abs(decimals)
+    if decimals >= 0:
+        return lambda a: np.rint(a * scale) / scale
+    return lambda a: np.rint(a / scale) * scale
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An integer division that raises where a divisor is zero."""
+
+    def divide(a: Any, b: Any) -> Any:
+        if not np.all(b):
+            raise RuntimeError("ZeroDivisionError")
+        return function(a, b)
+
+    return divide
+
+
+def divide_floor(a: Any, b: Any) -> Any:
+    """The floor of a / b as the remainder defines it; a / b itself where b is zero."""
+    return np.where(b == 0, a / b, np.floor_divide(a, b))
+
+
+def divide_floor_integers(a: Any, b: Any) -> Any:
+    """The floor of a / b."""
+    return np.floor_divide(a, b)
+
+
+def divide_trunc(a: Any, b: Any) -> Any:
+    """a / b towards zero."""
+    return np.trunc(a / b)
+
+
+def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
+    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as in PyTorch."""
+    return lambda a, b: np.trunc((a / b).astype(narrow).astype(a.dtype))
+
+
+def divide_trunc_integers(a: Any, b: Any) -> Any:
+    """a / b towards zero."""
+    quotient = np.floor_divide(a, b)
+    inexact = (a - quotient * b != 0) & ((a < 0) != (b < 0))
+    return quotient + inexact.astype(quotient.dtype)
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """fmod brought to the divisor's sign; a zero keeps the dividend's sign."""
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+
+
+def remainder_integers(a: Any, b: Any) -> Any:
+    """The remainder with the divisor's sign."""
+    return np.remainder(a, b)
+
+
+def fmod_integers(a: Any, b: Any) -> Any:
+    """The remainder with the dividend's sign."""
+    return np.fmod(a, b)
+
+
+def pow_constant(a: Any, exponent: Any) -> Any:
+    """a ** exponent for one real exponent, the frequent ones without a power function."""
+    special = _POWERS.get(float(exponent))
+    return np.power(a, exponent) if special is None else special(a)
+
+
+_POWERS: dict[float, Callable[[Any], Any]] = {
+    0.5: np.sqrt,
+    1.0: np.positive,
+    2.0: np.square,
+    3.0: lambda a: a * a * a,
+    -0.5: lambda a: np.reciprocal(np.sqrt(a)),
+    -1.0: np.reciprocal,
+    -2.0: lambda a: np.reciprocal(a * a),
+}
+
+
+def exponent_check(np_dtype: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What has a kernel refuse constant exponents that are negative or too large for an integer dtype."""
+    most = np.iinfo(np_dtype).max
+
+    def wrap(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def checked_kernel(*data: Any) -> Any:
+            exponent = data[-1]
+            if exponent < 0:
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
+            if exponent > most:
+                raise RuntimeError(f"value cannot be converted to type {name}_t without overflow")
+            return kernel(*data)
+
+        return checked_kernel
+
+    return wrap
+
+
+def pow_integers(a: Any, b: Any) -> Any:
+    """a ** b, where a negative exponent leaves of 1 and -1 their powers, and of others 0."""
+    negative = b < 0
+    if not np.any(negative):
+        return np.power(a, b)
+    out = np.power(a, np.where(negative, b & 1, b))
+    unit = (a == 1) | (a == -1)
+    return np.where(negative & ~unit, np.zeros((), out.dtype), out)

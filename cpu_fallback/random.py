@@ -1,0 +1,410 @@
+"""Random numbers on the host; the contract is in `dispatch/structured/native/random.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.scalar_type import bfloat16, dtype, float16, float32, float64
+from ..runtime.tensor_spec import TensorSpec
+from .error_state import IGNORE, reset_state, set_state
+from .philox import draws32, draws64
+from .widen import compute_np
+
+BLOCK = 1 << 15
+"""Elements computed at a time: their draws and temporaries stay in the second-level cache."""
+TWO_PI = 6.283185307179586
+_BITS = {float32: 24, float16: 11, bfloat16: 8}
+
+Draw = Callable[..., Any]
+
+
+def _by_blocks(spec: TensorSpec, wide: bool, draw: Draw) -> PlannedKernel:
+    """A kernel that fills `out` with ``draw(draws, position, *inputs)``, block by block in C order."""
+    count = spec.numel * (2 if spec.dtype.is_complex else 1)
+    real = spec.dtype.to_real().np
+    draws, per = (draws64, 2) if wide else (draws32, 4)
+
+    def into(out: Any, *rest: Any) -> None:
+        *inputs, seed, first = rest
+        direct = out.flags.c_contiguous and out.flags.writeable
+        flat = out.reshape(-1).view(real) if direct else np.empty(count, real)
+        token = set_state(IGNORE)
+        try:
+            for start in range(0, count, BLOCK):
+                piece = flat[start : start + BLOCK]
+                even = len(piece) + len(piece) % 2
+                made = draw(draws(seed, first + start // per, even), start, *inputs)
+                np.copyto(piece, made[: len(piece)], casting="unsafe")
+            if not direct:
+                np.copyto(out, flat.view(out.dtype).reshape(out.shape))
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def _floating(call: StructuredCall) -> TensorSpec:
+    spec = call.outputs[0]
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    return spec
+
+
+def _real(d: dtype) -> dtype:
+    return d.to_real()
+
+
+def uniform(call: StructuredCall) -> PlannedKernel:
+    """u * (high - low) + low."""
+    spec = call.outputs[0]
+    real = _real(spec.dtype)
+    if not real.is_floating_point:
+        raise call.refuse(spec)
+    wide = real is float64
+    number: Any = np.float64 if wide else np.float32
+    bits = _BITS.get(real, 8)
+    shift: Any = np.uint64(11) if wide else np.uint32(32 - bits)
+    unit = number(2.0**-53 if wide else 2.0**-bits)
+    target = real.np
+
+    def draw(draws: Any, _: int, low: float, high: float) -> Any:
+        u = (draws >> shift).astype(number)
+        u *= unit
+        if low == 0 and high == 1:
+            return u
+        u *= number(high - low)
+        u += number(low)
+        rounded = u.astype(target, copy=False)
+        rounded[rounded == target.type(high)] = target.type(low)
+        return rounded
+
+    return _by_blocks(spec, wide, draw)
+
+
+def _standard_normal(draws: Any, wide: bool) -> Any:
+    """Box-Muller in float64 over pairs of draws."""
+    if wide:
+        even, odd = draws[0::2] >> np.uint64(11), draws[1::2] >> np.uint64(11)
+        unit = 2.0**-53
+    else:
+        even, odd = draws[0::2], draws[1::2]
+        unit = 2.0**-32
+    radius = even.astype(np.float64)
+    radius += 1.0
+    radius *= unit
+    np.log(radius, radius)
+    radius *= -2.0
+    np.sqrt(radius, radius)
+    angle = odd.astype(np.float64)
+    angle *= unit
+    angle *= TWO_PI
+    out = np.empty(2 * len(radius))
+    np.multiply(radius, np.cos(angle), out[0::2])
+    np.multiply(radius, np.sin(angle), out[1::2])
+    return out
+
+
+def normal(call: StructuredCall) -> PlannedKernel:
+    """mean + std * z; a complex number has its variance in equal parts."""
+    spec = call.outputs[0]
+    real = _real(spec.dtype)
+    if not real.is_floating_point:
+        raise call.refuse(spec)
+    wide, is_complex = real is float64, spec.dtype.is_complex
+
+    def draw(draws: Any, _: int, mean: Any, std: float) -> Any:
+        z = _standard_normal(draws, wide)
+        if is_complex:
+            std = std * math.sqrt(0.5)
+        if std != 1:
+            z *= std
+        if mean != 0:
+            if is_complex:
+                z[0::2] += complex(mean).real
+                z[1::2] += complex(mean).imag
+            else:
+                z += mean
+        return z
+
+    return _by_blocks(spec, wide, draw)
+
+
+def normal_tensor(call: StructuredCall) -> PlannedKernel:
+    """mean + std * z with tensors that broadcast."""
+    spec = call.outputs[0]
+    real = _real(spec.dtype)
+    if not real.is_floating_point:
+        raise call.refuse(spec)
+    wide = real is float64
+    parts = 2 if spec.dtype.is_complex else 1
+    sizes = spec.sizes
+
+    def into(out: Any, mean: Any, std: Any, seed: int, first: int) -> None:
+        token = set_state(IGNORE)
+        try:
+            if isinstance(std, np.ndarray) and not (std >= 0).all():
+                raise RuntimeError("normal expects all elements of std >= 0.0")
+            count = spec.numel * parts
+            draws = (draws64 if wide else draws32)(seed, first, count + count % 2)
+            z = _standard_normal(draws, wide)[:count]
+            if parts == 2:
+                z *= math.sqrt(0.5)
+            shaped = (z.view(np.complex128) if parts == 2 else z).reshape(sizes)
+            shaped *= _wide(std)
+            shaped += _wide(mean)
+            np.copyto(out, shaped, casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def _wide(value: Any) -> Any:
+    """A tensor's elements in the dtype of the computation; a number as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+
+
+def _open_unit(draws: Any) -> Any:
+    """Draws as float64 strictly between 0 and 1."""
+    if draws.dtype.itemsize == 8:
+        v = (draws >> np.uint64(12)).astype(np.float64)
+        v += 0.5
+        v *= 2.0**-52
+    else:
+        v = draws.astype(np.float64)
+        v += 0.5
+        v *= 2.0**-32
+    return v
+
+
+def exponential(call: StructuredCall) -> PlannedKernel:
+    """-log(v) / lambd."""
+    spec = _floating(call)
+    return _by_blocks(
+        spec, spec.dtype is float64, lambda draws, _, lambd: np.log(_open_unit(draws)) / -np.float64(lambd)
+    )
+
+
+def log_normal(call: StructuredCall) -> PlannedKernel:
+    """exp(mean + std * z)."""
+    spec = _floating(call)
+    wide = spec.dtype is float64
+    return _by_blocks(
+        spec, wide, lambda draws, _, mean, std: np.exp(mean + std * _standard_normal(draws, wide))
+    )
+
+
+def cauchy(call: StructuredCall) -> PlannedKernel:
+    """median + sigma * tan(pi * (v - 0.5))."""
+    spec = _floating(call)
+
+    def draw(draws: Any, _: int, median: float, sigma: float) -> Any:
+        return median + sigma * np.tan(math.pi * (_open_unit(draws) - 0.5))
+
+    return _by_blocks(spec, spec.dtype is float64, draw)
+
+
+def geometric(call: StructuredCall) -> PlannedKernel:
+    """The number of trials up to the first success."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex or spec.dtype.name == "bool":
+        raise call.refuse(spec)
+
+    def draw(draws: Any, _: int, p: float) -> Any:
+        return np.ceil(np.log(_open_unit(draws)) / math.log1p(-p))
+
+    return _by_blocks(spec, False, draw)
+
+
+def _below(draws: Any, p: float) -> Any:
+    """Whether each 32-bit draw is below p * 2**32."""
+    threshold = math.ceil(p * 4294967296.0)
+    if threshold > 0xFFFFFFFF:
+        return np.ones(draws.shape, np.bool_)
+    return draws < np.uint32(threshold)
+
+
+def bernoulli(call: StructuredCall) -> PlannedKernel:
+    """1 with probability p."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex:
+        raise call.refuse(spec)
+    return _by_blocks(spec, False, lambda draws, _, p: _below(draws, p))
+
+
+def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
+    """1 with the probability of the element."""
+    spec = call.outputs[0]
+    count, sizes = spec.numel, spec.sizes
+
+    def into(out: Any, p: Any, seed: int, first: int) -> None:
+        token = set_state(IGNORE)
+        try:
+            chance = np.broadcast_to(p, sizes).astype(np.float64)
+            if not ((chance >= 0) & (chance <= 1)).all():
+                raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+            chance *= 4294967296.0
+            np.copyto(out, draws32(seed, first, count).reshape(sizes) < chance, casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def random(call: StructuredCall) -> PlannedKernel:
+    """low + floor(draw * span / 2**bits)."""
+    spec = call.outputs[0]
+    if spec.dtype.is_complex:
+        raise call.refuse(spec)
+    low, span = call.extra["low"], call.extra["span"]
+    small = span <= 1 << 16
+    base = np.array(low % (1 << 64), np.uint64)[()]
+    unsigned = spec.dtype.name == "uint64"
+
+    def draw(draws: Any, _: int) -> Any:
+        if small:
+            scaled = draws.astype(np.uint64)
+            scaled *= np.uint64(span)
+            scaled >>= np.uint64(32)
+        else:
+            scaled = _high_product(draws, span)
+        scaled += base
+        return scaled if unsigned else scaled.view(np.int64)
+
+    return _by_blocks(spec, not small, draw)
+
+
+def _high_product(draws: Any, span: int) -> Any:
+    """The upper 64 bits of ``draws * span``, by four products of halves."""
+    if span == 1 << 64:
+        return draws.copy()  # the caller adds to it in place
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    low, high = draws & mask, draws >> half
+    span_low, span_high = np.uint64(span & 0xFFFFFFFF), np.uint64(span >> 32)
+    carried = (low * span_low) >> half
+    cross = high * span_low + carried
+    if not span_high:
+        return cross >> half
+    middle = low * span_high + (cross & mask)
+    return high * span_high + (cross >> half) + (middle >> half)
+
+
+def randperm(call: StructuredCall) -> PlannedKernel:
+    """The order of 64-bit draws."""
+    spec = call.outputs[0]
+    count = spec.numel
+
+    def into(out: Any, seed: int, first: int) -> None:
+        keys = draws64(seed, first, count)
+        order = np.argsort(keys)
+        ranked = keys[order]
+        if (ranked[1:] == ranked[:-1]).any():
+            order = np.argsort(keys, kind="stable")
+        np.copyto(out, order, casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+def multinomial(call: StructuredCall) -> PlannedKernel:
+    """Indices by weight, row by row of the weights."""
+    spec, weights = call.outputs[0], call.args["weights"]
+    replacement = call.extra["replacement"]
+    columns, samples = weights.sizes[-1], spec.sizes[-1]
+
+    def into(out: Any, given: Any, seed: int, first: int) -> None:
+        token = set_state(IGNORE)
+        try:
+            rows = given.reshape(-1, columns).astype(np.float64)
+            if not (np.isfinite(rows) & (rows >= 0)).all():
+                raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+            positive = np.count_nonzero(rows, axis=1)
+            if replacement:
+                if not positive.all():
+                    raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+                sums = np.cumsum(rows, axis=1)
+                u = (draws64(seed, first, len(rows) * samples) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+                levels = u.reshape(len(rows), samples) * sums[:, -1:]
+                target = out.reshape(len(rows), samples)
+                for row, (edges, wanted) in enumerate(zip(sums, levels, strict=True)):
+                    found = np.searchsorted(edges, wanted, side="right")
+                    target[row] = np.minimum(found, np.flatnonzero(rows[row])[-1])
+                return
+            if (positive < samples).any():
+                raise RuntimeError(
+                    "invalid multinomial distribution (with replacement=False, not enough non-negative "
+                    "category to sample)"
+                )
+            race = -np.log(_open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
+            np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def native_dropout(call: StructuredCall) -> PlannedKernel:
+    """(input * mask / (1 - p), mask)."""
+    spec = call.outputs[0]
+    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        raise call.refuse(spec)
+    count, sizes = spec.numel, spec.sizes
+    wide = compute_np(spec.dtype)
+
+    def into(out: Any, mask: Any, values: Any, p: float, seed: int, first: int) -> None:
+        if p == 0:
+            mask.fill(True)
+            np.copyto(out, values)
+            return
+        token = set_state(IGNORE)
+        try:
+            np.copyto(mask, _below(draws32(seed, first, count), 1.0 - p).reshape(sizes))
+            scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
+            np.copyto(out, _masked(values, mask, scale, wide), casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
+    """grad * mask * scale."""
+    wide = compute_np(call.outputs[0].dtype)
+
+    def into(out: Any, grad: Any, mask: Any, scale: float) -> None:
+        token = set_state(IGNORE)
+        try:
+            np.copyto(out, _masked(grad, mask, scale, wide), casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+def _masked(values: Any, mask: Any, scale: float, wide: Any) -> Any:
+    scaled = values.astype(wide)
+    scaled *= wide.type(scale)
+    scaled *= mask
+    return scaled
+
+
+register_stub("uniform_stub", "cpu", uniform)
+register_stub("normal_stub", "cpu", normal)
+register_stub("normal_tensor_stub", "cpu", normal_tensor)
+register_stub("exponential_stub", "cpu", exponential)
+register_stub("log_normal_stub", "cpu", log_normal)
+register_stub("cauchy_stub", "cpu", cauchy)
+register_stub("geometric_stub", "cpu", geometric)
+register_stub("bernoulli_stub", "cpu", bernoulli)
+register_stub("bernoulli_tensor_stub", "cpu", bernoulli_tensor)
+register_stub("random_stub", "cpu", random)
+register_stub("randperm_stub", "cpu", randperm)
+register_stub("multinomial_stub", "cpu", multinomial)
+register_stub("native_dropout_stub", "cpu", native_dropout)
+register_stub("native_dropout_backward_stub", "cpu", native_dropout_backward)

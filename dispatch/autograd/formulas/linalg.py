@@ -1,0 +1,62 @@
+"""Formulas of matrix and vector products (torch FunctionsManual.cpp, `mm_mat1_backward` and the like)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .pointwise import conjugated
+
+
+def times(grad: Any, scale: Any) -> Any:
+    """grad * conj(scale); the gradient as it is where the scale is 1."""
+    if scale.__class__ is complex:
+        scale = scale.conjugate()
+    return grad if scale == 1 else grad * scale
+
+
+def _is_column_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    return strides[0] == 1 and strides[1] == sizes[0]
+
+
+def mm_mat1_backward(
+    grad: Any, mat2: Any, sizes: Sequence[int], strides: Sequence[int], alpha: Any = 1
+) -> Any:
+    """grad @ mat2^H, in the layout of mat1: a transposed weight then has a gradient laid out as the weight is."""
+    if _is_column_major(sizes, strides):
+        return times(conjugated(mat2).mm(grad.t()).t(), alpha)
+    return times(grad.mm(conjugated(mat2).t()), alpha)
+
+
+def mm_mat2_backward(
+    grad: Any, mat1: Any, sizes: Sequence[int], strides: Sequence[int], alpha: Any = 1
+) -> Any:
+    """mat1^H @ grad, in the layout of mat2."""
+    if _is_column_major(sizes, strides):
+        return times(grad.t().mm(conjugated(mat1)).t(), alpha)
+    return times(conjugated(mat1).t().mm(grad), alpha)
+
+
+def bmm_mat1_backward(grad: Any, mat2: Any, alpha: Any = 1) -> Any:
+    """grad @ mat2^H for each matrix of a batch."""
+    return times(grad.bmm(conjugated(mat2).transpose(1, 2)), alpha)
+
+
+def bmm_mat2_backward(grad: Any, mat1: Any, alpha: Any = 1) -> Any:
+    """mat1^H @ grad for each matrix of a batch."""
+    return times(conjugated(mat1).transpose(1, 2).bmm(grad), alpha)
+
+
+def over_batch(grad: Any, batch: int) -> Any:
+    """A matrix repeated for each member of a batch, without a copy."""
+    return grad.unsqueeze(0).expand((batch, *grad.shape))
+
+
+def mv_mat_backward(grad: Any, vec: Any, alpha: Any = 1) -> Any:
+    """The outer product of the gradient and conj(vec)."""
+    return times(grad.unsqueeze(1).mm(conjugated(vec).unsqueeze(0)), alpha)
+
+
+def mv_vec_backward(grad: Any, mat: Any, alpha: Any = 1) -> Any:
+    """mat^H @ grad."""
+    return times(conjugated(mat).t().mv(grad), alpha)

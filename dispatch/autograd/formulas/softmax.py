@@ -1,0 +1,24 @@
+"""Formulas of softmax and log_softmax, second derivatives among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...generated import functions as ops
+
+
+def softmax_double_backward(grad: Any, grad_output: Any, dim: int, output: Any) -> Any:
+    """How `_softmax_backward_data` depends on the output."""
+    inner = ops.sum(output * grad_output, dim, keepdim=True)
+    outer = ops.sum(output * grad, dim, keepdim=True)
+    return grad_output * grad - inner * grad - grad_output * outer
+
+
+def log_softmax_grad_backward(grad: Any, dim: int, output: Any) -> Any:
+    """How `_log_softmax_backward_data` depends on the gradient of the output."""
+    return grad - ops.sum(grad * ops.exp(output), dim, keepdim=True)
+
+
+def log_softmax_double_backward(grad: Any, grad_output: Any, dim: int, output: Any) -> Any:
+    """How `_log_softmax_backward_data` depends on the output."""
+    return -(ops.exp(output) * ops.sum(grad_output, dim, keepdim=True) * grad)

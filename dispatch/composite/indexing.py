@@ -1,0 +1,297 @@
+"""Indexing and joining made of other operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import bool_, int64
+from ..generated import functions as ops
+from ..structured.native.dims import wrap_dim
+from ..structured.native.indexing import broadcast_sizes, can_cast
+
+
+def write_out(name: str, out: Any, result: Any) -> Any:
+    """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
+    if out._spec.device is not result._spec.device:
+        raise RuntimeError(
+            f"{name}(): expected out tensor to be on device {result._spec.device}, but got "
+            f"{out._spec.device} instead"
+        )
+    if not can_cast(result._spec.dtype, out._spec.dtype):
+        raise RuntimeError(
+            f"{name}(): result type {result._spec.dtype.scalar_name} can't be cast to the desired output "
+            "type "
+            f"{out._spec.dtype.scalar_name}"
+        )
+    if result._spec.requires_grad:
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
+            "of the "
+            "arguments requires grad."
+        )
+    if out._spec.sizes != result._spec.sizes:
+        out.resize_(result._spec.sizes)
+    return out.copy_(result)
+
+
+def concat(tensors: Sequence[Any], dim: int) -> Any:
+    """`torch.concat`, `torch.concatenate`."""
+    return ops.cat(tensors, dim)
+
+
+def stack(tensors: Sequence[Any], dim: int) -> Any:
+    """`torch.stack`: tensors of one shape along a new dimension."""
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    sizes = tensors[0]._spec.sizes
+    for position, each in enumerate(tensors):
+        if each._spec.sizes != sizes:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(sizes)} at entry 0 and "
+                f"{list(each._spec.sizes)} at entry {position}"
+            )
+    d = wrap_dim(dim, len(sizes) + 1)
+    return ops.cat([each.unsqueeze(d) for each in tensors], d)
+
+
+def stack_out(tensors: Sequence[Any], dim: int, out: Any) -> Any:
+    """`torch.stack` into a tensor."""
+    return write_out("stack", out, stack(tensors, dim))
+
+
+def _at_least(rank: int, x: Any) -> Any:
+    """The tensor with as many dimensions as `torch.atleast_1d`, ``2d``, ``3d`` give it."""
+    have = x._spec.ndim
+    if have >= rank:
+        return x
+    if have == 0:
+        return x.reshape((1,) * rank)
+    if have == 1:
+        return x.unsqueeze(0) if rank == 2 else x.unsqueeze(0).unsqueeze(2)
+    return x.unsqueeze(2)
+
+
+def _joined(name: str, tensors: Sequence[Any], rank: int, dim: int) -> Any:
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    whole = [_at_least(rank, x) for x in tensors]
+    return ops.cat(whole, 0 if name == "hstack" and whole[0]._spec.ndim == 1 else dim)
+
+
+def hstack(tensors: Sequence[Any]) -> Any:
+    """`torch.hstack`."""
+    return _joined("hstack", tensors, 1, 1)
+
+
+def vstack(tensors: Sequence[Any]) -> Any:
+    """`torch.vstack`."""
+    return _joined("vstack", tensors, 2, 0)
+
+
+def dstack(tensors: Sequence[Any]) -> Any:
+    """`torch.dstack`."""
+    return _joined("dstack", tensors, 3, 2)
+
+
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """`torch.column_stack`."""
+    return hstack([x.reshape((x._spec.numel, 1)) if x._spec.ndim <= 1 else x for x in tensors])
+
+
+def index_put_impl(self: Any, indices: Sequence[Any], values: Any, accumulate: bool, unsafe: bool) -> Any:
+    """`index_put_`; bounds are checked even where ATen may leave that out."""
+    return self.index_put_(indices, values, accumulate)
+
+
+def _entries(self: Any, dim: int, index: Any) -> Any:
+    """A mask of the entries of one dimension that an index names, to be broadcast; each counts once."""
+    rank = self._spec.ndim
+    d = wrap_dim(dim, rank)
+    if index._spec.ndim > 1:
+        raise IndexError("index_fill_(): Index is supposed to be a vector")
+    if index._spec.dtype is not int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    size = self._spec.sizes[d] if rank else 1
+    mask = ops.zeros((size,), dtype=bool_, device=self.device)
+    mask.index_put_((index.reshape((-1,)),), ops.ones((), dtype=bool_, device=self.device))
+    return mask.view((size,) + (1,) * (rank - d - 1)) if rank else mask.view(())
+
+
+def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
+    """`torch.index_fill`."""
+    return self.masked_fill(_entries(self, dim, index), value)
+
+
+def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
+    """`Tensor.index_fill_`."""
+    return self.masked_fill_(_entries(self, dim, index), value)
+
+
+def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
+    """`torch.take_along_dim`: gather with the other dimensions broadcast."""
+    if indices._spec.dtype is not int64:
+        raise RuntimeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_name}"
+        )
+    if dim is None:
+        return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
+    if self._spec.ndim != indices._spec.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{self._spec.ndim} dimensions for input, and {indices._spec.ndim} dimensions for indices"
+        )
+    d = wrap_dim(dim, self._spec.ndim)
+    mine, theirs = list(self._spec.sizes), list(indices._spec.sizes)
+    indices = indices + (indices < 0).to(int64) * mine[d]
+    mine_d, theirs_d = mine[d], theirs[d]
+    mine[d] = theirs[d] = 1
+    common = list(broadcast_sizes(mine, theirs))
+    common[d] = mine_d
+    source = self.expand(common)
+    common[d] = theirs_d
+    return source.gather(d, indices.expand(common))
+
+
+def masked_select(self: Any, mask: Any) -> Any:
+    """`torch.masked_select`: the elements where the mask holds, in order."""
+    if mask._spec.dtype is not bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    sizes = broadcast_sizes(self._spec.sizes, mask._spec.sizes) or (1,)
+    return self.expand(sizes).index([mask.expand(sizes)])
+
+
+def masked_select_out(self: Any, mask: Any, out: Any) -> Any:
+    """`torch.masked_select` into a tensor."""
+    if out._spec.dtype is not self._spec.dtype:
+        raise RuntimeError("masked_select(): self and result must have the same scalar type")
+    return write_out("masked_select", out, masked_select(self, mask))
+
+
+def nonzero_as(self: Any, as_tuple: bool) -> Any:
+    """`torch.nonzero` as one tensor or as a tuple of index vectors, one for each dimension."""
+    return nonzero_numpy(self) if as_tuple else ops.nonzero(self)
+
+
+def nonzero_numpy(self: Any) -> tuple[Any, ...]:
+    """The places of elements that are not zero, a vector for each dimension; a number has one."""
+    whole = self.unsqueeze(0) if self._spec.ndim == 0 else self
+    return tuple(ops.nonzero(whole).unbind(1))
+
+
+def argwhere(self: Any) -> Any:
+    """`torch.argwhere`."""
+    return ops.nonzero(self)
+
+
+def _checked_put(self: Any, index: Any, source: Any) -> Any:
+    if index._spec.dtype is not int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
+    if source._spec.dtype is not self._spec.dtype:
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {self.dtype} and "
+            f"source.dtype = {source.dtype}"
+        )
+    if index._spec.numel != source._spec.numel:
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source._spec.numel}, index.numel() = {index._spec.numel}"
+        )
+    return [index.reshape((-1,))]
+
+
+def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    """`torch.put`: elements of `source` at places of the flattened tensor."""
+    where = _checked_put(self, index, source)
+    flat = self.reshape((-1,)).index_put(where, source.reshape((-1,)), accumulate)
+    return flat.reshape(self._spec.sizes)
+
+
+def put_(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    """`Tensor.put_`."""
+    if self._spec.is_contiguous:
+        where = _checked_put(self, index, source)
+        self.view((-1,)).index_put_(where, source.reshape((-1,)), accumulate)
+        return self
+    return self.copy_(put(self, index, source, accumulate))
+
+
+def fliplr(self: Any) -> Any:
+    """`torch.fliplr`."""
+    if self._spec.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return self.flip((1,))
+
+
+def flipud(self: Any) -> Any:
+    """`torch.flipud`."""
+    if self._spec.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return self.flip((0,))
+
+
+def roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
+    """`torch.roll`; without `dims` the flattened tensor is rolled."""
+    spec = self._spec
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if not dims and len(shifts) == 1:
+        return roll(self.reshape((-1,)), shifts, (0,)).reshape(spec.sizes)
+    if len(shifts) != len(dims):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    out = self
+    for shift, dim in zip(shifts, dims, strict=True):
+        d = wrap_dim(dim, spec.ndim)
+        size = spec.sizes[d] if spec.ndim else 1
+        start = -shift % size if size else 0
+        if start:
+            out = ops.cat([out.slice(d, start, size, 1), out.slice(d, 0, start, 1)], d)
+    return self.clone() if out is self else out
+
+
+def rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
+    """`torch.rot90`."""
+    rank = self._spec.ndim
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if rank < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {rank}")
+    a, b = dims
+    if a % rank == b % rank:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}")
+    for d in dims:
+        wrap_dim(d, rank)
+    turns = k % 4
+    if turns == 1:
+        return self.flip((b,)).transpose(a, b)
+    if turns == 2:
+        return self.flip((a, b))
+    if turns == 3:
+        return self.flip((a,)).transpose(a, b)
+    return self.clone()
+
+
+def repeat(self: Any, repeats: Sequence[int]) -> Any:
+    """`Tensor.repeat`: copies of the tensor beside each other."""
+    spec = self._spec
+    lead = len(repeats) - spec.ndim
+    if lead < 0:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+        )
+    sizes = (1,) * lead + spec.sizes
+    target = tuple(n * r for n, r in zip(sizes, repeats, strict=True))
+    if any(r < 0 for r in repeats):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(target)}: {list(target)}")
+    if math.prod(repeats) == 1:
+        return self.clone().reshape(target) if lead else self.clone()
+    apart = [m for n in sizes for m in (1, n)]
+    spread = [m for n, r in zip(sizes, repeats, strict=True) for m in (r, n)]
+    return self.reshape(apart).expand(spread).reshape(target)
+
+
+def tile(self: Any, dims: Sequence[int]) -> Any:
+    """`torch.tile`: `repeat` with missing leading counts taken as one."""
+    lead = self._spec.ndim - len(dims)
+    return self.repeat((1,) * max(lead, 0) + tuple(dims))

@@ -1,0 +1,136 @@
+"""Products of tensors of any rank, made of products of matrices and vectors (ATen/native/LinearAlgebra.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.grad_mode import is_grad_enabled
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..generated.functions import addmm, bmm, dot, mm, mv
+from ..structured.register import planned_by
+
+
+def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Two matrices are planned as `mm`, so that ``a @ b`` costs no more than it."""
+    if args[0]._spec.ndim == 2 and args[1]._spec.ndim == 2:
+        return Dispatcher.singleton().find_schema_or_throw("aten::mm").plan(key_set, args)
+    return matmul
+
+
+@planned_by(plan_matmul)
+def matmul(self: Any, other: Any) -> Any:
+    """`torch.matmul`: dot, matrix-vector, vector-matrix, matrix, folded and batched products by rank."""
+    a, b = self._spec.ndim, other._spec.ndim
+    if a == 0 or b == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    if a == 2 and b == 2:
+        return mm(self, other)
+    if a == 1 and b == 1:
+        return dot(self, other)
+    if a == 2 and b == 1:
+        return mv(self, other)
+    if a == 1 and b == 2:
+        return mm(self.unsqueeze(0), other).squeeze(0)
+    if b <= 2:
+        return _folded(self, other)
+    return _batched(self, other)
+
+
+def _folded(self: Any, other: Any) -> Any:
+    """A stack of matrices by one matrix or vector: all rows together make one product."""
+    sizes = self._spec.sizes
+    rows = self.reshape((_product(sizes[:-1]), sizes[-1]))
+    if other._spec.ndim == 1:
+        return mv(rows, other).view(sizes[:-1])
+    return mm(rows, other).view((*sizes[:-1], other._spec.sizes[1]))
+
+
+def _batched(self: Any, other: Any) -> Any:
+    """A product for each member of the broadcast batch; vectors become matrices for the call."""
+    left = self.unsqueeze(0) if self._spec.ndim == 1 else self
+    right = other.unsqueeze(1) if other._spec.ndim == 1 else other
+    n, m = left._spec.sizes[-2:]
+    k, p = right._spec.sizes[-2:]
+    batch = _broadcast(left._spec.sizes[:-2], right._spec.sizes[:-2])
+    count = _product(batch)
+    first = left.expand((*batch, n, m)).reshape((count, n, m))
+    second = right.expand((*batch, k, p)).reshape((count, k, p))
+    tail = (() if self._spec.ndim == 1 else (n,)) + (() if other._spec.ndim == 1 else (p,))
+    return bmm(first, second).view((*batch, *tail))
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
+    for i, (x, y) in enumerate(zip(left, right, strict=True)):
+        if x != y and 1 not in (x, y):
+            raise RuntimeError(
+                f"The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {i}"
+            )
+    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+
+
+def _product(sizes: Sequence[int]) -> int:
+    count = 1
+    for n in sizes:
+        count *= n
+    return count
+
+
+def matmul_out(self: Any, other: Any, out: Any) -> Any:
+    """``matmul(out=)``."""
+    if self._spec.ndim == 2 and other._spec.ndim == 2:
+        return mm(self, other, out=out)
+    return _into("matmul", matmul(self, other), out)
+
+
+def outer(self: Any, vec2: Any) -> Any:
+    """`torch.outer`: every element of one vector by every element of the other."""
+    for name, vector in (("self", self), ("vec2", vec2)):
+        if vector._spec.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {vector._spec.ndim}-D")
+    return self.unsqueeze(1) * vec2
+
+
+def outer_out(self: Any, vec2: Any, out: Any) -> Any:
+    """``outer(out=)``."""
+    return _into("outer", outer(self, vec2), out)
+
+
+def _into(name: str, result: Any, out: Any) -> Any:
+    """A composition's result written to the tensor that was given for it."""
+    if is_grad_enabled() and (result._spec.requires_grad or out._spec.requires_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+    if out._spec.dtype is not result._spec.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
+    if out._spec.device is not result._spec.device:
+        raise RuntimeError(
+            f"{name}(): expected out tensor to be on device {result.device}, but got {out.device} instead"
+        )
+    if out._spec.sizes != result._spec.sizes:
+        out.resize_(result._spec.sizes)
+    return out.copy_(result)
+
+
+def linear(input: Any, weight: Any, bias: Any) -> Any:
+    """`torch.nn.functional.linear`: input @ weight^T + bias over the last dimension."""
+    spec, rank = input._spec, weight._spec.ndim
+    if spec.ndim == 0 or rank == 0:
+        raise RuntimeError(
+            f"both arguments to linear need to be at least 1D, but they are {spec.ndim}D and {rank}D"
+        )
+    transposed = weight.t()
+    if bias is None:
+        return matmul(input, transposed)
+    if spec.ndim == 2:
+        return addmm(bias, input, transposed)
+    if rank == 2 and spec.ndim > 2 and spec.is_contiguous and bias._spec.ndim == 1:
+        rows = input.view((_product(spec.sizes[:-1]), spec.sizes[-1]))
+        return addmm(bias, rows, transposed).view((*spec.sizes[:-1], weight._spec.sizes[0]))
+    return matmul(input, transposed) + bias

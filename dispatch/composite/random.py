@@ -1,0 +1,180 @@
+"""Random operators made of others: integers, ``out=`` forms, dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int64
+from ..generated.functions import bernoulli, empty, empty_like, multinomial, native_dropout, normal
+
+
+def randint_low_generator(
+    low: int,
+    high: int,
+    size: Sequence[int],
+    generator: Any,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
+) -> Any:
+    """`torch.randint`: integers from `low` up to, not including, `high`."""
+    made = empty(tuple(size), dtype=dtype or int64, layout=layout, device=device)
+    return made.random_(low, high, generator=generator)
+
+
+def randint_low(low: int, high: int, size: Sequence[int], *options: Any) -> Any:
+    """``randint(low, high, size)``."""
+    return randint_low_generator(low, high, size, None, *options)
+
+
+def randint_generator(high: int, size: Sequence[int], generator: Any, *options: Any) -> Any:
+    """``randint(high, size, generator=)``."""
+    return randint_low_generator(0, high, size, generator, *options)
+
+
+def randint(high: int, size: Sequence[int], *options: Any) -> Any:
+    """``randint(high, size)``."""
+    return randint_low_generator(0, high, size, None, *options)
+
+
+def randint_low_generator_out(low: int, high: int, size: Sequence[int], generator: Any, out: Any) -> Any:
+    """``randint(low, high, size, out=)``."""
+    return out.resize_(size).random_(low, high, generator=generator)
+
+
+def randint_low_out(low: int, high: int, size: Sequence[int], out: Any) -> Any:
+    """``randint(low, high, size, out=)``."""
+    return randint_low_generator_out(low, high, size, None, out)
+
+
+def randint_generator_out(high: int, size: Sequence[int], generator: Any, out: Any) -> Any:
+    """``randint(high, size, generator=, out=)``."""
+    return randint_low_generator_out(0, high, size, generator, out)
+
+
+def randint_out(high: int, size: Sequence[int], out: Any) -> Any:
+    """``randint(high, size, out=)``."""
+    return randint_low_generator_out(0, high, size, None, out)
+
+
+def randint_like_low_generator(
+    self: Any,
+    low: int,
+    high: int,
+    generator: Any,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
+    memory_format: Any,
+) -> Any:
+    """`torch.randint_like`: sizes, dtype and device of `self` unless given."""
+    made = empty_like(self, dtype=dtype, layout=layout, device=device, memory_format=memory_format)
+    return made.random_(low, int(high), generator=generator)
+
+
+def randint_like_low(self: Any, low: int, high: int, *options: Any) -> Any:
+    """``randint_like(self, low, high)``."""
+    return randint_like_low_generator(self, low, high, None, *options)
+
+
+def randint_like_generator(self: Any, high: Any, generator: Any, *options: Any) -> Any:
+    """``randint_like(self, high, generator=)``; `high` may be a 0-d tensor."""
+    return randint_like_low_generator(self, 0, high, generator, *options)
+
+
+def randint_like(self: Any, high: Any, *options: Any) -> Any:
+    """``randint_like(self, high)``."""
+    return randint_like_low_generator(self, 0, high, None, *options)
+
+
+def rand_generator_out(size: Sequence[int], generator: Any, out: Any) -> Any:
+    """``rand(size, generator=, out=)``."""
+    return out.resize_(size).uniform_(0.0, 1.0, generator=generator)
+
+
+def rand_out(size: Sequence[int], out: Any) -> Any:
+    """``rand(size, out=)``."""
+    return rand_generator_out(size, None, out)
+
+
+def randn_generator_out(size: Sequence[int], generator: Any, out: Any) -> Any:
+    """``randn(size, generator=, out=)``."""
+    return out.resize_(size).normal_(0.0, 1.0, generator=generator)
+
+
+def randn_out(size: Sequence[int], out: Any) -> Any:
+    """``randn(size, out=)``."""
+    return randn_generator_out(size, None, out)
+
+
+def randperm_generator_out(n: int, generator: Any, out: Any) -> Any:
+    """``randperm(n, generator=, out=)``."""
+    from ..generated.functions import randperm
+
+    made = randperm(n, generator=generator, dtype=out.dtype, device=out.device)
+    return out.resize_((n,)).copy_(made)
+
+
+def randperm_out(n: int, out: Any) -> Any:
+    """``randperm(n, out=)``."""
+    return randperm_generator_out(n, None, out)
+
+
+def bernoulli_out(self: Any, generator: Any, out: Any) -> Any:
+    """``bernoulli(self, out=)``."""
+    return out.resize_(self.shape).copy_(bernoulli(self, generator=generator))
+
+
+def normal_float_float(
+    mean: float,
+    std: float,
+    size: Sequence[int],
+    generator: Any,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
+) -> Any:
+    """``normal(mean, std, size)``."""
+    return empty(tuple(size), dtype=dtype, layout=layout, device=device).normal_(
+        mean, std, generator=generator
+    )
+
+
+def normal_float_float_out(mean: float, std: float, size: Sequence[int], generator: Any, out: Any) -> Any:
+    """``normal(mean, std, size, out=)``."""
+    return out.resize_(size).normal_(mean, std, generator=generator)
+
+
+def normal_out(mean: Any, std: Any, generator: Any, out: Any) -> Any:
+    """``normal(mean, std, out=)`` with tensors."""
+    made = normal(mean, std, generator=generator)
+    return out.resize_(made.shape).copy_(made)
+
+
+def multinomial_out(self: Any, num_samples: int, replacement: bool, generator: Any, out: Any) -> Any:
+    """``multinomial(self, num_samples, replacement, out=)``."""
+    made = multinomial(self, num_samples, replacement, generator=generator)
+    if out.dtype is not int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {out.dtype.scalar_name}")
+    return out.resize_(made.shape).copy_(made)
+
+
+def dropout(input: Any, p: float, train: bool) -> Any:
+    """`torch.dropout`: in training zeroes elements with probability `p`, scales the others by 1 / (1 - p)."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if p == 0 or not train or input.numel() == 0:
+        return input
+    return native_dropout(input, p, train)[0]
+
+
+def dropout_(self: Any, p: float, train: bool) -> Any:
+    """`torch.dropout_`: `dropout` in place."""
+    made = dropout(self, p, train)
+    return self if made is self else self.copy_(made)

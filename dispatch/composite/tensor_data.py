@@ -1,0 +1,308 @@
+"""Tensors from Python and NumPy data (torch/csrc/utils/tensor_new.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ...runtime.device import CPU, get_default_device
+from ...runtime.device import device as Device
+from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ..iterator.type_promotion import promote_types
+from ..scalars import overflow_error
+from ..tensor import Tensor
+
+_PYTHON_NUMBERS = (bool, int, float, complex)
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A tensor over an ndarray's memory (`torch.from_numpy`). A read-only array gives a tensor that refuses
+    writes.
+
+    Raises TypeError for anything but an ndarray or for a dtype without counterpart, ValueError for negative
+    or odd strides.
+
+    Example:
+        >>> import numpy as np, triten as tt
+        >>> a = np.zeros(2, np.float32); t = tt.from_numpy(a); a[0] = 1
+        >>> t
+        tensor([1., 0.])
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    if not array.dtype.isnative:
+        raise ValueError("given numpy array has byte order different from the native byte order.")
+    dtype = from_numpy_dtype(array.dtype)
+    itemsize = dtype.itemsize
+    if any(s < 0 for s in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides "
+            "are not supported. (You can probably work around this by making a copy of your array with "
+            "array.copy().)"
+        )
+    if any(s % itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        raise ValueError("given numpy array strides not a multiple of the element byte size. Copy it first.")
+    strides = tuple(s // itemsize for s in array.strides)
+    spec = TensorSpec.of(
+        array.shape,
+        strides,
+        dtype,
+        CPU,
+        is_inference=is_inference_mode_enabled(),
+        read_only=not array.flags.writeable,
+    )
+    plain = array if type(array) is np.ndarray else array.view(np.ndarray)
+    made: Tensor = Tensor.from_data(plain, spec)
+    return made
+
+
+def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of nested sequences and their elements, level by level.
+
+    Raises ValueError where lengths differ and TypeError where a number stands beside a sequence.
+    """
+    shape: list[int] = []
+    level = [data]
+    while level and (types := set(map(type, level))) and any(_is_sequence(t) for t in types):
+        for element in level:
+            if not _is_sequence(type(element)):
+                if _is_sequence(type(level[0])):
+                    raise TypeError("not a sequence")
+                found = next(type(e) for e in level if _is_sequence(type(e)))
+                raise TypeError(f"'{found.__name__}' object cannot be interpreted as a number")
+        length = len(level[0])
+        for element in level:
+            if len(element) != length:
+                raise ValueError(
+                    f"expected sequence of length {length} at dim {len(shape)} (got {len(element)})"
+                )
+        shape.append(length)
+        level = list(chain.from_iterable(level))
+    return tuple(shape), level
+
+
+def _is_sequence(kind: type) -> bool:
+    if kind is list or kind is tuple:
+        return True
+    return (issubclass(kind, Sequence) and not issubclass(kind, str | bytes)) or (
+        issubclass(kind, np.ndarray) and not issubclass(kind, np.generic)
+    )
+
+
+def _dtype_of(leaves: list[Any]) -> ScalarType:
+    """The dtype that elements of these kinds have together; the default dtype for none."""
+    common: ScalarType | None = None
+    for kind in set(map(type, leaves)):
+        if kind in _PYTHON_NUMBERS:
+            dtypes = {dtype_of_number(kind)}
+        elif issubclass(kind, np.generic):
+            dtypes = {from_numpy_dtype(leaf.dtype) for leaf in leaves if type(leaf) is kind}
+        elif issubclass(kind, TensorImpl):
+            dtypes = {leaf._spec.dtype for leaf in leaves if type(leaf) is kind}
+        elif issubclass(kind, str | bytes):
+            raise TypeError(f"new(): invalid data type '{kind.__name__}'")
+        else:
+            base = next((number for number in _PYTHON_NUMBERS if issubclass(kind, number)), None)
+            if base is None:
+                raise RuntimeError(f"Could not infer dtype of {kind.__name__}")
+            dtypes = {dtype_of_number(base)}
+        for dtype in dtypes:
+            common = dtype if common is None else promote_types(common, dtype)
+    return get_default_dtype() if common is None else common
+
+
+def _array_of(data: Any, dtype: ScalarType | None) -> Any:
+    """Nested numbers as a new ndarray."""
+    shape, leaves = _leaves(data)
+    chosen = dtype if dtype is not None else _dtype_of(leaves)
+    if dtype is not None:
+        _dtype_of(leaves)
+    if any(issubclass(kind, TensorImpl) for kind in set(map(type, leaves))):
+        leaves = [_number_in(leaf) if isinstance(leaf, TensorImpl) else leaf for leaf in leaves]
+    kinds = set(map(type, leaves))
+    if chosen.is_complex:
+        with np.errstate(all="ignore"):
+            return np.array(leaves, np.complex128).astype(chosen.np).reshape(shape)
+    if chosen.name == "bool":
+        return np.array([bool(v) for v in leaves], np.bool_).reshape(shape)
+    if any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
+        wanted = "interpreted as an integer" if chosen.is_integral else "converted to a real number"
+        raise TypeError(f"'complex' object cannot be {wanted}")
+    if chosen.is_floating_point:
+        with np.errstate(all="ignore"):
+            return np.array(leaves, np.float64).astype(chosen.np).reshape(shape)
+    return _integers(leaves, chosen).reshape(shape)
+
+
+def _integers(leaves: list[Any], dtype: ScalarType) -> Any:
+    """Elements as integers: floats truncated, negative ones wrapped for an unsigned dtype."""
+    limits = np.iinfo(dtype.np)
+    if any(issubclass(kind, float | np.floating) for kind in set(map(type, leaves))):
+        array = np.array(leaves, np.float64)
+        if not (np.abs(array) < 2.0**63).all():
+            raise overflow_error(dtype)
+        array = array.astype(np.int64)
+    else:
+        try:
+            array = np.array(leaves, np.int64)
+        except OverflowError:
+            if dtype.name != "uint64":
+                raise ValueError("Overflow when unpacking long long") from None
+            array = np.array(leaves, np.uint64)
+    if array.size:
+        least = -int(limits.max) if limits.min == 0 else int(limits.min)
+        if int(array.min()) < least or int(array.max()) > int(limits.max):
+            raise overflow_error(dtype)
+    return array.astype(dtype.np)
+
+
+def _number_in(tensor: Any) -> Any:
+    if tensor._spec.numel != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return tensor.item()
+
+
+def _check_options(name: str, dtype: Any) -> None:
+    if dtype is not None and not isinstance(dtype, ScalarType):
+        raise TypeError(f"{name}(): argument 'dtype' must be triten.dtype, not {type(dtype).__name__}")
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: ScalarType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor
+    (`torch.tensor`).
+
+    The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its
+    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy.
+
+    Raises:
+        ValueError: for ragged sequences and integers beyond 64 bits.
+        TypeError: for strings, and for a number beside a sequence.
+        RuntimeError: for other objects, and for values out of an integral dtype's range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tensor([[1, 2], [3, 4]]).dtype
+        triten.int64
+    """
+    if (
+        dtype is None
+        and device is None
+        and type(data) is float
+        and -1e4 < data < 1e4
+        and get_default_device() is CPU
+    ):
+        spec = TensorSpec.of((), (), get_default_dtype(), CPU)
+        number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
+        return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
+    _check_options("tensor", dtype)
+    where = None if device is None else Device(device)
+    made: Any
+    if isinstance(data, TensorImpl):
+        source: Any = data
+        made = source.detach().to(device=where, dtype=dtype, copy=True)
+    else:
+        if isinstance(data, np.ndarray | np.generic):
+            from_numpy_dtype(data.dtype)
+            array = np.array(data, order="C")
+        elif _exports_array(data):
+            array = np.array(np.asarray(data), order="C")
+        else:
+            array = _array_of(data, dtype)
+        made = _placed(from_numpy(_owned(array)), dtype, where)
+    if requires_grad:
+        made.requires_grad_()
+    return made  # type: ignore[no-any-return]
+
+
+def _exports_array(data: Any) -> bool:
+    """Whether an object, no number or sequence itself, gives NumPy its elements."""
+    return hasattr(data, "__array__") and not isinstance(data, list | tuple | bool | int | float | complex)
+
+
+def _owned(array: Any) -> Any:
+    """The array itself, or a copy where it is a view of a temporary."""
+    return array if array.flags.owndata else array.copy()
+
+
+def _placed(made: Any, dtype: ScalarType | None, device: Device | None) -> Any:
+    device = get_default_device() if device is None else device
+    if dtype is None and device is CPU:
+        return made
+    return made.to(device=device, dtype=dtype)
+
+
+def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, sharing memory and history where nothing changes (`torch.as_tensor`).
+
+    Example:
+        >>> import numpy as np, triten as tt
+        >>> a = np.zeros(2); tt.as_tensor(a).fill_(1)
+        tensor([1., 1.], dtype=triten.float64)
+        >>> a
+        array([1., 1.])
+    """
+    _check_options("as_tensor", dtype)
+    made: Any
+    if isinstance(data, TensorImpl):
+        made = data
+        if dtype is None and device is None:
+            return made  # type: ignore[no-any-return]
+        return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
+    if isinstance(data, np.ndarray) or _exports_array(data):
+        made = from_numpy(np.asarray(data))
+        return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
+    return tensor(data, dtype=dtype, device=device)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: ScalarType | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` as a tensor (`torch.asarray`): shares memory if it can, always copies for `copy=True`, never for
+    False.
+
+    Raises ValueError where ``copy=False`` cannot be kept.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(2)
+        >>> tt.asarray(x).data_ptr() == x.data_ptr(), tt.asarray(x, copy=True).data_ptr() == x.data_ptr()
+        (True, False)
+    """
+    _check_options("asarray", dtype)
+    made: Any
+    if copy:
+        made = tensor(obj, dtype=dtype, device=device)
+    else:
+        made = as_tensor(obj, dtype, device)
+        if copy is False and not _shares(made, obj):
+            raise ValueError(
+                "can't alias memory: asarray(copy=False) needs a tensor or array of that dtype and device"
+            )
+    if isinstance(obj, TensorImpl) and not requires_grad:
+        return made.detach() if made._spec.requires_grad else made  # type: ignore[no-any-return]
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _shares(made: Any, obj: Any) -> bool:
+    if isinstance(obj, TensorImpl):
+        return made._data is obj._data
+    return isinstance(obj, np.ndarray) and made._data is obj

@@ -1,0 +1,151 @@
+"""Seeds and the state of random streams (torch/random.py): `Generator`, `manual_seed`, `fork_rng` and their
+like.
+
+A state is 16 bytes, seed and offset, as a uint8 tensor in host memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..runtime import generator as streams
+from ..runtime.device import CPU
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import uint8
+from .composite.tensor_data import from_numpy
+from .tensor import Tensor
+
+
+class Generator(streams.Generator):
+    """A random stream of one device: a seed and how many Philox counters were used (`torch.Generator`).
+
+    Args:
+        device: where operators that take the generator compute.
+
+    Example:
+        >>> import triten as tt
+        >>> g = tt.Generator().manual_seed(1)
+        >>> state = g.get_state()
+        >>> a = tt.rand(3, generator=g)
+        >>> b = tt.rand(3, generator=g.set_state(state))
+        >>> a.tolist() == b.tolist()
+        True
+    """
+
+    __slots__ = ()
+
+    def get_state(self) -> Tensor:
+        """Seed and offset as a uint8 tensor of 16 elements."""
+        return from_numpy(np.frombuffer(self.state_bytes(), np.uint8).copy())
+
+    def set_state(self, state: Tensor) -> Generator:
+        """Restore what `get_state` gave. Returns the generator.
+
+        Raises TypeError for anything but a uint8 tensor in host memory, RuntimeError for one of another size.
+        """
+        if not isinstance(state, Tensor) or state.dtype is not uint8 or state.device is not CPU:
+            raise TypeError("RNG state must be a triten.uint8 tensor in host memory")
+        array: Any = state.detach()._data
+        self.set_state_bytes(np.ascontiguousarray(array).tobytes())
+        return self
+
+    def clone_state(self) -> Generator:
+        """A generator of its own in the same state."""
+        made = Generator(self.device)
+        made.set_state_bytes(self.state_bytes())
+        return made
+
+    def graphsafe_get_state(self) -> Generator:
+        """`clone_state`; the form that captured graphs use."""
+        return self.clone_state()
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        """Take over another generator's state. Returns the generator."""
+        self.set_state_bytes(state.state_bytes())
+        return self
+
+    def manual_seed(self, seed: int) -> Generator:
+        super().manual_seed(seed)
+        return self
+
+
+streams.set_generator_type(Generator)
+
+
+def default_generator_of(device: Device | str = "cpu") -> Any:
+    """The generator that operators on a device take when given none."""
+    return streams.default_generator(Device(device))
+
+
+default_generator: Any = default_generator_of()
+"""The host's generator (`torch.default_generator`)."""
+
+
+def manual_seed(seed: int) -> Any:
+    """Seed the generators of all devices; returns the host's.
+
+    Example:
+        >>> import triten as tt
+        >>> g = tt.manual_seed(0); a = tt.rand(2)
+        >>> g = tt.manual_seed(0); a.tolist() == tt.rand(2).tolist()
+        True
+    """
+    return streams.manual_seed(int(seed))
+
+
+def seed() -> int:
+    """Seed the generators of all devices with a number from the operating system; returns it."""
+    number = default_generator.seed()
+    streams.manual_seed(number)
+    return int(number)
+
+
+def initial_seed() -> int:
+    """The seed of the host's generator."""
+    return int(default_generator.initial_seed())
+
+
+def get_rng_state() -> Tensor:
+    """The state of the host's generator, a uint8 tensor."""
+    state: Tensor = default_generator.get_state()
+    return state
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Restore the state of the host's generator."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool = True) -> Iterator[None]:
+    """Draw inside the block as if it had never been: the generators' states are put back at its end.
+
+    Args:
+        devices: devices besides the host whose generators are put back; None stands for all in use.
+        enabled: False does nothing.
+
+    Example:
+        >>> import triten as tt
+        >>> g = tt.manual_seed(0)
+        >>> with tt.random.fork_rng():
+        ...     a = tt.rand(2)
+        >>> a.tolist() == tt.rand(2).tolist()
+        True
+    """
+    if not enabled:
+        yield
+        return
+    if devices is None:
+        chosen = streams.generators_in_use()
+    else:
+        chosen = [streams.default_generator(Device(d)) for d in (CPU, *devices)]
+    states = [(generator, generator.state_bytes()) for generator in chosen]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state_bytes(state)

@@ -1,0 +1,75 @@
+"""Python numbers as elements of a dtype: what is converted, wrapped or refused (c10/core/Scalar.h)."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..runtime.scalar_type import dtype as ScalarType
+
+_C_NAMES = {
+    "bool": "bool",
+    "uint8": "uint8_t",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int",
+    "int64": "int64_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+    "float8_e4m3fn": "c10::Float8_e4m3fn",
+    "float8_e5m2": "c10::Float8_e5m2",
+}
+
+
+def overflow_error(dtype: ScalarType) -> RuntimeError:
+    """PyTorch's error for a number that a dtype cannot hold."""
+    return RuntimeError(f"value cannot be converted to type {_C_NAMES[dtype.name]} without overflow")
+
+
+def element_of(value: Any, dtype: ScalarType) -> Any:
+    """A Python number as a 0-d array of `dtype`.
+
+    Floats are truncated towards zero for integral dtypes; a negative number wraps for an unsigned one;
+    infinities and NaN pass to floating dtypes. Raises RuntimeError for a number out of the dtype's range
+    (NaN is out of every integral one), and for a complex
+    number with an imaginary part where the dtype is real.
+    """
+    if dtype.name == "bool":
+        return np.array(bool(value), dtype.np)
+    if isinstance(value, complex) and not dtype.is_complex:
+        if value.imag != 0:
+            raise overflow_error(dtype)
+        value = value.real
+    if dtype.is_complex:
+        number = complex(value)
+        if cmath.isfinite(number):
+            limit = float(np.finfo(dtype.to_real().np).max)
+            if abs(number.real) > limit or abs(number.imag) > limit:
+                raise overflow_error(dtype)
+        return np.array(number, dtype.np)
+    if dtype.is_floating_point:
+        number = float(value)
+        limits: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
+        if math.isfinite(number) and abs(number) > float(limits.max):
+            raise overflow_error(dtype)
+        return np.array(number, dtype.np)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise overflow_error(dtype)
+    whole = int(value)
+    limits = np.iinfo(dtype.np)
+    if limits.min == 0 and -limits.max <= whole < 0:
+        whole += int(limits.max) + 1
+    if not limits.min <= whole <= limits.max:
+        raise overflow_error(dtype)
+    return np.array(whole, dtype.np)

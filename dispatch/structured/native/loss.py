@@ -1,0 +1,122 @@
+"""Meta functions of losses (ATen/native/LossNLL.cpp, LossNLL2d.cpp, Loss.cpp).
+
+`reduction` is `NONE`, `MEAN` or `SUM`.
+"""
+
+from __future__ import annotations
+
+from ....runtime.scalar_type import int64, uint8
+from ....runtime.tensor_spec import TensorSpec
+from ...iterator.tensor_iterator import TensorIterator
+from ..meta_base import MetaBase
+
+NONE, MEAN, SUM = 0, 1, 2
+
+
+def _check_target(name: str, target: TensorSpec) -> None:
+    if target.dtype not in (int64, uint8):
+        raise RuntimeError(
+            f"{name}: expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}"
+        )
+
+
+def _check_weight(self: TensorSpec, weight: TensorSpec | None, classes: int) -> None:
+    if weight is None:
+        return
+    if weight.numel != classes or weight.ndim != 1:
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes but got weight "
+            f"tensor of shape: {list(weight.sizes)}"
+        )
+    if weight.dtype is not self.dtype:
+        raise RuntimeError(
+            f"expected scalar type {self.dtype.scalar_name} but found {weight.dtype.scalar_name}"
+        )
+
+
+def nll_loss_forward(
+    meta: MetaBase,
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: int,
+) -> None:
+    """(N, C) or (C) with targets (N) or (); the loss and the sum of the weights that count."""
+    if not 0 < self.ndim <= 2:
+        raise RuntimeError("input tensor should be 1D or 2D")
+    if target.ndim > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if self.ndim == 1 and target.ndim == 1 and target.numel != 1:
+        raise RuntimeError(f"For 1D input, 1D target must have size 1, but got target size: {target.numel}")
+    if self.ndim == 2 and (target.ndim != 1 or self.sizes[0] != target.sizes[0]):
+        raise RuntimeError(f"size mismatch (got input: {list(self.sizes)}, target: {list(target.sizes)})")
+    _check_target("nll_loss", target)
+    _check_weight(self, weight, self.sizes[-1])
+    per_sample = reduction == NONE and self.ndim == 2
+    meta.set_output_raw_strided(0, (self.sizes[0],) if per_sample else (), dtype=self.dtype)
+    meta.set_output_raw_strided(1, (), dtype=self.dtype)
+
+
+def nll_loss2d_forward(
+    meta: MetaBase,
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: int,
+) -> None:
+    """(N, C, H, W) with targets (N, H, W)."""
+    if target.ndim != 3:
+        raise RuntimeError(
+            "only batches of spatial targets supported (3D tensors) but got targets of dimension: "
+            f"{target.ndim}"
+        )
+    if self.ndim != 4:
+        raise RuntimeError(
+            f"only batches of spatial inputs supported (4D tensors), but got input of dimension: {self.ndim}"
+        )
+    if (self.sizes[0], *self.sizes[2:]) != target.sizes:
+        raise RuntimeError(f"size mismatch (got input: {list(self.sizes)} , target: {list(target.sizes)}")
+    _check_target("nll_loss2d", target)
+    _check_weight(self, weight, self.sizes[1])
+    meta.set_output_raw_strided(0, target.sizes if reduction == NONE else (), dtype=self.dtype)
+    meta.set_output_raw_strided(1, (), dtype=self.dtype)
+
+
+def nll_loss_backward(
+    meta: MetaBase,
+    grad_output: TensorSpec,
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: TensorSpec,
+) -> None:
+    """The gradient of the input; zero but at the target's class."""
+    expected = target.sizes if reduction == NONE and self.ndim > 1 else ()
+    if grad_output.sizes != expected and grad_output.numel != 1:
+        raise RuntimeError(
+            f"Expected a tensor of size {list(expected)} for grad_output, but got {list(grad_output.sizes)} "
+            f"(in {meta.name})"
+        )
+    _check_target(meta.name, target)
+    meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
+
+
+def mse_loss(meta: MetaBase, self: TensorSpec, target: TensorSpec, reduction: int) -> None:
+    """(self - target) ** 2, broadcast and promoted, then reduced."""
+    iterator = TensorIterator.binary_op(meta.maybe_get_output() if reduction == NONE else None, self, target)
+    if reduction == NONE:
+        meta.build(iterator)
+        return
+    meta.iterator = iterator
+    meta.set_output_raw_strided(0, (), dtype=iterator.common_dtype)
+
+
+def mse_loss_backward(
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int
+) -> None:
+    """2 * (self - target) * grad_output, over the number of elements for the mean."""
+    meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, target))

@@ -1,0 +1,513 @@
+"""Planners of random operators, and the contract that every backend's kernels keep.
+
+A draw takes a block of counters from its generator, ``seed, first = generator.reserve(counters)``, here and
+nowhere else; a kernel is called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10
+under the key (seed low, seed high) turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements
+are numbered in the C order of their indices, whatever the strides; complex elements are two reals, 2 i and 2
+i + 1.
+
+- A 32-bit draw of element i is word i % 4 of counter first + i // 4.
+- A 64-bit draw is words 2 (i % 2) (low) and 2 (i % 2) + 1 (high) of counter first + i // 2.
+
+What stubs make of a draw w (32 bits) or q (64 bits); results are rounded once to the dtype unless said
+otherwise:
+
+- ``uniform_stub(out, low, high)``: u = (w >> 8) 2**-24 in float32; (w >> 21) 2**-11 for float16, (w >> 24)
+  2**-8 for bfloat16 and float8; (q >> 11) 2**-53 for float64. The result is u * (high - low) + low in
+  float32 (float64), product and sum each rounded; what rounds to `high` becomes `low`. With bounds 0 and 1
+  it is u.
+- ``normal_stub(out, mean, std)``: Box-Muller over the pair of elements 2 j and 2 j + 1, in float64:
+  a = (w + 1) 2**-32 of the even one and b = w 2**-32 of the odd one, or ((q >> 11) + 1) 2**-53 and (q >> 11)
+  2**-53 for float64; r = sqrt(-2 log a), t = 6.283185307179586 b; the elements are mean + std r cos t and
+  mean + std r sin t. A complex element has std / sqrt(2) in each part. ``normal_tensor_stub(out, mean,
+  std)`` has tensors in their place.
+- ``exponential_stub(out, lambd)``: -log(v) / lambd in float64 with v = (w + 0.5) 2**-32, or ((q >> 12) +
+  0.5) 2**-52.
+- ``geometric_stub(out, p)``: ceil(log(v) / log1p(-p)) with the 32-bit v. ``cauchy_stub(out, median, sigma)``:
+  median + sigma tan(pi (v - 0.5)). ``log_normal_stub(out, mean, std)``: exp of the normal.
+- ``bernoulli_stub(out, p)`` and ``bernoulli_tensor_stub(out, p)``: whether w < p 2**32, exactly.
+- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``;
+  the draw d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits.
+- ``randperm_stub(out)``: the order of the 64-bit draws, the smaller index first among equal ones.
+- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight
+  (64-bit draws, element numbers over the weights), with it the first index where the running sum of weights
+  exceeds u times the whole sum (64-bit draws over the output).
+- ``native_dropout_stub(out, mask, input, p)``: the mask is w < (1 - p) 2**32; kept elements are multiplied by
+  1 / (1 - p) in float32 (float64).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....runtime.device import device as Device
+from ....runtime.generator import Generator, default_generator
+from ....runtime.memory_format import preserve_format, strides_for
+from ....runtime.scalar_type import bfloat16, bool_, dtype, float16, float32, float64, int64
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ...iterator.type_promotion import promote_types
+from ...tensor import Tensor
+from ..allocation import allocator_of
+from ..meta_base import MetaBase
+from ..stub import StructuredCall, find_kernel
+from .factories import like_spec, spec_from
+
+SMALL_SPAN = 1 << 16
+"""Integers from a range up to this size take 32-bit draws, with a bias below 2**-16; others take 64 bits."""
+MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
+
+
+def counters(spec: TensorSpec, wide: bool | None = None) -> int:
+    """How many counters the draws of a tensor take: four 32-bit draws each, or two 64-bit ones."""
+    real = spec.dtype.to_real()
+    count = spec.numel * (2 if spec.dtype.is_complex else 1)
+    wide = real is float64 if wide is None else wide
+    return -(-count // (2 if wide else 4))
+
+
+def stream_of(generator: Generator | None, device: Device) -> Generator:
+    """The generator of a call. Raises RuntimeError for one of another device."""
+    if generator is None:
+        return default_generator(device)
+    if generator.device.type != device.type:
+        raise RuntimeError(
+            f"Expected a '{device.type}' device type for generator but found '{generator.device.type}'"
+        )
+    return generator
+
+
+def _kernel(
+    name: str,
+    stub: str,
+    outputs: tuple[TensorSpec, ...],
+    args: dict[str, Any],
+    extra: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    device = outputs[0].device
+    call = StructuredCall(name, args, tuple(args), outputs, None, device, extra or {})
+    return find_kernel(stub, device.type, name)(call).into
+
+
+def _check_writable(name: str, spec: TensorSpec) -> None:
+    if spec.overlaps:
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+            "location. Please clone() the tensor before performing the operation."
+        )
+    if spec.read_only:
+        raise RuntimeError(
+            f"{name}(): the tensor to be written to is read-only; clone() it before writing to it"
+        )
+
+
+def _in_place(
+    name: str,
+    stub: str,
+    spec: TensorSpec,
+    check: Callable[..., None] | None = None,
+    wide: bool | None = None,
+    extra: dict[str, Any] | None = None,
+    numbers: int = 2,
+) -> Plan:
+    """A plan ``(self, numbers..., generator)`` that overwrites `self` with draws."""
+    _check_writable(name, spec)
+    count, device = counters(spec, wide), spec.device
+    names = {f"number{i}": float for i in range(numbers)}
+    into = None if spec.is_meta else _kernel(name, stub, (spec,), names, extra)
+
+    def plan(self: Any, *values: Any) -> Any:
+        if check is not None:
+            check(*values[:-1])
+        if into is not None and count:
+            seed, first = stream_of(values[-1], device).reserve(count)
+            into(self._data, *values[:-1], seed, first)
+        self.bump_version()
+        return self
+
+    return plan
+
+
+def _fresh(
+    name: str, stub: str, spec: TensorSpec, numbers: tuple[Any, ...], wide: bool | None = None, given: int = 0
+) -> Plan:
+    """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values are unused."""
+    allocate = allocator_of(spec)
+    count, device = counters(spec, wide), spec.device
+    into = (
+        None
+        if spec.is_meta
+        else _kernel(name, stub, (spec,), {f"number{i}": float for i in range(len(numbers))})
+    )
+
+    def plan(*values: Any) -> Any:
+        data = allocate()
+        if into is not None and count:
+            seed, first = stream_of(values[given] if len(values) > given else None, device).reserve(count)
+            into(data, *numbers, seed, first)
+        return Tensor.from_data(data, spec)
+
+    return plan
+
+
+def _check_uniform(low: float, high: float) -> None:
+    if not low <= high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+
+
+def _check_std(std: Any, name: str = "normal") -> None:
+    if not std >= 0:
+        raise RuntimeError(f"{name} expects std >= 0.0, but found std {std}")
+
+
+def uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.uniform_(from, to)``."""
+    return _in_place("uniform_", "uniform_stub", args[0]._spec, _check_uniform)
+
+
+def normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.normal_(mean, std)``."""
+    return _in_place("normal_", "normal_stub", args[0]._spec, lambda mean, std: _check_std(std))
+
+
+def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.log_normal_(mean, std)``."""
+
+    def check(mean: float, std: float) -> None:
+        if not std > 0:
+            raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+
+    return _in_place("log_normal_", "log_normal_stub", args[0]._spec, check)
+
+
+def cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.cauchy_(median, sigma)``."""
+
+    def check(median: float, sigma: float) -> None:
+        if not sigma > 0:
+            raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+
+    return _in_place("cauchy_", "cauchy_stub", args[0]._spec, check)
+
+
+def exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.exponential_(lambd)``."""
+
+    def check(lambd: float) -> None:
+        if not lambd > 0:
+            raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+
+    return _in_place("exponential_", "exponential_stub", args[0]._spec, check, numbers=1)
+
+
+def geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.geometric_(p)``."""
+
+    def check(p: float) -> None:
+        if not 0 < p < 1:
+            raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+
+    return _in_place("geometric_", "geometric_stub", args[0]._spec, check, wide=False, numbers=1)
+
+
+def _limits(d: dtype) -> tuple[int, int]:
+    """The integers that `random_` draws from: all of an integral dtype, those a float counts exactly."""
+    import numpy as np
+
+    if d is bool_:
+        return 0, 1
+    if d in MANTISSA:
+        return -(1 << MANTISSA[d]), 1 << MANTISSA[d]
+    if d.is_integral:
+        return int(np.iinfo(d.np).min), int(np.iinfo(d.np).max)
+    raise NotImplementedError(f"\"random_\" not implemented for '{d.scalar_name}'")
+
+
+def _integers(spec: TensorSpec, low: int, span: int) -> Plan:
+    return _in_place(
+        "random_", "random_stub", spec, None, span > SMALL_SPAN, {"low": low, "span": span}, numbers=0
+    )
+
+
+def _within(name: str, value: int, d: dtype) -> None:
+    least, most = _limits(d)
+    if d.is_floating_point:
+        import ml_dtypes
+
+        most = int(float(ml_dtypes.finfo(d.np).max))  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
+        least = -most
+    if not least <= value <= most:
+        raise RuntimeError(
+            f"{name} is out of bounds for {d.scalar_name}: {value} is not in [{least}, {most}]"
+        )
+
+
+def random_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.random_()``: from 0 to the dtype's greatest."""
+    spec: TensorSpec = args[0]._spec
+    return _integers(spec, 0, _limits(spec.dtype)[1] + 1)
+
+
+def random_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.random_(to)``."""
+    return _random_between(args[0]._spec, 0, args[1])
+
+
+def random_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.random_(from, to)``; without `to`, up to the dtype's greatest."""
+    spec: TensorSpec = args[0]._spec
+    low, high = args[1], args[2]
+    if high is None:
+        most = _limits(spec.dtype)[1]
+        _within("from", low, spec.dtype)
+        if low > most:
+            raise RuntimeError(
+                f"random_ expects 'from' to be at most the dtype's greatest integer {most}, got {low}"
+            )
+        return _integers(spec, low, most - low + 1)
+    return _random_between(spec, low, high)
+
+
+def _random_between(spec: TensorSpec, low: int, high: int) -> Plan:
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    _within("from", low, spec.dtype)
+    _within("to - 1", high - 1, spec.dtype)
+    return _integers(spec, low, high - low)
+
+
+def _check_p(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+
+
+def bernoulli_float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.bernoulli_(p)``."""
+    return _in_place("bernoulli_", "bernoulli_stub", args[0]._spec, _check_p, wide=False, numbers=1)
+
+
+def bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``bernoulli(self, p)``: like `self`, whose values do not matter."""
+    spec = like_spec((args[0], None, None, None, None, None))
+    allocate = allocator_of(spec)
+    draw = _in_place("bernoulli_", "bernoulli_stub", spec, _check_p, wide=False, numbers=1)
+
+    def plan(self: Any, p: Any, generator: Any) -> Any:
+        return draw(Tensor.from_data(allocate(), spec), p, generator)
+
+    return plan
+
+
+def _bernoulli_of(target: TensorSpec, p: TensorSpec) -> Callable[..., Any]:
+    """``draw(out, p, generator)``: 1 with the probability that stands in `p`."""
+    if not (p.dtype.is_floating_point or p.dtype.is_complex or p.dtype is bool_):
+        raise RuntimeError(f"expected probabilities tensor to have floating type, got {p.dtype.scalar_name}")
+    into = None if target.is_meta else _kernel("bernoulli", "bernoulli_tensor_stub", (target,), {"p": p})
+    count = counters(target, False)
+
+    def draw(out: Any, weights: Any, generator: Any) -> Any:
+        if into is not None and count:
+            seed, first = stream_of(generator, target.device).reserve(count)
+            into(out._data, weights._data, seed, first)
+        return out
+
+    return draw
+
+
+def bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``bernoulli(self)``: 1 with the probability that stands in `self`."""
+    given: TensorSpec = args[0]._spec.detached
+    if not given.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"bernoulli_tensor_cpu_p_\" not implemented for '{given.dtype.scalar_name}'"
+        )
+    spec = like_spec((args[0], None, None, None, None, None))
+    allocate, draw = allocator_of(spec), _bernoulli_of(spec, given)
+    return lambda self, generator: draw(Tensor.from_data(allocate(), spec), self, generator)
+
+
+def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.bernoulli_(p)`` with a tensor that broadcasts to `self`."""
+    spec: TensorSpec = args[0]._spec
+    _check_writable("bernoulli_", spec)
+    draw = _bernoulli_of(spec, args[1]._spec)
+
+    def plan(self: Any, p: Any, generator: Any) -> Any:
+        draw(self, p, generator)
+        self.bump_version()
+        return self
+
+    return plan
+
+
+def rand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``rand(size, dtype, layout, device, pin_memory)``."""
+    return _fresh("rand", "uniform_stub", spec_from("rand", *args[:4]), (0.0, 1.0))
+
+
+def rand_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``rand(size, generator, ...)``."""
+    return _fresh("rand", "uniform_stub", spec_from("rand", args[0], *args[2:5]), (0.0, 1.0))
+
+
+def randn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``randn(size, dtype, layout, device, pin_memory)``."""
+    return _fresh("randn", "normal_stub", spec_from("randn", *args[:4]), (0.0, 1.0))
+
+
+def randn_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``randn(size, generator, ...)``."""
+    return _fresh("randn", "normal_stub", spec_from("randn", args[0], *args[2:5]), (0.0, 1.0))
+
+
+def rand_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``rand_like(self, ...)``."""
+    return _fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), given=1)
+
+
+def rand_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``rand_like(self, generator, ...)``."""
+    return _fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), given=1)
+
+
+def randn_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``randn_like(self, ...)``."""
+    return _fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), given=1)
+
+
+def randn_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``randn_like(self, generator, ...)``."""
+    return _fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), given=1)
+
+
+def _randperm(n: int, options: Sequence[Any]) -> Plan:
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    spec = spec_from("randperm", (n,), options[0] or int64, options[1], options[2])
+    if n and n - 1 > _limits(spec.dtype)[1]:
+        raise RuntimeError(f"n is too large for result tensor type: '{spec.dtype}' cannot hold {n - 1}")
+    return _fresh("randperm", "randperm_stub", spec, (), wide=True)
+
+
+def randperm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``randperm(n, ...)``."""
+    return _randperm(args[0], args[1:])
+
+
+def randperm_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``randperm(n, generator, ...)``."""
+    return _randperm(args[0], args[2:])
+
+
+def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``normal(mean, std)`` where at least one is a tensor; they broadcast."""
+    specs = [a._spec.detached if isinstance(a, TensorImpl) else None for a in args[:2]]
+    tensors = [s for s in specs if s is not None]
+    sizes = broadcast_sizes([s.sizes for s in tensors])
+    common = tensors[0].dtype
+    for spec in tensors[1:]:
+        common = promote_types(common, spec.dtype)
+    if specs[1] is not None and specs[1].dtype.is_complex:
+        raise RuntimeError("normal expects standard deviation to be non-complex")
+    out = TensorSpec.contiguous(sizes, common, tensors[0].device)
+    if tensors[0].sizes == sizes:
+        strides = strides_for(preserve_format, sizes, (tensors[0].sizes, tensors[0].strides))
+        out = out.replace(strides=strides)
+    allocate, count = allocator_of(out), counters(out)
+    names = {"mean": specs[0] or float, "std": specs[1] or float}
+    into = None if out.is_meta else _kernel("normal", "normal_tensor_stub", (out,), names)
+
+    def plan(mean: Any, std: Any, generator: Any) -> Any:
+        if specs[1] is None:
+            _check_std(std)
+        data = allocate()
+        if into is not None and count:
+            seed, first = stream_of(generator, out.device).reserve(count)
+            given = [v._data if isinstance(v, TensorImpl) else v for v in (mean, std)]
+            into(data, *given, seed, first)
+        return Tensor.from_data(data, out)
+
+    return plan
+
+
+def broadcast_sizes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to. Raises RuntimeError where they do not."""
+    rank = max(map(len, shapes))
+    out = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(shape, rank - len(shape)):
+            if out[i] != n and n != 1:
+                if out[i] != 1:
+                    raise RuntimeError(
+                        f"The size of tensor a ({out[i]}) must match the size of tensor b ({n}) at "
+                        f"non-singleton dimension {i}"
+                    )
+                out[i] = n
+    return tuple(out)
+
+
+def multinomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``multinomial(self, num_samples, replacement)``: indices drawn by the weights of each row."""
+    weights: TensorSpec = args[0]._spec.detached
+    samples, replacement = args[1], args[2]
+    if weights.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not weights.dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {weights.dtype.scalar_name}"
+        )
+    if samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and samples > weights.sizes[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    out = TensorSpec.contiguous((*weights.sizes[:-1], samples), int64, weights.device)
+    allocate = allocator_of(out)
+    count = counters(out if replacement else weights, True)
+    extra = {"replacement": replacement}
+    into = (
+        None
+        if out.is_meta
+        else _kernel("multinomial", "multinomial_stub", (out,), {"weights": weights}, extra)
+    )
+
+    def plan(self: Any, generator: Any) -> Any:
+        data = allocate()
+        if into is not None and out.numel:
+            seed, first = stream_of(generator, out.device).reserve(count)
+            into(data, self._data, seed, first)
+        return Tensor.from_data(data, out)
+
+    return plan
+
+
+def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``native_dropout(input, p, train)``: (what is left, scaled; the mask)."""
+    spec: TensorSpec = args[0]._spec.detached
+    train = args[2] is None or args[2]
+    out = like_spec((args[0], None, None, None, None, None))
+    mask = out.replace(dtype=bool_)
+    allocate, allocate_mask, count = allocator_of(out), allocator_of(mask), counters(spec, False)
+    names = {"input": spec, "p": float}
+    into = None if spec.is_meta else _kernel("native_dropout", "native_dropout_stub", (out, mask), names)
+
+    def plan(input: Any, p: Any) -> Any:
+        if not 0 <= p <= 1:
+            raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+        data, kept = allocate(), allocate_mask()
+        if into is not None and count:
+            seed, first = default_generator(spec.device).reserve(count) if train else (0, 0)
+            into(data, kept, input._data, float(p) if train else 0.0, seed, first)
+        return Tensor.from_data(data, out), Tensor.from_data(kept, mask)
+
+    return plan
+
+
+def native_dropout_backward(meta: MetaBase, grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> None:
+    """The meta of ``native_dropout_backward``."""
+    if mask.dtype is not bool_:
+        raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")
+    strides = strides_for(preserve_format, grad_output.sizes, (grad_output.sizes, grad_output.strides))
+    meta.set_output_raw_strided(0, grad_output.sizes, strides, dtype=grad_output.dtype)

@@ -1,0 +1,30 @@
+"""Meta functions of softmax and log_softmax (ATen/native/SoftMax.cpp)."""
+
+from __future__ import annotations
+
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import float16, float32
+from ....runtime.tensor_spec import TensorSpec
+from ..meta_base import MetaBase
+from .dims import wrap_dim
+
+
+def softmax(meta: MetaBase, self: TensorSpec, dim: int, half_to_float: bool) -> None:
+    """A contiguous output of the input's dtype; float32 from float16 with `half_to_float`."""
+    meta.extra["dim"] = wrap_dim(dim, self.ndim)
+    if half_to_float and self.dtype is not float16:
+        raise RuntimeError(f"conversion is supported for Half type only, got {self.dtype.scalar_name}")
+    meta.set_output_raw_strided(0, self.sizes, dtype=float32 if half_to_float else self.dtype)
+
+
+def softmax_backward(
+    meta: MetaBase, grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: ScalarType
+) -> None:
+    """The gradient of the input from that of the output and the output."""
+    if grad_output.sizes != output.sizes:
+        raise RuntimeError(
+            f"{meta.name}: expected grad_output and output to have the same size, got "
+            f"{list(grad_output.sizes)} and {list(output.sizes)}"
+        )
+    meta.extra["dim"] = wrap_dim(dim, output.ndim)
+    meta.set_output_raw_strided(0, output.sizes, dtype=input_dtype)

@@ -1,0 +1,188 @@
+"""Planners of ``resize_``, ``set_`` and ``is_set_to``: geometry over bytes (ATen/native/Resize.cpp)."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.allocator import storage_size
+from ....runtime.device import device as Device
+from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
+from ....runtime.memory_format import memory_format as MemoryFormat
+from ....runtime.storage import Storage, root_of, view_at
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ..allocation import allocator_of
+from .factories import check_sizes
+
+
+def _refuse_grad(spec: TensorSpec, verb: str) -> None:
+    if spec.requires_grad:
+        raise RuntimeError(f"cannot {verb} variables that require grad")
+
+
+def _set_geometry(self: Any, storage: Storage, spec: TensorSpec, offset: int) -> None:
+    """Make `self` a tensor of this spec, `offset` elements into a storage that grows if it is too small."""
+    needed = (storage_size(spec.sizes, spec.strides) + offset) * spec.itemsize if spec.numel else 0
+    if needed > storage.nbytes():
+        storage.resize_(needed)
+    self._data = view_at(storage, offset * spec.itemsize, spec)
+    self._spec = spec
+    storage.follow(self)
+    self.bump_version()
+
+
+def _views_follow(self: Any, storage: Storage) -> None:
+    """Have the views of `self` see a resize; they are the other holders of its version cell."""
+    cell = self._version
+    if cell is not None and sys.getrefcount(cell) > 3:
+        root = storage.root
+        for holder in gc.get_referrers(cell):
+            if isinstance(holder, TensorImpl) and holder is not self and root_of(holder._data) is root:
+                storage.follow(holder)
+
+
+def resized(self: Any, spec: TensorSpec) -> Any:
+    """Give `self` other geometry, and more memory where its storage is too small; elements in memory stay."""
+    if root_of(self._data).nbytes == 0:
+        self._data, self._spec = allocator_of(spec)(), spec
+        self.bump_version()
+        return self
+    storage = self.untyped_storage()
+    _views_follow(self, storage)
+    _set_geometry(self, storage, spec, self.storage_offset())
+    return self
+
+
+def _resize_plan(
+    spec: TensorSpec, sizes: Sequence[int], fmt: MemoryFormat | None, template: TensorSpec | None
+) -> Plan:
+    sizes = check_sizes("resize_", sizes)
+    if template is not None and fmt is preserve_format:
+        strides = strides_for(template.suggest_memory_format(), sizes)
+    elif fmt is preserve_format:
+        raise RuntimeError("Unsupported memory format Preserve")
+    elif fmt is None:
+        if sizes == spec.sizes:
+            return lambda self, *_: self
+        strides = contiguous_strides(sizes)
+    else:
+        strides = strides_for(fmt, sizes)
+    target = spec.replace(sizes=sizes, strides=strides)
+    return lambda self, *_: resized(self, target)
+
+
+def resize_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.resize_(size, memory_format)``; new elements are uninitialised."""
+    spec: TensorSpec = args[0]._spec
+    _refuse_grad(spec, "resize")
+    return _resize_plan(spec, args[1], args[2], None)
+
+
+def resize_as_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.resize_as_(template, memory_format)``."""
+    spec: TensorSpec = args[0]._spec
+    _refuse_grad(spec, "resize")
+    return _resize_plan(spec, args[1]._spec.sizes, args[2], args[1]._spec)
+
+
+def _check_device(own: Device, source: Device) -> None:
+    if own is not source:
+        raise RuntimeError(
+            f"set_: attempted to set the storage of a tensor on device '{own}' to a storage on different "
+            f"device '{source}'. This is no longer allowed; the devices must match."
+        )
+
+
+def _check_set(self: TensorSpec, source: TensorSpec) -> None:
+    if self.dtype is not source.dtype:
+        raise RuntimeError(
+            f"Could not set tensor of type {source.dtype.name} to a tensor of type {self.dtype.name}: "
+            "the dtypes must agree"
+        )
+    _check_device(self.device, source.device)
+
+
+def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.set_(source)``, ``self.set_(source, storage_offset, size, stride)``: the bytes of a tensor."""
+    spec: TensorSpec = args[0]._spec
+    source: TensorSpec = args[1]._spec
+    _check_set(spec, source)
+    if len(args) == 2:
+        _refuse_grad(spec, "set")
+        target = spec.replace(sizes=source.sizes, strides=source.strides, read_only=source.read_only)
+
+        def share(self: Any, other: Any) -> Any:
+            self._data, self._spec = other._data, target
+            self._version = None
+            return self
+
+        return share
+    _, _, offset, sizes, strides = args
+    place = _placing(spec, offset, sizes, strides)
+    return lambda self, other: place(self, other.untyped_storage())
+
+
+def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.set_(storage)`` and ``self.set_(storage, storage_offset, size, stride)``."""
+    spec: TensorSpec = args[0]._spec
+    if len(args) > 2:
+        return _placing(spec, *args[2:])
+
+    def whole(self: Any, storage: Storage) -> Any:
+        count = storage.nbytes() // spec.itemsize
+        return _placing(spec, 0, (count,), ())(self, storage)
+
+    return whole
+
+
+def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> Plan:
+    """A plan that lays a tensor over a storage, which must be large enough or resizable."""
+    _refuse_grad(spec, "set")
+    sizes = check_sizes("set_", sizes)
+    if strides and len(strides) != len(sizes):
+        raise RuntimeError(f"unequal size length ({len(sizes)}) and stride length ({len(strides)})")
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    target = spec.replace(sizes=sizes, strides=tuple(strides) if strides else contiguous_strides(sizes))
+
+    def place(self: Any, storage: Storage) -> Any:
+        _check_device(target.device, storage.device)
+        self._version = None
+        _set_geometry(self, storage, target, offset)
+        return self
+
+    return place
+
+
+def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.set_()``: an empty tensor over no memory."""
+    spec: TensorSpec = args[0]._spec
+    _refuse_grad(spec, "set")
+    target = spec.replace(sizes=(0,), strides=(1,))
+    allocate = allocator_of(target)
+
+    def empty(self: Any) -> Any:
+        self._data, self._spec, self._version = allocate(), target, None
+        return self
+
+    return empty
+
+
+def is_set_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``self.is_set_to(tensor)``: the same bytes, offset, sizes and strides."""
+
+    def same(self: Any, other: Any) -> bool:
+        a, b = self._spec, other._spec
+        if a.sizes != b.sizes or a.strides != b.strides or a.device is not b.device:
+            return False
+        return (
+            self.untyped_storage() is other.untyped_storage()
+            and self.storage_offset() == other.storage_offset()
+        )
+
+    return same

@@ -1,0 +1,425 @@
+"""Functions of neural networks with PyTorch's Python signatures (`torch.nn.functional`).
+
+Reductions are ``'none'``, ``'mean'`` or ``'sum'``. Operators whose Python signature is the operator's own are
+re-exported; the rest translate their arguments here and call the operator.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..dispatch.autograd.grad_mode import no_grad
+from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
+from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
+from ..dispatch.generated.functions import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    cross_entropy_loss,
+    gelu,
+    leaky_relu,
+    linear,
+    neg,
+    nll_loss_nd,
+    sigmoid,
+    silu,
+    softplus,
+    tanh,
+)
+from ..dispatch.generated.functions import dropout as _dropout
+from ..dispatch.generated.functions import dropout_ as _dropout_
+from ..dispatch.generated.functions import embedding as _embedding
+from ..dispatch.generated.functions import embedding_renorm_ as _embedding_renorm_
+from ..dispatch.generated.functions import huber_loss as _huber_loss
+from ..dispatch.generated.functions import l1_loss as _l1_loss
+from ..dispatch.generated.functions import log_softmax as _log_softmax
+from ..dispatch.generated.functions import max_pool1d as _max_pool1d
+from ..dispatch.generated.functions import max_pool1d_with_indices as _max_pool1d_with_indices
+from ..dispatch.generated.functions import max_pool2d as _max_pool2d
+from ..dispatch.generated.functions import max_pool2d_with_indices as _max_pool2d_with_indices
+from ..dispatch.generated.functions import mse_loss as _mse_loss
+from ..dispatch.generated.functions import relu as _relu
+from ..dispatch.generated.functions import relu_ as _relu_
+from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
+from ..dispatch.generated.functions import softmax as _softmax
+from ..runtime.scalar_type import dtype as ScalarType
+
+__all__ = [
+    "avg_pool1d",
+    "avg_pool2d",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cross_entropy",
+    "dropout",
+    "embedding",
+    "gelu",
+    "huber_loss",
+    "l1_loss",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "max_pool1d",
+    "max_pool2d",
+    "mse_loss",
+    "nll_loss",
+    "relu",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "tanh",
+]
+
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+"""Names of reductions, and what operators call them."""
+
+
+def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> int:
+    """An operator's reduction from its name, or from the two flags that PyTorch deprecated for it.
+
+    Raises ValueError for an unknown name.
+
+    Example:
+        >>> from triten.nn.functional import reduction_of
+        >>> reduction_of("sum")
+        2
+    """
+    if size_average is not None or reduce is not None:
+        average = True if size_average is None else size_average
+        reduction = "none" if reduce is False else "mean" if average else "sum"
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+            stacklevel=3,
+        )
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return REDUCTIONS[reduction]
+
+
+def _implicit_dim(name: str, rank: int) -> int:
+    dim = 0 if rank in (0, 1, 3) else 1
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=3,
+    )
+    return dim
+
+
+def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
+    """exp(input) over its sum along `dim` (`torch.nn.functional.softmax`).
+
+    Args:
+        input: a tensor of a floating dtype.
+        dim: the dimension whose values sum to 1.
+        dtype: converted to before the operation.
+
+    Raises IndexError for a dimension out of range, NotImplementedError for integral inputs without `dtype`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.softmax(tt.zeros(1, 4), dim=1)
+        tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    """
+    return _softmax(input, _implicit_dim("softmax", input.dim()) if dim is None else dim, dtype)
+
+
+def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
+    """The softmax of -input (`torch.nn.functional.softmin`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.softmin(tt.zeros(2), dim=0)
+        tensor([0.5000, 0.5000])
+    """
+    return _softmax(neg(input), _implicit_dim("softmin", input.dim()) if dim is None else dim, dtype)
+
+
+def log_softmax(
+    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
+) -> Any:
+    """The logarithm of `softmax`, computed stably (`torch.nn.functional.log_softmax`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.log_softmax(tt.zeros(1, 2), dim=1)
+        tensor([[-0.6931, -0.6931]])
+    """
+    return _log_softmax(input, _implicit_dim("log_softmax", input.dim()) if dim is None else dim, dtype)
+
+
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Negative log likelihood (`torch.nn.functional.nll_loss`).
+
+    Args:
+        input: log-probabilities, (C), (N, C) or (N, C, d1, d2, ...).
+        target: class indices, int64 or uint8, (), (N) or (N, d1, d2, ...).
+        weight: a weight for each class, (C).
+        ignore_index: targets of this value do not count.
+        reduction: ``'none'``, ``'mean'`` (weighted) or ``'sum'``.
+
+    Raises IndexError for a target out of range, ValueError and RuntimeError for shapes that do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.nll_loss(tt.tensor([[-0.5, -1.0]]), tt.tensor([1]))
+        tensor(1.)
+    """
+    return nll_loss_nd(input, target, weight, reduction_of(reduction, size_average, reduce), ignore_index)
+
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Cross entropy of unnormalised logits (`torch.nn.functional.cross_entropy`).
+
+    Args:
+        input: logits, (C), (N, C) or (N, C, d1, d2, ...).
+        target: class indices as in `nll_loss`, or probabilities of the input's shape.
+        weight: a weight for each class, (C).
+        ignore_index: targets of this value do not count.
+        reduction: ``'none'``, ``'mean'`` or ``'sum'``.
+        label_smoothing: the share, from 0 to 1, that is spread evenly over all classes.
+
+    Raises IndexError for a target out of range, RuntimeError for what does not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.cross_entropy(tt.zeros(2, 4), tt.tensor([0, 3]))
+        tensor(1.3863)
+    """
+    chosen = reduction_of(reduction, size_average, reduce)
+    return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
+
+
+def _warn_broadcast(input: Any, target: Any) -> None:
+    if target.shape != input.shape:
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
+            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
+            "same size.",
+            stacklevel=3,
+        )
+
+
+def _weighted(loss: Any, weight: Any, reduction: int) -> Any:
+    """A loss for each element times its weight, reduced; the mean is over the weights."""
+    if tuple(weight.shape) != tuple(loss.shape):
+        raise ValueError("Weights and input must have the same size.")
+    loss = loss * weight
+    return loss if reduction == 0 else loss.sum() / weight.sum() if reduction == 1 else loss.sum()
+
+
+def mse_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """(input - target) ** 2, by default its mean (`torch.nn.functional.mse_loss`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.mse_loss(tt.tensor([1.0, 3.0]), tt.tensor([1.0, 1.0]))
+        tensor(2.)
+    """
+    _warn_broadcast(input, target)
+    chosen = reduction_of(reduction, size_average, reduce)
+    if weight is not None:
+        return _weighted(_mse_loss(input, target, 0), weight, chosen)
+    return _mse_loss(input, target, chosen)
+
+
+def l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """abs(input - target), by default its mean (`torch.nn.functional.l1_loss`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.l1_loss(tt.tensor([1.0, 3.0]), tt.tensor([1.0, 1.0]))
+        tensor(1.)
+    """
+    _warn_broadcast(input, target)
+    chosen = reduction_of(reduction, size_average, reduce)
+    if weight is not None:
+        return _weighted(_l1_loss(input, target, 0), weight, chosen)
+    return _l1_loss(input, target, chosen)
+
+
+def smooth_l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Any:
+    """Squared error below `beta`, absolute error above (`torch.nn.functional.smooth_l1_loss`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.smooth_l1_loss(tt.tensor([3.0]), tt.tensor([1.0]))
+        tensor(1.5000)
+    """
+    _warn_broadcast(input, target)
+    return _smooth_l1_loss(input, target, reduction_of(reduction, size_average, reduce), float(beta))
+
+
+def huber_loss(
+    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
+) -> Any:
+    """Squared error up to `delta`, linear above (`torch.nn.functional.huber_loss`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.huber_loss(tt.tensor([3.0]), tt.tensor([1.0]))
+        tensor(1.5000)
+    """
+    _warn_broadcast(input, target)
+    chosen = reduction_of(reduction)
+    if weight is not None:
+        return _weighted(_huber_loss(input, target, 0, float(delta)), weight, chosen)
+    return _huber_loss(input, target, chosen, float(delta))
+
+
+def relu(input: Any, inplace: bool = False) -> Any:
+    """max(input, 0), element by element (`torch.nn.functional.relu`)."""
+    return _relu_(input) if inplace else _relu(input)
+
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The rows of `weight` (V, D) that `input` names, in a new last dimension (`torch.nn.functional.embedding`).
+
+    Args:
+        padding_idx: a row that gets no gradient; negative ones count from the end.
+        max_norm: rows of a larger norm are scaled down to it first, in place.
+
+    Raises:
+        AssertionError: for a `padding_idx` outside the table. IndexError: for an index outside it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.embedding(tt.tensor([1, 0]), tt.tensor([[1.0], [2.0]])).tolist()
+        [[2.0], [1.0]]
+    """
+    rows = weight.size(0)
+    if padding_idx is None:
+        padding_idx = -1
+    else:
+        if not -rows <= padding_idx < rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    if max_norm is not None:
+        with no_grad():
+            _embedding_renorm_(weight, input.contiguous(), max_norm, norm_type)
+    return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
+
+    With `return_indices`, a pair of the values and their places in the flattened plane.
+    """
+    steps = [] if stride is None else stride
+    pool = _max_pool2d_with_indices if return_indices else _max_pool2d
+    return pool(input, kernel_size, steps, padding, dilation, ceil_mode)
+
+
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Elements set to zero with probability `p`, the others scaled by 1 / (1 - p) (`torch.nn.functional.dropout`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
+
+
+def max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`)."""
+    pool = _max_pool1d_with_indices if return_indices else _max_pool1d
+    return pool(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
+    steps = () if stride is None else stride
+    return _avg_pool1d(input, kernel_size, steps, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`)."""
+    steps = () if stride is None else stride
+    return _avg_pool2d(input, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override)

@@ -1,0 +1,32 @@
+"""`device_guard`: a block of code in which a device is current."""
+
+from __future__ import annotations
+
+from .driver import Driver, driver
+
+
+class device_guard:
+    """Makes a device current in this thread and goes back to the one before.
+
+    Example:
+        >>> from triten.runtime.cuda.device_guard import device_guard
+        >>> with device_guard(0) as cuda:
+        ...     cuda.current_device()
+        0
+    """
+
+    __slots__ = ("_before", "_driver", "_index")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._driver = driver()
+
+    def __enter__(self) -> Driver:
+        self._before = self._driver.current_device()
+        if self._before != self._index:
+            self._driver.set_device(self._index)
+        return self._driver
+
+    def __exit__(self, *_: object) -> None:
+        if self._before != self._index:
+            self._driver.set_device(self._before)

@@ -1,0 +1,99 @@
+"""softmax and log_softmax: values, stability, dtypes, layouts, errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import triten as tt
+import triten.nn
+
+F = triten.nn.functional
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 1e-6, "float64": 1e-13}
+
+
+def reference(array: Any, dim: int, log: bool) -> Any:
+    wide = array.astype(np.float64)
+    shifted = wide - wide.max(dim, keepdims=True)
+    result = shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
+    return result if log else np.exp(result)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("log", [False, True])
+def test_values(log: bool, dtype: str, dim: int, transposed: bool) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    array = np.random.default_rng(0).standard_normal((3, 4, 200)).astype(kind)
+    x = (
+        tt.from_numpy(np.ascontiguousarray(array.T)).permute((2, 1, 0))
+        if transposed
+        else tt.from_numpy(array)
+    )
+    got = (tt.log_softmax if log else tt.softmax)(x, dim)
+    assert got.dtype is x.dtype
+    assert got.is_contiguous()
+    tolerance = TOLERANCE[dtype] * (10 if log else 1)
+    np.testing.assert_allclose(
+        got.numpy().astype(np.float64), reference(array, dim, log), tolerance, tolerance
+    )
+
+
+def test_large_numbers_do_not_overflow() -> None:
+    x = tt.tensor([[1000.0, 1000.0], [-1000.0, 0.0]])
+    np.testing.assert_allclose(x.softmax(1).numpy(), [[0.5, 0.5], [0, 1]])
+    np.testing.assert_allclose(x.log_softmax(1).numpy(), [[-math.log(2)] * 2, [-1000, 0]], rtol=1e-6)
+
+
+def test_infinities() -> None:
+    x = tt.tensor([[-math.inf, 0.0], [-math.inf, -math.inf], [math.inf, 0.0]])
+    got = x.softmax(1).numpy()
+    np.testing.assert_array_equal(got[0], [0, 1])
+    assert np.isnan(got[1]).all()
+    assert math.isnan(got[2, 0])
+    assert x.log_softmax(1).numpy()[0].tolist() == [-math.inf, 0]
+
+
+def test_zero_dimensional_and_empty() -> None:
+    assert tt.tensor(5.0).softmax(0).item() == 1
+    assert tt.tensor(5.0).log_softmax(-1).item() == 0
+    assert tt.empty(0, 3).softmax(1).shape == (0, 3)
+    assert tt.empty(3, 0).log_softmax(1).shape == (3, 0)
+
+
+def test_dtype_is_converted_to_first() -> None:
+    got = tt.tensor([1, 2]).softmax(0, tt.float64)
+    assert got.dtype is tt.float64
+    np.testing.assert_allclose(got.numpy(), reference(np.array([1, 2]), 0, False))
+
+
+def test_out() -> None:
+    x, out = tt.tensor([1.0, 2.0]), tt.zeros(2)
+    assert tt.softmax(x, 0, out=out) is out
+    np.testing.assert_array_equal(out.numpy(), x.softmax(0).numpy())
+
+
+def test_functional_forms() -> None:
+    x = tt.tensor([[1.0, 2.0]])
+    np.testing.assert_array_equal(F.softmin(x, dim=1).numpy(), (-x).softmax(1).numpy())
+    with pytest.warns(UserWarning, match="Implicit dimension choice for softmax"):
+        np.testing.assert_array_equal(F.softmax(x).numpy(), x.softmax(1).numpy())
+
+
+def test_errors() -> None:
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        tt.ones(2).softmax(1)
+    for x in (tt.tensor([1, 2]), tt.tensor([True])):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            x.softmax(0)
+
+
+def test_meta() -> None:
+    got = tt.empty(2, 3).to("meta").log_softmax(1)
+    assert got.is_meta
+    assert got.shape == (2, 3)

@@ -1,0 +1,129 @@
+"""`tensor`, `as_tensor`, `asarray`, `from_numpy`: inference, copies, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        (1, tt.int64),
+        (True, tt.bool),
+        (1.5, tt.float32),
+        (1j, tt.complex64),
+        ([1, 2.0], tt.float32),
+        ([True, 1], tt.int64),
+        ([True, 1j], tt.complex64),
+        ([], tt.float32),
+        ([[], []], tt.float32),
+        (np.float64(1), tt.float64),
+        ([np.float64(1), 2.0], tt.float64),
+        ([np.float32(1), 2], tt.float32),
+        (np.int32(3), tt.int32),
+        (range(3), tt.int64),
+        ([range(2), (3, 4)], tt.int64),
+        ([np.array([1, 2]), np.array([3, 4])], tt.int64),
+        (np.zeros(2, np.complex64), tt.complex64),
+        (((1.0, 2.0), (3.0, 4.0)), tt.float32),
+    ],
+    ids=repr,
+)
+def test_inference(data, dtype):
+    made = tt.tensor(data)
+    wanted = np.array(data)
+    assert (
+        made.dtype is dtype
+        and made.shape == wanted.shape
+        and made.tolist() == wanted.astype(dtype.np).tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "wanted"),
+    [
+        (1.9, tt.int64, 1),
+        (-1, tt.uint8, 255),
+        (1e300, tt.float32, math.inf),
+        ([0.0, 2.0], tt.bool, [False, True]),
+        (1j, tt.bool, True),
+        (2**63, tt.uint64, 2**63),
+        ([1, 2], tt.bfloat16, [1.0, 2.0]),
+        ([300.0], tt.float8_e4m3fn, [288.0]),
+    ],
+)
+def test_conversion(data, dtype, wanted):
+    made = tt.tensor(data, dtype=dtype)
+    assert made.dtype is dtype and made.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "error", "words"),
+    [
+        ("a", {}, TypeError, "invalid data type 'str'"),
+        (["a"], {}, TypeError, "invalid data type 'str'"),
+        (None, {}, RuntimeError, "Could not infer dtype of NoneType"),
+        ({}, {}, RuntimeError, "Could not infer dtype of dict"),
+        ([[1], 2], {}, TypeError, "not a sequence"),
+        ([1, [2]], {}, TypeError, "'list' object"),
+        ([[1, 2], [3]], {}, ValueError, r"expected sequence of length 2 at dim 1 \(got 1\)"),
+        ([[[1]], [[2, 3]]], {}, ValueError, r"length 1 at dim 2 \(got 2\)"),
+        ([300], {"dtype": tt.int8}, RuntimeError, "without overflow"),
+        (math.nan, {"dtype": tt.int32}, RuntimeError, "without overflow"),
+        (2**63, {}, ValueError, "Overflow when unpacking long"),
+        (1j, {"dtype": tt.float32}, TypeError, "complex"),
+        (1j, {"dtype": tt.int32}, TypeError, "complex"),
+        (np.array(["a"]), {}, TypeError, "can't convert np.ndarray"),
+        ([1, 2], {"requires_grad": True}, RuntimeError, "floating point"),
+        (5, {"dtype": "float32"}, TypeError, "must be triten.dtype"),
+        (5, {"device": "foo"}, RuntimeError, "device"),
+    ],
+)
+def test_refused(data, options, error, words):
+    with pytest.raises(error, match=words):
+        tt.tensor(data, **options)
+
+
+def test_tensor_copies_and_detaches():
+    array = np.zeros(2, np.float32)
+    made = tt.tensor(array)
+    array[0] = 1
+    assert made.tolist() == [0.0, 0.0]
+    source = tt.ones(2, requires_grad=True)
+    copy = tt.tensor(source)
+    assert not copy.requires_grad and copy.data_ptr() != source.data_ptr()
+    assert tt.tensor([tt.tensor(1), tt.tensor(2.5)]).tolist() == [1.0, 2.5]
+    assert tt.tensor(1.0, device="meta").is_meta
+
+
+def test_tensor_of_reversed_array():
+    assert tt.tensor(np.arange(3)[::-1]).tolist() == [2, 1, 0]
+
+
+def test_as_tensor_and_asarray_share():
+    array = np.zeros(2)
+    assert tt.as_tensor(array).numpy() is array and tt.asarray(array, copy=False).numpy() is array
+    x = tt.ones(2, requires_grad=True)
+    assert tt.as_tensor(x) is x and tt.as_tensor(x, dtype=tt.float64).grad_fn is not None
+    assert tt.asarray(x, copy=True).data_ptr() != x.data_ptr()
+    assert tt.as_tensor([1, 2]).dtype is tt.int64
+    with pytest.raises(ValueError, match="alias"):
+        tt.asarray([1, 2], copy=False)
+    with pytest.raises(ValueError, match="alias"):
+        tt.asarray(array, dtype=tt.float32, copy=False)
+
+
+def test_from_numpy_refuses():
+    with pytest.raises(TypeError, match=r"expected np.ndarray \(got list\)"):
+        tt.from_numpy([1])
+    with pytest.raises(ValueError, match="negative"):
+        tt.from_numpy(np.arange(3)[::-1])
+    with pytest.raises(ValueError, match="byte order"):
+        tt.from_numpy(np.zeros(2, ">f4"))
+    locked = np.zeros(2)
+    locked.flags.writeable = False
+    with pytest.raises(RuntimeError, match="read-only"):
+        tt.from_numpy(locked).fill_(1)

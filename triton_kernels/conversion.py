@@ -1,0 +1,58 @@
+"""Numbers from one Triton type to another, as PyTorch converts them."""
+
+import triton
+import triton.language as tl
+
+from ..runtime.scalar_type import dtype as ScalarType
+
+COMPUTE = {"i1": tl.int1, "fp16": tl.float32, "bf16": tl.float32, "fp8e5": tl.float32, "fp8e4nv": tl.float32}
+"""The types that are computed in another one."""
+
+
+def triton_type(dtype: ScalarType) -> tl.dtype:
+    """The type of a dtype's elements."""
+    return tl.str_to_ty(dtype.triton_name, None)
+
+
+def compute_type(dtype: ScalarType) -> tl.dtype:
+    """The type in which a kernel computes a dtype: float32 for the narrow floats, else the dtype itself."""
+    return COMPUTE.get(dtype.triton_name or "") or triton_type(dtype)
+
+
+def type_name(type_: tl.dtype) -> str:
+    """A type as a kernel's signature spells it: ``i32`` for `tl.int32`."""
+    return type_.name.replace("int", "i").replace("ui", "u")
+
+
+@triton.jit
+def convert(x, target: tl.constexpr):
+    """`x` as `target`: floats round to nearest even; to integers they truncate and wrap.
+
+    Where 8-bit floats overflow they become infinite, or NaN where the format has no infinity.
+    """
+    if x.dtype == target:
+        return x
+    elif target == tl.int1:
+        return x != 0
+    elif target == tl.float8e4nv:
+        x = x.to(tl.float32)
+        # The instruction saturates; 464 is half way to the number after the largest one, 448.
+        return tl.where(tl.abs(x) > 464.0, float("nan"), x).to(tl.float8e4nv)
+    elif target == tl.float8e5:
+        x = x.to(tl.float32)
+        bits = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
+        infinity = tl.where(x < 0, 0xFC, 0x7C).to(tl.uint8)
+        return tl.where(tl.abs(x) >= 61440.0, infinity, bits).to(tl.float8e5, bitcast=True)
+    elif x.dtype.is_floating() and target.is_int():
+        if x.dtype.primitive_bitwidth < 32:
+            x = x.to(tl.float32)
+        if target == tl.uint64:
+            return x.to(tl.uint64)
+        elif target.primitive_bitwidth == 64:
+            return x.to(tl.int64)
+        else:
+            return x.to(tl.int64).to(target)
+    elif target == tl.bfloat16 or target == tl.float16:
+        return x.to(tl.float32).to(target)
+    else:
+        return x.to(target)
