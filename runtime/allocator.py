@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -111,9 +112,10 @@ def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | 
 
 
 def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any, contiguous: bool) -> Any:
-    """An uninitialised ndarray for a dense host tensor; strides count elements.
+    """An uninitialised ndarray for a host tensor; strides count elements.
 
-    The array owns its memory, or lies over a `HostBuffer`, so it is the root of every view of it.
+    The array owns its memory or lies over a `HostBuffer`, so it is the root of every view of it; for strides with
+    gaps it is itself a view of such a root.
     """
     itemsize = np_dtype.itemsize
     if contiguous and not host_is_custom:
@@ -124,6 +126,10 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
             return np.empty(sizes, np_dtype)
     else:
         nbytes = itemsize * storage_size(sizes, strides)
+    if not contiguous and math.prod(sizes) * itemsize != nbytes:
+        # With gaps, or overlapping: an array over all of the memory is the root, and this one a view of it.
+        flat = empty_array((nbytes // itemsize,), (1,), np_dtype, True)
+        return np.ndarray(sizes, np_dtype, flat, 0, tuple(s * itemsize for s in strides))
     byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
     if not host_is_custom and nbytes:
         # The host allocator's own steps without the pointer between them: large results come through here.

@@ -73,14 +73,15 @@ class Node:
 
 
 class NodeHooks:
-    """Hooks of one node: before it, after it, and on single outputs (tensor hooks, retain_grad)."""
+    """Hooks of one node: on single outputs, for retain_grad (by output, after those), before it, and after it."""
 
-    __slots__ = ("_next", "post", "pre", "tensor")
+    __slots__ = ("_next", "post", "pre", "retain", "tensor")
 
     def __init__(self) -> None:
         self.pre: dict[int, Callable[..., Any]] = {}
         self.post: dict[int, Callable[..., Any]] = {}
         self.tensor: dict[int, tuple[int, Callable[[Any], Any]]] = {}
+        self.retain: dict[int, Callable[[Any], None]] = {}
         self._next = itertools.count()
 
     def add(self, hooks: dict[int, Any], hook: Any) -> RemovableHandle:

@@ -292,3 +292,40 @@ def test_a_read_only_array_refuses_writes_and_its_results_do_not() -> None:
 )
 def test_storage_size(sizes: tuple[int, ...], strides: tuple[int, ...], expected: int) -> None:
     assert storage_size(sizes, strides) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides"),
+    [
+        ((2, 3, 4, 5), (60, 1, 15, 3)),
+        ((2, 3, 4), (1, 8, 2)),
+        ((2, 2), (4, 1)),
+        ((3, 2), (1, 5)),
+        ((2, 3), (0, 1)),
+        ((2, 1, 3), (3, 100, 1)),
+    ],
+)
+@pytest.mark.parametrize("custom", [False, True])
+def test_roots_of_every_geometry_can_be_viewed_and_resized(
+    sizes: tuple[int, ...], strides: tuple[int, ...], custom: bool
+) -> None:
+    before = set_allocator("cpu", CountingAllocator() if custom else None)
+    try:
+        x = tt.empty_strided(sizes, strides)
+        span = storage_size(sizes, strides)
+        assert x.stride() == strides
+        assert x.untyped_storage().nbytes() == 4 * span
+        flat = x.as_strided((span,), (1,))
+        flat.copy_(tt.tensor([float(i) for i in range(span)]))
+        last = x[tuple(n - 1 for n in sizes)]
+        assert last.item() == span - 1
+        assert last.storage_offset() == span - 1
+        assert x[1:].as_strided((1,), (1,)).item() == strides[0]
+        assert x.unsqueeze(0)[0].data_ptr() == x.data_ptr()
+        assert flat.untyped_storage() is last.untyped_storage() is x.untyped_storage()
+        x.set_sizes_contiguous((span,))
+        assert x.tolist() == flat.tolist()
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            x.as_strided((span + 1,), (1,))
+    finally:
+        set_allocator("cpu", before)
