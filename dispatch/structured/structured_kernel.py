@@ -7,7 +7,7 @@ over both: the plan then only reads bytes, computes, and wraps the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...runtime.device import device as Device
 from ...runtime.float_errors import run_quiet, run_quiet_copy
@@ -20,6 +20,7 @@ from ..core.inference import writes_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..iterator.overlap import check_write_overlap
+from ..schema import FunctionSchema
 from ..tensor import Tensor
 from .allocation import allocator_of, numpy_may_allocate
 from .meta_base import MetaBase
@@ -38,34 +39,37 @@ class StructuredKernel:
         form: ``functional``, ``inplace`` or ``out``.
     """
 
-    __slots__ = ("form", "meta", "stub")
+    __slots__ = ("form", "frame", "meta", "stub")
 
     def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
         self.meta = meta
         self.stub = stub
         self.form = form
+        self.frame: _Frame | None = None
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
-        schema = op.schema
-        name = op.name.partition("::")[2].partition(".")[0].rstrip("_")
+        frame = self.frame
+        if frame is None or frame.schema is not op.schema:
+            frame = self.frame = _frame_of(op)
+        _, name, outs, inputs, names, result_type = frame
         runtime = op.runtime_positions(args)
-        specs = [spec_of(value) for value in args]
+        specs = [value._spec if value.__class__ is Tensor else spec_of(value) for value in args]
         for position in runtime:
             if isinstance(args[position], int | float | complex):
                 specs[position] = args[position].__class__
-        outs = [i for i, a in enumerate(schema.arguments) if a.is_out]
-        inputs = [i for i in range(len(args)) if i not in outs]
         given = [specs[0]] if self.form == "inplace" else [specs[i] for i in outs]
         device = device_of(specs)
         builder = MetaBase(name, self.form, given, device)
-        self.meta(builder, *[specs[i] for i in inputs])
-        outputs = tuple(builder.outputs[i] for i in range(len(builder.outputs)))
-        computed = tuple(builder.proxy.get(i, spec) for i, spec in enumerate(outputs))
+        self.meta(builder, *([specs[i] for i in inputs] if outs else specs))
+        declared = builder.outputs
+        outputs = (declared[0],) if len(declared) == 1 else tuple([declared[i] for i in range(len(declared))])
+        proxy = builder.proxy
+        computed = tuple([proxy.get(i, spec) for i, spec in enumerate(outputs)]) if proxy else outputs
         call = StructuredCall(
             name,
-            {schema.arguments[i].name: specs[i] for i in inputs},
-            tuple(schema.arguments[i].name for i in runtime if i in inputs),
+            {names[i]: specs[i] for i in inputs},
+            tuple([names[i] for i in runtime if i not in outs]),
             computed,
             builder.iterator,
             outputs[0].device if outputs else device,
@@ -77,7 +81,7 @@ class StructuredKernel:
             kernel = find_kernel(self.stub, call.device.type, name)(call)
         kinds = [isinstance(args[i], TensorImpl) for i in runtime]
         if self.form == "functional":
-            plan = functional_plan(kernel, outputs, kinds, result_type_of(schema))
+            plan = functional_plan(kernel, outputs, kinds, result_type)
             if (
                 kernel.any_shape
                 and builder.iterator is not None
@@ -87,8 +91,32 @@ class StructuredKernel:
                 plan.of_kind = plans_of_kind(kernel, outputs[0].dtype, len(kinds))  # type: ignore[attr-defined]
             return plan
         written = len(runtime) - len(outs) if self.form == "out" else 0
-        plan = writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
+        plan = writing_plan(kernel, builder, outputs, kinds, written, result_type)
         return writes_refused(plan) if any(spec.is_inference for spec in given) else plan
+
+
+class _Frame(NamedTuple):
+    """What a form's planning needs of its operator, whatever the call."""
+
+    schema: FunctionSchema
+    name: str
+    outs: list[int]
+    inputs: list[int]
+    names: list[str]
+    result_type: Callable[[Sequence[Any]], Any] | None
+
+
+def _frame_of(op: OperatorEntry) -> _Frame:
+    arguments = op.schema.arguments
+    outs = [i for i, a in enumerate(arguments) if a.is_out]
+    return _Frame(
+        op.schema,
+        op.name.partition("::")[2].partition(".")[0].rstrip("_"),
+        outs,
+        [i for i in range(len(arguments)) if i not in outs],
+        [a.name for a in arguments],
+        result_type_of(op.schema),
+    )
 
 
 def _is_one_spec(args: Sequence[Any], runtime: Sequence[int]) -> bool:
