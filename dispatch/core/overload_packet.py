@@ -426,10 +426,7 @@ def _picking(plan: Plan, picks: list[int]) -> Plan:
 def _holds_tensor(value: Any) -> bool:
     """Whether a static argument was read from a tensor, whose next value may be another."""
     if value.__class__ is list or value.__class__ is tuple:
-        for v in value:
-            if v.__class__ is not int and isinstance(v, TensorImpl):
-                return True
-        return False
+        return bool([v for v in value if v.__class__ is not int and isinstance(v, TensorImpl)])
     return isinstance(value, TensorImpl)
 
 

@@ -268,6 +268,26 @@ def functional_plan(
             return out
 
         return binary_second
+    if len(kinds) == 3 and all(kinds):
+
+        def ternary(self: Any, other: Any, third: Any) -> Any:
+            out = Tensor()
+            out._data = fresh(self._data, other._data, third._data)
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return ternary
+    if len(kinds) == 3 and kinds[0] and kinds[1]:
+
+        def ternary_last(self: Any, other: Any, third: Any) -> Any:
+            out = Tensor()
+            out._data = fresh(self._data, other._data, data_of(third))
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return ternary_last
 
     def general(*values: Any) -> Any:
         out = Tensor()
@@ -346,6 +366,10 @@ def writing_plan(
             return self
 
         return binary_
+    if not builder.proxy and not builder.resized and len(outputs) == 1 and len(kinds) <= 4:
+        plan = _writing_one(into, kinds, inplace)
+        if plan is not None:
+            return plan
     resized = {i: outputs[i] for i in builder.resized}
     proxies = {i: (spec, allocator_of(spec)) for i, spec in builder.proxy.items()}
     copy_back = {i: _copy_of(outputs[i], spec) for i, (spec, _) in proxies.items()}
@@ -376,6 +400,71 @@ def writing_plan(
         return written[0] if len(written) == 1 else tuple(written)
 
     return writing
+
+
+def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool) -> Plan | None:
+    """The plan that writes one output as it is, from tensors first and numbers after them; None for other calls."""
+    if inplace:
+        if list(kinds) == [True, False]:
+
+            def number_(self: Any, number: Any) -> Any:
+                data = self._data
+                into(data, data, data_of(number))
+                cell = self._version
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return number_
+        if list(kinds) == [True, True, False]:
+
+            def binary_scaled_(self: Any, other: Any, number: Any) -> Any:
+                data = self._data
+                cell = self._version
+                if cell is not None and other._version is cell and other is not self:
+                    check_write_overlap(self, other)
+                into(data, data, other._data, data_of(number))
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return binary_scaled_
+        return None
+    if list(kinds) == [True, True]:
+
+        def unary_out(self: Any, out: Any) -> Any:
+            cell = out._version
+            if cell is not None and self._version is cell and self is not out:
+                check_write_overlap(out, self)
+            into(out._data, self._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return unary_out
+    if list(kinds) == [True, True, True]:
+
+        def binary_out(self: Any, other: Any, out: Any) -> Any:
+            cell = out._version
+            if cell is not None:
+                for value in (self, other):
+                    if value._version is cell and value is not out:
+                        check_write_overlap(out, value)
+            into(out._data, self._data, other._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return binary_out
+    return None
 
 
 def _copy_of(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
