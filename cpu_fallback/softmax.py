@@ -13,7 +13,6 @@ from ..runtime.tensor_spec import TensorSpec
 from .reduction import kept_sum
 from .widen import compute_np
 
-
 ROW = 128
 """Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
 
