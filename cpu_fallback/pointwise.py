@@ -52,6 +52,7 @@ OPERATORS: dict[str, Row] = {
     "erf": ("scipy.special:erf", FLOAT),
     "erfc": ("scipy.special:erfc", FLOAT),
     "exp": (np.exp, INEXACT),
+    "exp2": (np.exp2, FLOAT),
     "expm1": (np.expm1, INEXACT),
     "fmax": (np.fmax, REAL),
     "fmin": (np.fmin, REAL),

@@ -80,6 +80,8 @@ __all__ = [
     "erfc",
     "erfc_",
     "exp",
+    "exp2",
+    "exp2_",
     "exp_",
     "expm1",
     "expm1_",
@@ -590,6 +592,19 @@ exp_plans = exp_packet.plans
 exp_outs = exp_packet.outs
 exp__packet = packet("exp_", ("exp_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 exp__plans = exp__packet.plans
+exp2_packet = packet(
+    "exp2",
+    (
+        "exp2",
+        "exp2.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+exp2_plans = exp2_packet.plans
+exp2_outs = exp2_packet.outs
+exp2__packet = packet("exp2_", ("exp2_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+exp2__plans = exp2__packet.plans
 expm1_packet = packet(
     "expm1",
     (
@@ -2552,6 +2567,34 @@ def exp_(input: Any) -> Any:
         plan = exp__plans[input._spec]
     except (KeyError, AttributeError, TypeError):
         plan = exp__packet.miss(input)
+    return plan(input)
+
+
+def exp2(input: Any, *, out: Any = None) -> Any:
+    """exp2(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return exp2_packet.call_parameters(input, out=out)
+        try:
+            plan = exp2_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp2_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = exp2_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = exp2_packet.miss(input)
+    return plan(input)
+
+
+def exp2_(input: Any) -> Any:
+    """exp2_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return exp2__packet.call_parameters(input)
+    try:
+        plan = exp2__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = exp2__packet.miss(input)
     return plan(input)
 
 

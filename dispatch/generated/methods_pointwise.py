@@ -179,6 +179,11 @@ from .functions_pointwise import (
     erfc_outs,
     erfc_packet,
     erfc_plans,
+    exp2__packet,
+    exp2__plans,
+    exp2_outs,
+    exp2_packet,
+    exp2_plans,
     exp__packet,
     exp__plans,
     exp_outs,
@@ -1397,6 +1402,32 @@ class PointwiseMethods:
             plan = exp__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = exp__packet.miss(self)
+        return plan(self)
+
+    def exp2(self, *, out: Any = None) -> Any:
+        """exp2(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return exp2_packet.call_parameters(self, out=out)
+            try:
+                plan = exp2_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = exp2_packet.miss_out(self, out)
+            return plan(self, out)
+        try:
+            plan = exp2_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp2_packet.miss(self)
+        return plan(self)
+
+    def exp2_(self) -> Any:
+        """exp2_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return exp2__packet.call_parameters(self)
+        try:
+            plan = exp2__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp2__packet.miss(self)
         return plan(self)
 
     def expm1(self, *, out: Any = None) -> Any:
