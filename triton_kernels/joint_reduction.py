@@ -19,7 +19,7 @@ from . import joint_reduction_kernels as k
 from .conversion import compute_type, type_name
 from .elementwise import check_dtypes
 from .geometry import Geometry
-from .launch import INT32_MAX, launch_nothing
+from .launch import INT32_MAX, cdiv, launch_nothing
 from .reduction import highest, lowest
 from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
 
@@ -134,12 +134,18 @@ def plan_joint(
     The reduced side has strides for one or both inputs, the kept side those of the inputs and the outputs.
     """
     accumulators = row.accumulators(inputs[0], outputs[0], sides.n)
-    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True)
+    words = words_of(accumulators)
+    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, words)
     sources = [f"*{dtype.triton_name}" for dtype in inputs]
     results = [f"*{dtype.triton_name}" for dtype in outputs]
     if tile.splits == 1:
         return one_pass(call, row, sides, tile, accumulators, sources, results)
     return two_passes(call, row, sides, tile, accumulators, sources, results)
+
+
+def words_of(accumulators: Sequence[Accumulator]) -> int:
+    """How many 64-bit words they fill."""
+    return cdiv(sum(type_.primitive_bitwidth for type_, _ in accumulators), 64)
 
 
 def one_pass(
@@ -209,7 +215,7 @@ def two_passes(
     together = Sides(
         Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((1,),))
     )
-    second_tile = tile_for(sides.n_out, splits, True, False)
+    second_tile = tile_for(sides.n_out, splits, True, False, words_of(accumulators))
     second = one_pass(call, row, together, second_tile, accumulators, types, results, from_parts=True)
     sizes = [sides.n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
     allocate = get_allocator("cuda").allocate
