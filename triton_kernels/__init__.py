@@ -6,15 +6,28 @@ folder imports Triton; the root does it when a CUDA kernel is first wanted, afte
 between a GPU and the interpreter. Nothing here computes on the host.
 """
 
-from . import convolution, copy, factories, joint_reduction, loss, matmul, pointwise, reduction, scan, softmax
+from . import (
+    convolution,
+    copy,
+    factories,
+    joint_reduction,
+    matmul,
+    mse_loss,
+    nll_loss,
+    pointwise,
+    reduction,
+    scan,
+    softmax,
+)
 
 __all__ = [
     "convolution",
     "copy",
     "factories",
     "joint_reduction",
-    "loss",
     "matmul",
+    "mse_loss",
+    "nll_loss",
     "pointwise",
     "reduction",
     "scan",
