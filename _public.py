@@ -8,6 +8,10 @@ from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tens
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
+from .dispatch.iterator.broadcast import broadcast_shapes
+from .dispatch.iterator.loops import cpu_kernel
+from .dispatch.iterator.parallel import get_num_threads, set_num_threads
+from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
 from .dispatch.random import (
     Generator,

@@ -184,7 +184,7 @@ def product_sum(
             else:
                 made = multiply(values[1], values[2])
                 if sum_batch:
-                    made = np.add.reduce(made, 0)
+                    made = np.add.reduce(made, 0, np_dtype)
                 if where_alpha is not None:
                     made *= cast(values[where_alpha])
             beta = 1 if where_beta is None else values[where_beta]

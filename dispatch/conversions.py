@@ -196,7 +196,8 @@ class ConversionMethods(_Base):
         """The real part, a view; the tensor itself if it is real."""
         from .generated.functions import real
 
-        return real(self)
+        tensor: Any = self
+        return real(tensor)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -207,7 +208,8 @@ class ConversionMethods(_Base):
         """The imaginary part of a complex tensor, a view."""
         from .generated.functions import imag
 
-        return imag(self)
+        tensor: Any = self
+        return imag(tensor)
 
     @imag.setter
     def imag(self, value: Any) -> None:

@@ -60,7 +60,8 @@ def element_of(value: Any, dtype: ScalarType) -> Any:
         return np.array(number, dtype.np)
     if dtype.is_floating_point:
         number = float(value)
-        if math.isfinite(number) and abs(number) > float(ml_dtypes.finfo(dtype.np).max):
+        limits: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
+        if math.isfinite(number) and abs(number) > float(limits.max):
             raise overflow_error(dtype)
         return np.array(number, dtype.np)
     if isinstance(value, float) and not math.isfinite(value):

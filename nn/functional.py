@@ -10,6 +10,8 @@ import warnings
 from typing import Any
 
 from ..dispatch.autograd.grad_mode import no_grad
+from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
+from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
 from ..dispatch.generated.functions import (
     conv1d,
     conv2d,
@@ -28,8 +30,6 @@ from ..dispatch.generated.functions import (
     softplus,
     tanh,
 )
-from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
-from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
 from ..dispatch.generated.functions import dropout as _dropout
 from ..dispatch.generated.functions import dropout_ as _dropout_
 from ..dispatch.generated.functions import embedding as _embedding

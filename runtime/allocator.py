@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +77,8 @@ _HOST = HostAllocator()
 _registry: dict[str, Allocator] = {"cpu": _HOST, "meta": MetaAllocator()}
 host_is_custom: list[Allocator] = []
 """Holds the user's host allocator while one is set: the flag that turns NumPy's own allocation off."""
+on_change: list[Callable[[], None]] = []
+"""Called after an allocator was replaced: whoever remembers one forgets it."""
 
 
 def get_allocator(device_type: str) -> Allocator:
@@ -103,13 +106,16 @@ def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | 
     _registry[device_type] = allocator
     if device_type == "cpu":
         host_is_custom[:] = [] if allocator is _HOST else [allocator]
+    for changed in on_change:
+        changed()
     return before
 
 
 def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any, contiguous: bool) -> Any:
-    """An uninitialised ndarray for a dense host tensor; strides count elements.
+    """An uninitialised ndarray for a host tensor; strides count elements.
 
-    The array owns its memory, or lies over a `HostBuffer`, so it is the root of every view of it.
+    The array owns its memory or lies over a `HostBuffer`, so it is the root of every view of it; for strides with
+    gaps it is itself a view of such a root.
     """
     itemsize = np_dtype.itemsize
     if contiguous and not host_is_custom:
@@ -120,6 +126,10 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
             return np.empty(sizes, np_dtype)
     else:
         nbytes = itemsize * storage_size(sizes, strides)
+    if not contiguous and math.prod(sizes) * itemsize != nbytes:
+        # With gaps, or overlapping: an array over all of the memory is the root, and this one a view of it.
+        flat = empty_array((nbytes // itemsize,), (1,), np_dtype, True)
+        return np.ndarray(sizes, np_dtype, flat, 0, tuple(s * itemsize for s in strides))
     byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
     if not host_is_custom and nbytes:
         # The host allocator's own steps without the pointer between them: large results come through here.

@@ -56,6 +56,9 @@ class DispatchKeySet:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("DispatchKeySet is immutable")
 
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return DispatchKeySet.from_raw_repr, (self.repr_,)
+
     def raw_repr(self) -> int:
         """The bits."""
         return self.repr_

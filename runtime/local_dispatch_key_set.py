@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
+from .dispatch_key import BACKEND_MASK
 from .dispatch_key_set import DispatchKeySet
 
 
@@ -31,9 +32,10 @@ class _Guard:
 
     def __init__(self, keys: DispatchKeySet | int) -> None:
         self.bits = keys if isinstance(keys, int) else keys.raw_repr()
+        self.before: list[tuple[int, int]] = []
 
     def __enter__(self) -> _Guard:
-        self.before = (local.included, local.excluded)
+        self.before.append((local.included, local.excluded))
         self._apply()
         modes.append(self)
         return self
@@ -44,7 +46,7 @@ class _Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        local.included, local.excluded = self.before
+        local.included, local.excluded = self.before.pop()
         modes.remove(self)
 
 
@@ -58,9 +60,9 @@ class IncludeDispatchKeyGuard(_Guard):
 
 
 class ExcludeDispatchKeyGuard(_Guard):
-    """Takes functionalities out of every call of this thread while the block runs."""
+    """Takes functionalities out of every call of this thread while the block runs; backends stay, as in c10."""
 
     __slots__ = ()
 
     def _apply(self) -> None:
-        local.excluded |= self.bits
+        local.excluded |= self.bits & ~BACKEND_MASK

@@ -42,7 +42,7 @@ class dtype:
         self.name = name
         self.scalar_name = scalar_name
         self.np = np.dtype(np_type)
-        self.itemsize = self.np.itemsize
+        self.itemsize: int = self.np.itemsize
         self.is_floating_point = kind == "f"
         self.is_complex = kind == "c"
         self.is_integral = kind in "ui"
@@ -53,7 +53,7 @@ class dtype:
         return f"triten.{self.name}"
 
     def __reduce__(self) -> str:
-        return self.name
+        return "bool_" if self.name == "bool" else self.name
 
     def __copy__(self) -> dtype:
         return self
@@ -137,7 +137,7 @@ def from_numpy_dtype(np_type: Any) -> dtype:
 
 _default: list[dtype] = [float32]
 on_default_change: list[Callable[[], None]] = []
-"""Called after the default dtype changed: whoever remembers decisions that depend on it forgets them."""
+"""Called after the default dtype has changed: whoever remembers decisions that depended on it forgets them."""
 
 
 def get_default_dtype() -> dtype:
@@ -151,9 +151,10 @@ def set_default_dtype(d: dtype) -> None:
         raise TypeError(f"set_default_dtype(): argument 'd' must be dtype, not {type(d).__name__}")
     if d not in (float16, bfloat16, float32, float64):
         raise TypeError(f"only floating-point types are supported as the default type, but got {d}")
-    _default[0] = d
-    for changed in on_default_change:
-        changed()
+    if d is not _default[0]:
+        _default[0] = d
+        for changed in on_default_change:
+            changed()
 
 
 def dtype_of_number(kind: type) -> dtype:

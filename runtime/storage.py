@@ -140,7 +140,11 @@ def view_at(storage: Storage, offset: int, spec: Any) -> Any:
     if needed == 0 and offset > storage.nbytes():
         offset = 0
     strides = tuple(s * spec.itemsize for s in spec.strides)
-    flat = root
-    if not root.flags.c_contiguous:
-        flat = root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))
-    return np.ndarray(spec.sizes, spec.np_dtype, flat, offset, strides)
+    return np.ndarray(spec.sizes, spec.np_dtype, in_memory_order(root), offset, strides)
+
+
+def in_memory_order(root: Any) -> Any:
+    """A gapless root array as a C-contiguous one, which NumPy takes for a buffer."""
+    if root.flags.c_contiguous:
+        return root
+    return root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))

@@ -32,6 +32,19 @@ def multiply_add(total, a, b, DOT: tl.constexpr):
 
 
 @triton.jit
+def with_addend(total, addend, mask, alpha, beta):
+    """alpha * total + beta * the addend's elements; None for either scale is 1, None for the addend nothing."""
+    if alpha is not None:
+        total = total * alpha
+    if addend is not None:
+        value = tl.load(addend, mask=mask, other=0).to(total.dtype)
+        if beta is not None:
+            value = value * beta
+        total = total + value
+    return total
+
+
+@triton.jit
 def tile_of(pid, tiles_m, tiles_n, GROUP: tl.constexpr):
     """The row and column of a program's tile: GROUP rows of tiles at a time, so that operands stay in L2."""
     width = GROUP * tiles_n

@@ -7,12 +7,16 @@ guarantees that all gradients of a node have arrived when its turn comes; no dep
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import set_grad_enabled
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
+
+_accumulating = threading.RLock()
+"""Held while a leaf's gradient is read and written, since threads may share leaves."""
 
 
 def run_backward(
@@ -22,19 +26,18 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     inputs: Sequence[Edge] | None = None,
-    accumulate: bool = True,
 ) -> list[Any]:
     """Send gradients from roots to the leaves.
 
-    With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived) and
-    added to leaves only if `accumulate`. Returns an empty list otherwise.
+    With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived), and no
+    leaf is touched. Returns an empty list otherwise.
     """
     before = set_grad_enabled(create_graph)
     try:
         if inputs is None and len(roots) == 1:
             _run_chain(roots[0], grads[0], retain_graph)
             return []
-        return _run(roots, grads, retain_graph, inputs, accumulate)
+        return _run(roots, grads, retain_graph, inputs)
     finally:
         set_grad_enabled(before)
 
@@ -44,7 +47,7 @@ def _run_chain(root: Edge, grad: Any, retain_graph: bool) -> None:
     node, number = root
     while True:
         if node.hooks is not None or node.__class__ is AccumulateGrad or len(node.specs) != 1:
-            _run(((node, number),), (grad,), retain_graph, None, True)
+            _run(((node, number),), (grad,), retain_graph, None)
             return
         results = node.backward(grad)
         edges = node.next_edges
@@ -60,7 +63,7 @@ def _run_chain(root: Edge, grad: Any, retain_graph: bool) -> None:
             if grad._spec is not spec and grad._spec.twin is not spec:
                 grad = reduce_to_spec(grad, spec, node)
             if target.__class__ is AccumulateGrad and target.hooks is None:
-                _accumulate(target, grad)
+                accumulate(target, grad)
             elif following is None:
                 following, next_grad = onward, grad
             else:
@@ -70,7 +73,7 @@ def _run_chain(root: Edge, grad: Any, retain_graph: bool) -> None:
                         pending.append((later, _fitting(later, other, node)))
                 if not retain_graph:
                     node.release()
-                _run([e for e, _ in pending], [g for _, g in pending], retain_graph, None, True)
+                _run([e for e, _ in pending], [g for _, g in pending], retain_graph, None)
                 return
         if not retain_graph:
             node.release()
@@ -90,7 +93,6 @@ def _run(
     grads: Sequence[Any],
     retain_graph: bool,
     inputs: Sequence[Edge] | None,
-    accumulate: bool,
 ) -> list[Any]:
     captured: list[Any] = []
     wanted: dict[tuple[Node, int], list[int]] | None = None
@@ -113,13 +115,13 @@ def _run(
     while True:
         following: Node | None = None
         hooks = node.hooks
-        if hooks is not None and (hooks.tensor or hooks.pre):
+        if hooks is not None and (hooks.tensor or hooks.retain or hooks.pre):
             buffer = _before(node, buffer)
         if wanted is not None:
             _capture(node, buffer, wanted, captured)
         if node.__class__ is AccumulateGrad:
-            if accumulate:
-                _accumulate(node, buffer)
+            if needed is None:
+                accumulate(node, buffer)
         elif needed is None or node in needed:
             results = node.backward(buffer) if buffer.__class__ is not list else node.backward(*buffer)
             if hooks is not None and hooks.post:
@@ -136,8 +138,8 @@ def _run(
                 spec = specs[number]
                 if grad._spec is not spec and grad._spec.twin is not spec:
                     grad = reduce_to_spec(grad, spec, node)
-                if target.__class__ is AccumulateGrad and target.hooks is None and wanted is None:
-                    _accumulate(target, grad)
+                if target.__class__ is AccumulateGrad and target.hooks is None and needed is None:
+                    accumulate(target, grad)
                 elif following is None and not heap and len(specs) == 1:
                     following, next_buffer = target, grad
                 elif target is following:
@@ -198,6 +200,10 @@ def _before(node: Node, buffer: Any) -> Any:
             replaced = hook(grads[number])
             if replaced is not None:
                 grads[number] = replaced
+                mark_shared(replaced)
+    for number, keep in list(hooks.retain.items()):
+        if grads[number] is not None:
+            keep(grads[number])
     for pre in list(hooks.pre.values()):
         replaced = pre(tuple(grads))
         if replaced is not None:
@@ -207,6 +213,9 @@ def _before(node: Node, buffer: Any) -> Any:
 
 def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:
     assert node.hooks is not None
+    for grad in results:
+        if grad is not None:
+            mark_shared(grad)
     outputs = tuple(buffer) if buffer.__class__ is list else (buffer,)
     for hook in list(node.hooks.post.values()):
         replaced = hook(tuple(results), outputs)
@@ -223,19 +232,20 @@ def _capture(node: Node, buffer: Any, wanted: dict[tuple[Node, int], list[int]],
                 mark_shared(grad)
 
 
-def _accumulate(node: AccumulateGrad, grad: Any) -> None:
+def accumulate(node: AccumulateGrad, grad: Any) -> None:
     """Add to ``leaf.grad``: in place where nobody recorded it, else out of place (double backward)."""
     leaf: Any = node.leaf()
     if leaf is None or grad is None:
         return
     meta = leaf._autograd
-    present = meta.grad
-    if present is None:
-        meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
-    elif present._spec.requires_grad or grad._spec.requires_grad:
-        meta.grad = present + grad
-    else:
-        present.add_(grad)
+    with _accumulating:
+        present = meta.grad
+        if present is None:
+            meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
+        elif present._spec.requires_grad or grad._spec.requires_grad:
+            meta.grad = present + grad
+        else:
+            present.add_(grad)
     if node.hooks is not None and node.hooks.post:
         for hook in list(node.hooks.post.values()):
             hook(leaf)

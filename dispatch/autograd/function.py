@@ -7,6 +7,7 @@ from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
 
@@ -74,9 +75,7 @@ class FunctionCtx(Node):
         if self._materialize:
             for position, grad in enumerate(given):
                 if grad is None:
-                    spec = self.specs[position]
-                    other = next(g for g in grads if g is not None)
-                    given[position] = other.new_zeros(spec.shape)
+                    given[position] = zeros_of(self.specs[position])
         results = self._function.backward(self, *given)
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)

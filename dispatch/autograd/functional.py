@@ -10,10 +10,13 @@ import numpy as np
 from ...runtime.device import CPU
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from .engine import mark_shared, run_backward
-from .node import edge_of
+from ..core.dispatcher import Dispatcher
+from .engine import accumulate, mark_shared, run_backward
+from .node import AccumulateGrad, edge_of
+from .reduce_to_spec import reduce_to_spec
 
 _one_plans: dict[TensorSpec, Callable[[], Any]] = {}
+Dispatcher.singleton().on_change.append(_one_plans.clear)
 
 
 def ones_of(spec: TensorSpec) -> Callable[[], Any]:
@@ -33,6 +36,13 @@ def ones_of(spec: TensorSpec) -> Callable[[], Any]:
         return out
 
     return one
+
+
+def zeros_of(spec: TensorSpec) -> Any:
+    """A contiguous tensor of zeros of this spec's sizes, dtype and device."""
+    from ..structured.native.factories import filled
+
+    return filled(TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device), "zero_stub", 0)()
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -59,6 +69,8 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             f"{list(spec.sizes)}."
         )
     mark_shared(grad)
+    if grad._spec.dtype is not spec.dtype:
+        grad = reduce_to_spec(grad, spec, edge_of(output)[0])
     return grad
 
 
@@ -86,7 +98,7 @@ def backward(
         grad_tensors: gradients of the outputs, of their shapes.
         retain_graph: keep saved tensors for another backward; `create_graph` if None.
         create_graph: record the backward itself, for higher derivatives.
-        inputs: only these leaves get gradients.
+        inputs: only these tensors get gradients, leaves or not.
 
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
@@ -102,14 +114,25 @@ def backward(
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
     grads = [_root_gradient(o, g) for o, g in zip(outputs, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
-    edges = None
-    if inputs is not None:
-        edges = [edge_of(t) for t in _as_tuple(inputs)]
-        if not edges:
-            raise RuntimeError("'inputs' argument to backward() cannot be empty.")
-    run_backward(
-        [edge_of(o) for o in outputs], grads, retain_graph=keep, create_graph=create_graph, inputs=edges
-    )
+    roots = [edge_of(o) for o in outputs]
+    if inputs is None:
+        run_backward(roots, grads, retain_graph=keep, create_graph=create_graph)
+        return
+    targets = list({id(t): t for t in _as_tuple(inputs)}.values())
+    if not targets:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if not all(t._spec.requires_grad for t in targets):
+        raise RuntimeError(
+            "One of the differentiated Tensors given as 'inputs' to backward does not require grad"
+        )
+    edges = [edge_of(t) for t in targets]
+    found = run_backward(roots, grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
+    for target, (node, _), value in zip(targets, edges, found, strict=True):
+        if node.__class__ is AccumulateGrad:
+            accumulate(node, value)
+        elif value is not None:
+            meta = target._autograd
+            meta.grad = value if meta.grad is None else meta.grad + value
 
 
 def grad(
@@ -138,6 +161,8 @@ def grad(
     results = _as_tuple(outputs)
     sources: Sequence[Any] = _as_tuple(inputs)
     given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(results)
+    if not sources:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     for source in sources:
         if not source._spec.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -149,13 +174,12 @@ def grad(
         retain_graph=keep,
         create_graph=create_graph,
         inputs=[edge_of(s) for s in sources],
-        accumulate=False,
     )
     out = []
     for source, value in zip(sources, found, strict=True):
         if value is None:
             if materialize_grads:
-                value = source.detach().new_zeros(source.shape)
+                value = zeros_of(source._spec)
             elif not allow_unused:
                 raise RuntimeError(
                     "One of the differentiated Tensors appears to not have been used in the graph. Set "

@@ -66,7 +66,14 @@ class enable_grad(_GradContext):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        made = object.__new__(cls)
+        if function is None:
+            return made
+        made.__init__()  # type: ignore[misc]  # used as a bare decorator, @enable_grad
+        return made(function)
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
         super().__init__(True)
 
 
@@ -95,6 +102,13 @@ class inference_mode:
     """
 
     __slots__ = ("_before", "_mode")
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+        made = object.__new__(cls)
+        if isinstance(mode, bool):
+            return made
+        made.__init__()  # type: ignore[misc]  # used as a bare decorator, @inference_mode
+        return made(mode)
 
     def __init__(self, mode: bool = True) -> None:
         self._mode = mode

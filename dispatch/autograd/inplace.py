@@ -19,8 +19,8 @@ def check_inplace(tensor: Any) -> None:
         meta = tensor._autograd
         if meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    elif base._spec.requires_grad:
-        meta = base._autograd
+    else:
+        meta = (base if base._spec.requires_grad else tensor)._autograd
         if meta is not None and (meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad"):
             raise RuntimeError(
                 "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -39,15 +39,16 @@ def rebase_history(tensor: Any, node: Node) -> None:
     """
     base = tensor._view_base
     if base is None:
-        _set_edge(tensor, (node, 0))
+        _set_edge(tensor, (node, 0), 1)
         return
     base_edge = edge_of(base) if base._spec.requires_grad else None
     geometry = ViewGeometry.of(tensor, base)
-    _set_edge(base, (CopySlices(base, base_edge, geometry, node), 0))
+    _set_edge(base, (CopySlices(base, base_edge, geometry, node), 0), 2)
     refresh(tensor)
 
 
-def _set_edge(tensor: Any, edge: Edge) -> None:
+def _set_edge(tensor: Any, edge: Edge, holders: int) -> None:
+    """Store a history; `holders` says how many tensors concerned by the write share the version counter."""
     meta = tensor._autograd
     if meta is None:
         meta = tensor._autograd = leaf_meta()
@@ -56,7 +57,7 @@ def _set_edge(tensor: Any, edge: Edge) -> None:
     meta.version = 0 if cell is None else cell[0]
     if not tensor._spec.requires_grad:
         tensor._spec = tensor._spec.twin
-        if cell is not None and sys.getrefcount(cell) > 3:
+        if cell is not None and sys.getrefcount(cell) > holders + 2:
             _tell_views(tensor, cell)
 
 

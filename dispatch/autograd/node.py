@@ -73,14 +73,15 @@ class Node:
 
 
 class NodeHooks:
-    """Hooks of one node: before it, after it, and on single outputs (tensor hooks, retain_grad)."""
+    """Hooks of one node: on single outputs, for retain_grad (by output, after those), before it, and after it."""
 
-    __slots__ = ("_next", "post", "pre", "tensor")
+    __slots__ = ("_next", "post", "pre", "retain", "tensor")
 
     def __init__(self) -> None:
         self.pre: dict[int, Callable[..., Any]] = {}
         self.post: dict[int, Callable[..., Any]] = {}
         self.tensor: dict[int, tuple[int, Callable[[Any], Any]]] = {}
+        self.retain: dict[int, Callable[[Any], None]] = {}
         self._next = itertools.count()
 
     def add(self, hooks: dict[int, Any], hook: Any) -> RemovableHandle:
@@ -188,9 +189,21 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
 
 
 def saved_version(tensor: Any) -> int:
-    """The version to store beside a saved tensor; 0 for nothing in its place."""
-    cell = None if tensor is None else tensor._version
-    return 0 if cell is None else int(cell[0])
+    """The version to store beside a saved tensor; 0 for nothing in its place.
+
+    Raises RuntimeError for an inference tensor, which has none.
+    """
+    if tensor is None:
+        return 0
+    cell = tensor._version
+    if cell is not None:
+        return int(cell[0])
+    if tensor._spec.is_inference:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+            "tensor and use it in autograd."
+        )
+    return 0
 
 
 def unpack(node: Node, tensor: Any, version: int) -> Any:
@@ -219,9 +232,12 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
 
 def save_result(out: Any) -> Any:
     """An output as its own node may keep it: the same bytes and version counter, no edge back."""
-    kept = type(out).from_data(out._data, out._spec.detached)
-    if not out._spec.is_inference:
-        kept._version = out.version_cell()
+    spec = out._spec
+    kept = out.__class__()
+    kept._data = out._data
+    kept._spec = spec.twin if spec.requires_grad else spec
+    kept._autograd = kept._view_base = None
+    kept._version = None if spec.is_inference else out.version_cell()
     return kept
 
 

@@ -10,7 +10,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.argument_roles import tensors_in
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
-from .node import NotImplementedBackward, edge_of, next_sequence, set_history
+from .node import NotImplementedBackward, edge_of, next_sequence, saved_version, set_history
 
 
 def requires_grad(value: Any) -> bool:
@@ -27,10 +27,7 @@ def spec_of(value: Any) -> Any:
 
 def version_of(value: Any) -> int:
     """The version to store beside a saved argument, which may be a number."""
-    if isinstance(value, TensorImpl):
-        cell = value._version
-        return 0 if cell is None else int(cell[0])
-    return 0
+    return saved_version(value) if isinstance(value, TensorImpl) else 0
 
 
 def detached_clone(tensor: Any) -> Any:

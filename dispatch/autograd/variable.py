@@ -6,12 +6,12 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.tensor_impl import TensorImpl
 from . import functional
 from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta
 
 if TYPE_CHECKING:
-    from ...runtime.tensor_impl import TensorImpl
-
     _Base = TensorImpl
 else:
     _Base = object
@@ -40,7 +40,7 @@ class AutogradMethods(_Base):
         spec = self._spec
         if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-        if requires_grad and spec.is_inference:
+        if requires_grad and spec.is_inference and not is_inference_mode_enabled():
             raise RuntimeError(
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
             )
@@ -87,6 +87,10 @@ class AutogradMethods(_Base):
     @grad.setter
     def grad(self, value: Any) -> None:
         if value is not None:
+            if not isinstance(value, TensorImpl):
+                raise TypeError(
+                    f"assigned grad must be a Tensor or None, but got grad of type {type(value).__name__}"
+                )
             spec, own = value._spec, self._spec
             if spec.sizes != own.sizes:
                 raise RuntimeError(
@@ -186,7 +190,10 @@ class AutogradMethods(_Base):
                 meta = tensor._autograd
                 meta.grad = grad if meta.grad is None else meta.grad + grad
 
-        self.register_hook(keep)
+        node, number = edge_of(self)
+        if node.hooks is None:
+            node.hooks = NodeHooks()
+        node.hooks.retain[number] = keep
 
     @property
     def retains_grad(self) -> bool:

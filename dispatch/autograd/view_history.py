@@ -37,14 +37,15 @@ class ViewGeometry(NamedTuple):
         return tensor.as_strided(self.sizes, self.strides, self.offset + tensor.storage_offset())
 
 
-def like_base(grad: Any, base: Any) -> Any:
-    """A copy of `grad` in the base's strides, so that a `ViewGeometry` of the base fits it."""
-    spec = base.spec
-    out = grad.new_empty_strided(spec.sizes, spec.strides) if spec.is_dense() else None
-    if out is None:
-        return None
-    out.copy_(grad)
-    return out
+def elements_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether two indices may share an address."""
+    reach = 0
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False
 
 
 class BaseGeometry:
@@ -70,14 +71,11 @@ class AsStridedBackward0(Node):
 
     def backward(self, *grads: Any) -> Sequence[Any]:
         spec = self.base.spec
-        strides = spec.strides if spec.is_dense() else None
-        if strides is None:
-            raise RuntimeError(
-                "as_strided backward: the base's elements overlap or have gaps; clone() it first"
-            )
-        full = grads[0].new_empty_strided(spec.sizes, strides).zero_()
+        if elements_overlap(spec.sizes, spec.strides):
+            raise RuntimeError("as_strided backward: the base's elements overlap; clone() it first")
+        full = grads[0].new_empty_strided(spec.sizes, spec.strides).zero_()
         part = self.geometry.take(full)
-        if part._spec.overlaps:
+        if elements_overlap(self.geometry.sizes, self.geometry.strides):
             raise RuntimeError("as_strided backward: the view's elements overlap; clone() it before using it")
         part.copy_(grads[0])
         return (full,)
@@ -101,11 +99,11 @@ class CopySlices(Node):
         self.hooks = None
 
     def backward(self, *grads: Any) -> Sequence[Any]:
-        copied = like_base(grads[0], self.base)
-        if copied is None:
-            raise RuntimeError(
-                "a write to a view of a base with overlapping or gapped elements has no gradient"
-            )
+        spec = self.base.spec
+        if elements_overlap(spec.sizes, spec.strides):
+            raise RuntimeError("a write to a view of a base with overlapping elements has no gradient")
+        copied = grads[0].new_empty_strided(spec.sizes, spec.strides)
+        copied.copy_(grads[0])
         part = self.geometry.take(copied)
         inner = self.node.backward(part.clone())
         if self.next_edges[0] is None:

@@ -143,12 +143,16 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
         if n in statics and i not in runtime:
             lines.append(f"    {n} = args[{i}]")
     # A plan is made for these specs alone, so they are no work of the call.
-    for n in _all(d, "specs"):
-        if not is_list(d.function, n):
-            lines.append(f"    {n}_spec = spec_of(args[{names.index(n)}])")
-    for n in _all(d, "saves"):
-        if not one_list and not is_list(d.function, n) and not (n == "self" and function.form == "inplace"):
-            lines.append(f"    {n}_is_tensor = isinstance(args[{names.index(n)}], TensorImpl)")
+    lines += [
+        f"    {n}_spec = spec_of(args[{names.index(n)}])"
+        for n in _all(d, "specs")
+        if not is_list(d.function, n)
+    ]
+    lines += [
+        f"    {n}_is_tensor = isinstance(args[{names.index(n)}], TensorImpl)"
+        for n in _all(d, "saves")
+        if not one_list and not is_list(d.function, n) and not (n == "self" and function.form == "inplace")
+    ]
     if baked:
         lines.append(f"    if len(op.runtime_positions(args)) == {len(runtime)}:")
         lines += [f"        {line}" for line in _plan_lines(d, function, names, runtime, "record_scaled")]
@@ -262,7 +266,23 @@ def _plan_lines(
             body.append(f"node.{n} = save_result(out[{index}])")
             body.append(f"node.{n}_version = saved_version(node.{n})")
     body.append("return self_" if inplace else "return out")
-    return lines + [f"    {line}" for line in body] + ["", f"return {record}"]
+    kept = [n for n in saves if not is_list(d.function, n) and not (n == "self" and inplace)]
+    finish = f"return {record}"
+    if kept and not one_list:
+        finish = f"return saves_refused({record}, ({', '.join(_kept(d, names, n) for n in kept)},))"
+    return lines + [f"    {line}" for line in body] + ["", finish]
+
+
+def _kept(d: Derivative, names: list[str], name: str) -> str:
+    """The argument, if some input that needs it requires grad, as source."""
+    users = dict.fromkeys(
+        i for f in d.formulas if name in f.saves for i in f.inputs if f.source != "None" and i != "self"
+    )
+    uses_self = any(name in f.saves and "self" in f.inputs and f.source != "None" for f in d.formulas)
+    conditions = [f"requires_grad(args[{names.index(u)}])" for u in users]
+    if uses_self:
+        conditions.append(f"requires_grad(args[{names.index('self')}])")
+    return f"args[{names.index(name)}] if {' or '.join(conditions)} else None"
 
 
 def autograd_module(family: str, derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
@@ -316,6 +336,8 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     imports.append(f"from ..autograd.node import {', '.join(node_names)}")
     if shared:
         imports.append(f"from ..autograd.recording import {', '.join(shared)}")
+    if "saves_refused" in words:
+        imports.append("from ..core.inference import saves_refused")
     imports.append("from ..core.kernel_function import Plan")
     imports.append("from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
     if generated:

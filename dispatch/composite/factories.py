@@ -111,8 +111,9 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise RuntimeError("step must be nonzero")
-        return max(0, -((start - end) // step))
-    return math.ceil((end - start) / step)
+        return max(0, -((int(start) - int(end)) // int(step)))
+    elements: int = math.ceil((end - start) / step)
+    return elements
 
 
 def arange_start_step(

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
+from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype
 from ...runtime.tensor_impl import TensorImpl
@@ -49,7 +50,14 @@ def from_numpy(array: Any) -> Tensor:
     if any(s % itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy it first.")
     strides = tuple(s // itemsize for s in array.strides)
-    spec = TensorSpec.of(array.shape, strides, dtype, CPU, read_only=not array.flags.writeable)
+    spec = TensorSpec.of(
+        array.shape,
+        strides,
+        dtype,
+        CPU,
+        is_inference=is_inference_mode_enabled(),
+        read_only=not array.flags.writeable,
+    )
     plain = array if type(array) is np.ndarray else array.view(np.ndarray)
     made: Tensor = Tensor.from_data(plain, spec)
     return made

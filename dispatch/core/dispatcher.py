@@ -75,21 +75,29 @@ class Dispatcher:
                     f"First registered at {entry.source}, again at {source}."
                 )
             entry.define(schema, source, tags)
-        return RegistrationHandle(entry.undefine)
+
+        def undo() -> None:
+            with self._lock:
+                entry.undefine()
+                self.forget(entry)
+                self._drop_if_empty(entry)
+
+        return RegistrationHandle(undo)
 
     def register_impl(self, name: str, key: DispatchKey | str, kernel: KernelFunction) -> RegistrationHandle:
         """Register a kernel for a runtime or alias key; it may come before the operator's definition."""
         key = parse(key)
         with self._lock:
             entry = self._find_or_create(name)
-            registered = entry.kernels.setdefault(key, [])
-            registered.append(kernel)
+            entry.kernels = {**entry.kernels, key: (*entry.kernels.get(key, ()), kernel)}
             self.forget(entry)
 
         def undo() -> None:
             with self._lock:
-                registered.remove(kernel)
+                kernels = {**entry.kernels, key: tuple(k for k in entry.kernels[key] if k is not kernel)}
+                entry.kernels = {k: registered for k, registered in kernels.items() if registered}
                 self.forget(entry)
+                self._drop_if_empty(entry)
 
         return RegistrationHandle(undo)
 
@@ -141,6 +149,16 @@ class Dispatcher:
             self._operators[name] = entry
         return entry
 
+    def _drop_if_empty(self, entry: OperatorEntry) -> None:
+        """Take away an operator of which neither schema nor kernel is left."""
+        if entry.has_schema or entry.kernels or self._operators.get(entry.name) is not entry:
+            return
+        del self._operators[entry.name]
+        base = entry.name.partition(".")[0]
+        self.packets[base].remove(entry.name)
+        if not self.packets[base]:
+            del self.packets[base]
+
     def find_op(self, name: str) -> OperatorEntry | None:
         """The operator of a full name, defined or only named, or None."""
         return self._operators.get(name)
@@ -160,15 +178,15 @@ class Dispatcher:
 
     def get_all_op_names(self) -> list[str]:
         """Every name, sorted."""
-        return sorted(self._operators)
+        return sorted(list(self._operators))  # noqa: C414 - list() is one step, while others register
 
     def get_registrations_for_dispatch_key(self, key: DispatchKey | str | None = None) -> list[str]:
         """Names of the operators with a kernel of their own at `key`; with None, of all with any kernel."""
         wanted = None if key is None else parse(key)
         return sorted(
             name
-            for name, entry in self._operators.items()
-            if any(registered for k, registered in entry.kernels.items() if wanted is None or k is wanted)
+            for name, entry in list(self._operators.items())
+            if (entry.kernels if wanted is None else wanted in entry.kernels)
         )
 
     def call(self, op: OperatorEntry, *args: Any) -> Any:

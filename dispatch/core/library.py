@@ -77,6 +77,16 @@ class Library:
         short = name.partition("::")[2]
         if self._skips(short):
             return short
+        waiting = Dispatcher.singleton().find_op(name)
+        for kernels in () if waiting is None else waiting.kernels.values():
+            for kernel in kernels:
+                if kernel.function is not None and not kernel.boxed:
+                    _check_signature(
+                        kernel.function,
+                        len(parsed.arguments) + kernel.takes_key_set,
+                        str(parsed),
+                        kernel.source,
+                    )
         self._handles.append(Dispatcher.singleton().register_def(parsed, place, frozenset(tags)))
         if fn is not None:
             self.impl(short, fn, "CompositeImplicitAutograd")

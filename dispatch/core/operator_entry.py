@@ -6,7 +6,7 @@ closure over the whole decision. Source: ATen/core/dispatch/OperatorEntry.h.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...runtime.device import device as Device
@@ -21,10 +21,12 @@ from ...runtime.dispatch_key import (
     functionality_bit,
     highest_priority,
 )
-from ...runtime.local_dispatch_key_set import local
+from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
+from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, parse_schema
-from .argument_roles import is_runtime, key_of, static_key_of
+from .argument_roles import is_runtime, key_of, static_key_of, tensors_in
+from .inference import as_inference, guarded_write
 from .kernel_function import KernelFunction, Plan
 
 IMPLICIT = BY_NAME["CompositeImplicitAutograd"]
@@ -51,7 +53,11 @@ fallbacks: dict[DispatchKey, KernelFunction] = {}
 
 
 class OperatorEntry:
-    """An operator by its full name (``aten::add.Tensor``): schema, kernels, tags, memoised decisions."""
+    """An operator by its full name (``aten::add.Tensor``): schema, kernels, tags, memoised decisions.
+
+    `kernels` holds, by key, the kernels in the order of their registration, of which the last counts. A registration
+    replaces it whole, so that other threads may read it meanwhile.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -59,9 +65,11 @@ class OperatorEntry:
         "_schema",
         "_schema_text",
         "_table",
+        "bakeable",
         "kernels",
         "name",
         "numbers_as_tensors",
+        "positions",
         "roles",
         "source",
         "tags",
@@ -72,12 +80,14 @@ class OperatorEntry:
         self.source = ""
         self.tags: frozenset[str] = frozenset()
         self.numbers_as_tensors = False
-        self.kernels: dict[DispatchKey, list[KernelFunction]] = {}
+        self.kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._schema_text: str | None = None
         self._schema: FunctionSchema | None = None
         self._table: dict[int, KernelFunction] = {}
         self._plans: dict[Any, Plan] = {}
         self.roles: tuple[bool, ...] | None = None
+        self.positions: list[int] = []
+        self.bakeable: list[tuple[int, int]] = []
 
     def define(self, schema: str | FunctionSchema, source: str, tags: frozenset[str]) -> None:
         """Give the operator its schema; text is parsed when first asked for."""
@@ -111,7 +121,13 @@ class OperatorEntry:
         """For each argument, whether it is passed to plans."""
         roles = self.roles
         if roles is None:
-            roles = self.roles = tuple(is_runtime(a.type) for a in self.schema.arguments)
+            arguments = self.schema.arguments
+            roles = tuple(is_runtime(a.type) for a in arguments)
+            self.positions = [i for i, dynamic in enumerate(roles) if dynamic]
+            self.bakeable = [
+                (i, arguments[i].default) for i in self.positions if arguments[i].default.__class__ is int
+            ]
+            self.roles = roles
         return roles
 
     def clear(self) -> None:
@@ -133,14 +149,14 @@ class OperatorEntry:
         while True:
             key = highest_priority(remaining)
             if key.functionality is None:
-                raise NotImplementedError(self.missing_kernel(bits))
+                raise NotImplementedError(self.missing_kernel(bits, key))
             kernel = self.kernel_for(key)
             if kernel is None:
                 if (
                     key.functionality in _AUTOGRAD_FUNCTIONALITIES
                     or key.functionality in _BACKEND_FUNCTIONALITIES
                 ):
-                    raise NotImplementedError(self.missing_kernel(bits))
+                    raise NotImplementedError(self.missing_kernel(bits, key))
             elif not kernel.is_fallthrough:
                 return kernel
             remaining = without(remaining, key)
@@ -156,28 +172,29 @@ class OperatorEntry:
                 if kernels.get(alias):
                     return kernels[alias][-1]
         elif key.functionality in _AUTOGRAD_FUNCTIONALITIES:
-            if kernels.get(IMPLICIT) and not self._has_backend_kernel(key):
+            if kernels.get(IMPLICIT) and not self._has_backend_kernel(kernels, key):
                 return kernels[IMPLICIT][-1]
             if kernels.get(AUTOGRAD):
                 return kernels[AUTOGRAD][-1]
         return fallbacks.get(key)
 
-    def _has_backend_kernel(self, key: DispatchKey) -> bool:
-        if self.kernels.get(EXPLICIT) or self.kernels.get(NON_FUNCTIONAL):
+    def _has_backend_kernel(
+        self, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]], key: DispatchKey
+    ) -> bool:
+        if EXPLICIT in kernels or NON_FUNCTIONAL in kernels:
             return True
         if key.backend is not None:
-            return any(self.kernels.get(RUNTIME[f, key.backend]) for f in _BACKEND_FUNCTIONALITIES)
-        if any(self.kernels.get(k) for k in self.kernels if k.functionality in _BACKEND_FUNCTIONALITIES):
+            return any(RUNTIME[f, key.backend] in kernels for f in _BACKEND_FUNCTIONALITIES)
+        if any(k.functionality in _BACKEND_FUNCTIONALITIES for k in kernels):
             raise RuntimeError(
                 f"{self.name} has kernels for CompositeImplicitAutograd and for a backend under AutogradOther; "
                 "the choice between them is ambiguous: register a kernel for AutogradOther or CompositeExplicitAutograd"
             )
         return False
 
-    def missing_kernel(self, bits: int) -> str:
-        """The message of a call that no kernel serves."""
-        key = highest_priority(bits)
-        available = sorted(k.name for k, registered in self.kernels.items() if registered)
+    def missing_kernel(self, bits: int, key: DispatchKey) -> str:
+        """The message of a call that no kernel serves: `key` is the one at which the search ended."""
+        available = sorted(k.name for k in self.kernels)
         if key.functionality is None:
             where = f"with arguments of key set {bits:#x}, which names no backend (no tensor among them?)"
         else:
@@ -202,6 +219,8 @@ class OperatorEntry:
     def call(self, *args: Any) -> Any:
         """Call with all arguments in schema order, through this thread's key sets."""
         bits = (self.key_set_of(args) | local.included) & ~local.excluded
+        if inference_enabled and is_inference_mode_enabled():
+            return as_inference(self.schema, args, self.call_with_keys(bits & BELOW_AUTOGRAD, args))
         return self.call_with_keys(bits, args)
 
     def call_with_keys(self, bits: int, args: Sequence[Any]) -> Any:
@@ -232,7 +251,12 @@ class OperatorEntry:
         """A new plan for a key set and bound arguments."""
         if any(value is CURRENT_CUDA for value in args):
             return self._plan_on_current_device(bits, args)
-        return self.lookup(bits).plan(self, bits, args)
+        kernel = self.lookup(bits)
+        plan = kernel.plan(self, bits, args)
+        if not kernel.leaf and kernel.planner is None and not bits & AUTOGRAD_BITS:
+            plan = guarded_below_autograd(args, plan)
+        schema = self.schema
+        return guarded_write(schema, args, plan) if schema.is_mutable else plan
 
     def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
         """A plan that follows the current device: "cuda" names another one after `set_device`."""
@@ -257,13 +281,10 @@ class OperatorEntry:
 
     def runtime_positions(self, args: Sequence[Any]) -> list[int]:
         """Positions of the arguments that a plan is called with: runtime ones that are not baked."""
-        return [
-            i
-            for i, (value, dynamic, argument) in enumerate(
-                zip(args, self.runtime_roles(), self.schema.arguments, strict=True)
-            )
-            if dynamic and not is_baked(value, argument.default)
-        ]
+        if self.roles is None:
+            self.runtime_roles()
+        baked = [i for i, default in self.bakeable if is_baked(args[i], default)]
+        return [i for i in self.positions if i not in baked] if baked else self.positions
 
     def rebind(self, function: Plan, args: Sequence[Any]) -> Plan:
         """A plan that puts runtime arguments into their places among the static ones and calls `function`."""
@@ -299,6 +320,18 @@ class OperatorEntry:
 def is_baked(value: Any, default: Any) -> bool:
     """Whether a runtime argument stands in the key by value: an int that is its schema's default (alpha=1)."""
     return value.__class__ is int and default.__class__ is int and bool(value == default)
+
+
+def guarded_below_autograd(args: Sequence[Any], plan: Plan) -> Plan:
+    """`plan` of a kernel that calls operators, such that those do not record what the caller records as one."""
+    if not any(t._spec.requires_grad for t in tensors_in(args)):
+        return plan
+
+    def below(*runtime: Any) -> Any:
+        with ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
+            return plan(*runtime)
+
+    return below
 
 
 def without(bits: int, key: DispatchKey) -> int:

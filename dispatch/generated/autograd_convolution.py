@@ -14,6 +14,7 @@ from ..autograd.formulas.convolution import convolution_bias_backward, convoluti
 from ..autograd.formulas.pointwise import conjugated
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
 from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import convolution_backward_input, convolution_backward_weight
@@ -123,7 +124,13 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class ConvolutionBackwardInputBackward0(Node):
@@ -225,7 +232,13 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class ConvolutionBackwardWeightBackward0(Node):
@@ -324,4 +337,10 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )

@@ -34,6 +34,7 @@ from ..autograd.node import (
     unpack_list,
 )
 from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import embedding_dense_backward
@@ -241,7 +242,7 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 class IndexAddBackward0(Node):
@@ -302,7 +303,7 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(record_scaled, (args[2] if requires_grad(args[3]) else None,))
     alpha = args[4]
 
     def record(self_: Any, index: Any, source: Any) -> Any:
@@ -325,7 +326,7 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -358,7 +359,7 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(record_scaled, (args[2] if requires_grad(args[3]) else None,))
     alpha = args[4]
 
     def record(self_: Any, index: Any, source: Any) -> Any:
@@ -382,7 +383,7 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 class IndexCopyBackward0(Node):
@@ -441,7 +442,7 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -472,7 +473,7 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 class GatherBackward0(Node):
@@ -521,7 +522,7 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 class ScatterBackward0(Node):
@@ -580,7 +581,7 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -611,7 +612,7 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
 class ScatterBackward1(Node):
@@ -657,7 +658,7 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -685,7 +686,7 @@ def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
 class ScatterAddBackward0(Node):
@@ -742,7 +743,7 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -773,7 +774,7 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
 class MaskedFillBackward0(Node):
@@ -815,7 +816,7 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -841,7 +842,7 @@ def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class MaskedFillBackward1(Node):
@@ -892,7 +893,7 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[2]) or requires_grad(args[0]) else None,))
 
 
 def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -919,7 +920,7 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[2]) or requires_grad(args[0]) else None,))
 
 
 class TakeBackward0(Node):
@@ -964,7 +965,7 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class EmbeddingBackward0(Node):
@@ -1021,7 +1022,7 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class EmbeddingDenseBackwardBackward0(Node):
@@ -1067,7 +1068,7 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class FlipBackward0(Node):

@@ -24,6 +24,7 @@ from ..autograd.formulas.pointwise import conjugated
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
 from ..autograd.recording import partly_scaled, requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -89,7 +90,13 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class BmmBackward0(Node):
@@ -147,7 +154,13 @@ def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class MvBackward0(Node):
@@ -205,7 +218,13 @@ def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class DotBackward0(Node):
@@ -263,7 +282,13 @@ def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class VdotBackward0(Node):
@@ -321,7 +346,13 @@ def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class AddmmBackward0(Node):
@@ -401,7 +432,13 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -436,7 +473,13 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -480,7 +523,13 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -516,7 +565,13 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddmvBackward0(Node):
@@ -590,7 +645,13 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -623,7 +684,13 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -663,7 +730,13 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -697,7 +770,13 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class BaddbmmBackward0(Node):
@@ -771,7 +850,13 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -804,7 +889,13 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -844,7 +935,13 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -878,7 +975,13 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddbmmBackward0(Node):
@@ -955,7 +1058,13 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -989,7 +1098,13 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -1031,7 +1146,13 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     if len(op.runtime_positions(args)) != 3:
         return partly_scaled(op, key_set, args)
     beta = args[3]
@@ -1066,4 +1187,10 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )

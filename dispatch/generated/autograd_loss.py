@@ -27,6 +27,7 @@ from ..autograd.node import (
     unpack_result,
 )
 from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import mse_loss_backward, nll_loss2d_backward, nll_loss_backward
@@ -111,7 +112,14 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.total_weight_version = saved_version(node.total_weight)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class NllLossBackwardBackward0(Node):
@@ -180,7 +188,13 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class NllLoss2dForwardBackward0(Node):
@@ -262,7 +276,14 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.total_weight_version = saved_version(node.total_weight)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class NllLoss2dBackwardBackward0(Node):
@@ -331,7 +352,13 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class MseLossBackward0(Node):
@@ -396,7 +423,13 @@ def plan_mse_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class MseLossBackwardBackward0(Node):
@@ -488,4 +521,11 @@ def plan_mse_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) or requires_grad(args[2]) or requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[0]) else None,
+        ),
+    )

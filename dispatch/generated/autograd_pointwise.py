@@ -44,6 +44,7 @@ from ..autograd.node import (
     unpack_result,
 )
 from ..autograd.recording import detached_clone, partly_scaled, requires_grad
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import (
@@ -266,7 +267,7 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class SubBackward0(Node):
@@ -486,7 +487,13 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -517,7 +524,7 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class DivBackward0(Node):
@@ -576,7 +583,13 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -607,7 +620,7 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class DivBackward1(Node):
@@ -671,7 +684,13 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -704,7 +723,7 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class RemainderBackward0(Node):
@@ -762,7 +781,13 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -793,7 +818,7 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class FmodBackward0(Node):
@@ -851,7 +876,13 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -882,7 +913,7 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class PowBackward0(Node):
@@ -927,7 +958,7 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -1018,7 +1049,13 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -1051,7 +1088,7 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.result_version = saved_version(node.result)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class PowBackward2(Node):
@@ -1101,7 +1138,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
 class MaximumBackward0(Node):
@@ -1161,7 +1198,13 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class MinimumBackward0(Node):
@@ -1221,7 +1264,13 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class FmaxBackward0(Node):
@@ -1281,7 +1330,13 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class FminBackward0(Node):
@@ -1341,7 +1396,13 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class Atan2Backward0(Node):
@@ -1401,7 +1462,13 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -1432,7 +1499,7 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class NegBackward0(Node):
@@ -1525,7 +1592,7 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2084,7 +2151,7 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2151,7 +2218,7 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2218,7 +2285,7 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2285,7 +2352,7 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2476,7 +2543,7 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2543,7 +2610,7 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2672,7 +2739,7 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2739,7 +2806,7 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2868,7 +2935,7 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -2935,7 +3002,7 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3002,7 +3069,7 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3069,7 +3136,7 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3136,7 +3203,7 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3203,7 +3270,7 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3332,7 +3399,7 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3399,7 +3466,7 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3521,7 +3588,7 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3590,7 +3657,7 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3664,7 +3731,7 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(record_scaled, (args[0] if requires_grad(args[0]) else None,))
     if len(op.runtime_positions(args)) != 1:
         return partly_scaled(op, key_set, args)
     beta = args[1]
@@ -3689,7 +3756,7 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class LeakyReluBackward0(Node):
@@ -3734,7 +3801,7 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -3822,7 +3889,13 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class TanhBackwardBackward0(Node):
@@ -3884,7 +3957,13 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class GeluBackwardBackward0(Node):
@@ -3948,7 +4027,13 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class SiluBackwardBackward0(Node):
@@ -4007,7 +4092,13 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class SoftplusBackwardBackward0(Node):
@@ -4074,7 +4165,13 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class LeakyReluBackwardBackward0(Node):
@@ -4131,7 +4228,7 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
 class ClampBackward0(Node):
@@ -4179,7 +4276,7 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4286,7 +4383,14 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4327,7 +4431,13 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class ClampMinBackward0(Node):
@@ -4372,7 +4482,7 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4458,7 +4568,13 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4489,7 +4605,7 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class ClampMaxBackward0(Node):
@@ -4534,7 +4650,7 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4620,7 +4736,13 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4651,7 +4773,7 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
 
 
 class WhereBackward0(Node):
@@ -4708,7 +4830,7 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[2]) or requires_grad(args[1]) else None,))
 
 
 class LerpBackward0(Node):
@@ -4849,7 +4971,14 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[2]) else None,
+            args[0] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -4890,7 +5019,13 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddcmulBackward0(Node):
@@ -4961,7 +5096,13 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -4990,7 +5131,13 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -5029,7 +5176,13 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -5059,7 +5212,13 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 class AddcdivBackward0(Node):
@@ -5131,7 +5290,13 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             set_history(out, node)
             return out
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -5160,7 +5325,13 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )
 
 
 def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -5199,7 +5370,13 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             rebase_history(self_, node)
             return self_
 
-        return record_scaled
+        return saves_refused(
+            record_scaled,
+            (
+                args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+                args[1] if requires_grad(args[2]) else None,
+            ),
+        )
     value = args[3]
 
     def record(self_: Any, tensor1: Any, tensor2: Any) -> Any:
@@ -5229,4 +5406,10 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         rebase_history(self_, node)
         return self_
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[2]) else None,
+        ),
+    )

@@ -23,6 +23,7 @@ from ..autograd.node import (
     unpack_result,
 )
 from ..autograd.recording import requires_grad
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import avg_pool2d, avg_pool2d_backward, max_pool2d_with_indices_backward
@@ -107,7 +108,7 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         node.result1_version = saved_version(node.result1)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class MaxPool2dWithIndicesBackwardBackward0(Node):
@@ -149,7 +150,7 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[7] if requires_grad(args[0]) else None,))
 
 
 class AvgPool2dBackward0(Node):
@@ -228,7 +229,7 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class AvgPool2dBackwardBackward0(Node):

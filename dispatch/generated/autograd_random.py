@@ -24,6 +24,7 @@ from ..autograd.node import (
     unpack_result,
 )
 from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import native_dropout_backward
@@ -632,4 +633,4 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))

@@ -36,6 +36,7 @@ from ..autograd.node import (
     unpack_result,
 )
 from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -231,7 +232,7 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class ProdBackward1(Node):
@@ -281,7 +282,7 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class AmaxBackward0(Node):
@@ -336,7 +337,7 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class AminBackward0(Node):
@@ -391,7 +392,7 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class AminmaxBackward0(Node):
@@ -452,7 +453,7 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.max_version = saved_version(node.max)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class MaxBackward0(Node):
@@ -499,7 +500,7 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class MinBackward0(Node):
@@ -546,7 +547,7 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class MaxBackward1(Node):
@@ -692,7 +693,7 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class VarBackward1(Node):
@@ -746,7 +747,7 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class VarBackward2(Node):
@@ -799,7 +800,7 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdBackward0(Node):
@@ -850,7 +851,7 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdBackward1(Node):
@@ -909,7 +910,7 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdBackward2(Node):
@@ -967,7 +968,7 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class VarMeanBackward0(Node):
@@ -1021,7 +1022,7 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         set_history(out[1], node, 1)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class StdMeanBackward0(Node):
@@ -1080,7 +1081,7 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.result0_version = saved_version(node.result0)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class LogsumexpBackward0(Node):
@@ -1135,7 +1136,7 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.result_version = saved_version(node.result)
         return out
 
-    return record
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
 class CumsumBackward0(Node):

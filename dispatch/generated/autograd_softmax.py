@@ -27,6 +27,7 @@ from ..autograd.node import (
     unpack_result,
 )
 from ..autograd.recording import requires_grad, spec_of
+from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import _log_softmax_backward_data, _softmax_backward_data
@@ -146,7 +147,13 @@ def plan__softmax_backward_data(op: OperatorEntry, key_set: int, args: Sequence[
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
 
 
 class LogSoftmaxBackward0(Node):
@@ -259,4 +266,10 @@ def plan__log_softmax_backward_data(op: OperatorEntry, key_set: int, args: Seque
         set_history(out, node)
         return out
 
-    return record
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )

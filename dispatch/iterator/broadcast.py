@@ -1,4 +1,4 @@
-"""Broadcasting of shapes (ATen/ExpandUtils.cpp)."""
+"""Broadcasting of shapes and of strides (ATen/ExpandUtils.cpp)."""
 
 from __future__ import annotations
 
@@ -6,31 +6,93 @@ from collections.abc import Sequence
 
 
 def infer_size(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """The shape that two shapes broadcast to. Raises RuntimeError where a dimension differs and neither is 1.
+    """The shape that two shapes broadcast to; a size of 1 gives way to any other, even 0.
+
+    Raises RuntimeError that names the last dimension where the sizes differ and neither is 1.
 
     >>> infer_size((3, 1), (4,))
     (3, 4)
     """
-    rank = max(len(a), len(b))
-    out = []
-    for i in range(rank):
-        x = a[i - rank + len(a)] if i - rank + len(a) >= 0 else 1
-        y = b[i - rank + len(b)] if i - rank + len(b) >= 0 else 1
-        if x != y and x != 1 and y != 1:
+    if len(a) < len(b):
+        sizes, shorter = list(b), a
+    else:
+        sizes, shorter = list(a), b
+    rank = len(sizes)
+    for i in range(-1, -len(shorter) - 1, -1):
+        size_a, size_b = a[i], b[i]
+        if size_a == size_b:
+            continue
+        if size_a == 1:
+            sizes[i] = size_b
+        elif size_b == 1:
+            sizes[i] = size_a
+        else:
             raise RuntimeError(
-                f"The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {i}"
+                f"The size of tensor a ({size_a}) must match the size of tensor b ({size_b}) at non-singleton "
+                f"dimension {rank + i}"
             )
-        out.append(y if x == 1 else x)
-    return tuple(out)
+    return tuple(sizes)
 
 
-def broadcast_shapes(*shapes: Sequence[int] | int) -> tuple[int, ...]:
-    """The shape that several shapes broadcast to (`torch.broadcast_shapes`).
+def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
+    """The shape that all shapes broadcast to (`torch.broadcast_shapes`); an int is a shape of one dimension.
+
+    Raises RuntimeError where they do not.
 
     >>> broadcast_shapes((2, 1), (3,), 1)
     (2, 3)
     """
     out: tuple[int, ...] = ()
-    for shape in shapes:
-        out = infer_size(out, (shape,) if isinstance(shape, int) else shape)
+    for shape in sizes:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        if any(size < 0 for size in shape):
+            raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+        out = infer_size(out, shape)
     return out
+
+
+def expand_geometry(
+    sizes: Sequence[int], strides: Sequence[int], target: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and strides of a tensor expanded to `target`, in which -1 keeps a size; broadcast strides are 0.
+
+    Raises RuntimeError where a size that is not 1 would change, or `target` has too few dimensions.
+
+    >>> expand_geometry((3, 1), (1, 1), (2, -1, 4))
+    ((2, 3, 4), (0, 1, 0))
+    """
+    lead = len(target) - len(sizes)
+    if lead < 0:
+        raise RuntimeError(
+            f"expand(): the number of sizes provided ({len(target)}) must be greater or equal to the number of "
+            f"dimensions in the tensor ({len(sizes)}); sizes {list(target)}, tensor sizes {list(sizes)}"
+        )
+    out_sizes, out_strides = list(target), [0] * len(target)
+    for i in range(len(target) - 1, -1, -1):
+        if i < lead:
+            if target[i] == -1:
+                raise RuntimeError(
+                    f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}"
+                )
+            # ATen gives a new dimension of size 1 the stride that a contiguous tensor would have there.
+            inner = out_sizes[i + 1] * out_strides[i + 1] if i + 1 < len(target) else 1
+            out_strides[i] = inner if target[i] == 1 else 0
+            continue
+        size, stride = sizes[i - lead], strides[i - lead]
+        if target[i] in (-1, size):
+            out_sizes[i], out_strides[i] = size, stride
+        elif size != 1:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({target[i]}) must match the existing size ({size}) at "
+                f"non-singleton dimension {i}.  Target sizes: {list(target)}.  Tensor sizes: {list(sizes)}"
+            )
+    return tuple(out_sizes), tuple(out_strides)
+
+
+def expand_strides(sizes: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor expanded to `target`; see `expand_geometry`.
+
+    >>> expand_strides((3, 1), (1, 1), (3, 4))
+    (1, 0)
+    """
+    return expand_geometry(sizes, strides, target)[1]

@@ -1,21 +1,28 @@
-"""Memory overlap of operands (ATen/MemoryOverlap.cpp).
+"""Memory overlap inside one operand and between two (ATen/MemoryOverlap.cpp).
 
-Overlap inside one tensor follows from its spec; overlap between two depends on their addresses, so it is
-looked at in the call, and only if they share a version counter, which tensors over one memory do.
+What one spec tells is decided while an iterator is built. Whether two operands share bytes depends on
+their addresses, so those checks are functions of (spec, address) pairs that a caller makes in every call.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Any
 
-from ...runtime.allocator import storage_size
-from ...runtime.storage import address_of
+from ...runtime.storage import address_of, root_of
+from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
 
-class OverlapStatus(enum.Enum):
-    """How the bytes of two tensors relate."""
+class MemOverlap(enum.Enum):
+    """Whether two indices of one tensor share an address."""
+
+    NO = "no"
+    YES = "yes"
+    TOO_HARD = "too hard"
+
+
+class MemOverlapStatus(enum.Enum):
+    """How the bytes of two tensors relate; TOO_HARD where strides leave gaps that could interleave."""
 
     FULL = "full"
     PARTIAL = "partial"
@@ -23,40 +30,74 @@ class OverlapStatus(enum.Enum):
     TOO_HARD = "too hard"
 
 
-def overlap_status(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> OverlapStatus:
-    """FULL for the same elements in the same order; TOO_HARD where strides leave it open."""
-    if not a.numel or not b.numel:
-        return OverlapStatus.NO
-    if not a.is_dense() or not b.is_dense():
-        if (
-            address_a == address_b
-            and a.sizes == b.sizes
-            and a.strides == b.strides
-            and a.itemsize == b.itemsize
-        ):
-            return OverlapStatus.FULL
-        return OverlapStatus.TOO_HARD
-    end_a = address_a + storage_size(a.sizes, a.strides) * a.itemsize
-    end_b = address_b + storage_size(b.sizes, b.strides) * b.itemsize
-    if address_a == address_b and end_a == end_b:
-        return OverlapStatus.FULL if a.strides == b.strides else OverlapStatus.PARTIAL
-    return OverlapStatus.PARTIAL if address_a < end_b and address_b < end_a else OverlapStatus.NO
+def has_internal_overlap(spec: TensorSpec) -> MemOverlap:
+    """Whether elements of a tensor of this spec share memory with each other: YES for expanded dimensions.
+
+    >>> from triten.runtime.device import CPU
+    >>> from triten.runtime.scalar_type import float32
+    >>> has_internal_overlap(TensorSpec.of((2, 3), (0, 1), float32, CPU))
+    <MemOverlap.YES: 'yes'>
+    """
+    if spec.is_dense():
+        return MemOverlap.NO
+    return MemOverlap.YES if spec.overlaps else MemOverlap.TOO_HARD
 
 
 def assert_no_internal_overlap(spec: TensorSpec) -> None:
-    """Refuse a tensor to be written in which two indices share an address. Raises RuntimeError."""
-    if spec.overlaps:
+    """Refuse to write to a tensor whose elements surely share memory. Raises RuntimeError."""
+    if spec.overlaps and has_internal_overlap(spec) is MemOverlap.YES:
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory "
             "location. Please clone() the tensor before performing the operation."
         )
 
 
-def check_write_overlap(written: Any, read: Any) -> None:
-    """Refuse to write one tensor while reading another that shares some of its bytes. Raises RuntimeError."""
-    status = overlap_status(written._spec, address_of(written._data), read._spec, address_of(read._data))
-    if status is OverlapStatus.PARTIAL:
+def get_overlap_status(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> MemOverlapStatus:
+    """How two tensors overlap: FULL for the same bytes in the same order.
+
+    >>> from triten.runtime.device import CPU
+    >>> from triten.runtime.scalar_type import float32
+    >>> four = TensorSpec.contiguous((4,), float32, CPU)
+    >>> get_overlap_status(four, 1024, four, 1028)
+    <MemOverlapStatus.PARTIAL: 'partial'>
+    """
+    if not a.numel or not b.numel:
+        return MemOverlapStatus.NO
+    if address_a == address_b and a.strides == b.strides and a.sizes == b.sizes and a.itemsize == b.itemsize:
+        return MemOverlapStatus.FULL
+    if not a.is_dense() or not b.is_dense():
+        return MemOverlapStatus.TOO_HARD
+    end_a, end_b = address_a + a.nbytes, address_b + b.nbytes
+    if address_a == address_b and end_a == end_b:
+        return MemOverlapStatus.FULL if a.strides == b.strides else MemOverlapStatus.PARTIAL
+    if address_a < end_b and address_b < end_a:
+        return MemOverlapStatus.PARTIAL
+    return MemOverlapStatus.NO
+
+
+def assert_no_partial_overlap(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> None:
+    """Refuse to write `a` while reading `b` where they share some elements, but not all. Raises RuntimeError."""
+    if get_overlap_status(a, address_a, b, address_b) is MemOverlapStatus.PARTIAL:
         raise RuntimeError(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-            "memory location. Please clone() the tensor before performing the operation."
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+            "single memory location. Please clone() the tensor before performing the operation."
         )
+
+
+def assert_no_overlap(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> None:
+    """Refuse to write `a` while reading `b` where they share any element. Raises RuntimeError."""
+    if get_overlap_status(a, address_a, b, address_b) in (MemOverlapStatus.PARTIAL, MemOverlapStatus.FULL):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+            "single memory location. Please clone() the tensor before performing the operation."
+        )
+
+
+def check_write_overlap(written: TensorImpl, read: TensorImpl) -> None:
+    """`assert_no_partial_overlap` of two tensors, by the addresses that they have now. Raises RuntimeError."""
+    if written is read:
+        return
+    # Meta addresses count from zero in every storage, so they compare only within one.
+    if written._spec.is_meta and root_of(written._data) is not root_of(read._data):
+        return
+    assert_no_partial_overlap(written._spec, address_of(written._data), read._spec, address_of(read._data))

@@ -1,630 +1,413 @@
-"""`TensorIterator`: one decision about shape, dtypes, strides and order for all operands of a call.
+"""`TensorIterator`: one decision about shape, dtypes and order for all operands, and loops over host memory.
 
-Building is a pure function of specs; its result is remembered in plans. Dimensions are kept fastest first,
-as ATen keeps them. Source: ATen/TensorIterator.cpp, stage by stage.
+Kernels of every device read its `shape` and each operand's `stride_bytes`; on the host `for_each` and
+`parallel_reduce` hand out NumPy views. Source: ATen/TensorIterator.cpp, ATen/native/TensorIteratorReduce.cpp.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...runtime import memory_format as mf
-from ...runtime.device import device as Device
-from ...runtime.scalar_type import bool_, get_default_dtype
-from ...runtime.scalar_type import dtype as ScalarType
+import numpy as np
+
+from ...runtime.allocator import empty_array, get_allocator, storage_size
+from ...runtime.device import CPU
+from ...runtime.scalar_type import bool_
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from .broadcast import infer_size
-from .overlap import assert_no_internal_overlap
-from .type_promotion import can_cast, common_dtype
+from .operand_info import Operand, OperandInfo
+from .parallel import GRAIN_SIZE, get_num_threads, in_parallel_region, parallel_for
+from .strided_views import Loop, serial_for_each, strided_view
+from .tensor_iterator_base import TensorIteratorBase
+from .tensor_iterator_config import TensorIteratorConfig, config_for
+
+__all__ = ["OperandInfo", "TensorIterator", "TensorIteratorConfig", "config_for", "review_reduce_result"]
+
+INT32_MAX = (1 << 31) - 1
+
+_NULLARY = config_for("nullary")
+_UNARY = config_for("unary")
+_UNARY_FLOAT = config_for("unary_float")
+_FORCE_BOOLEAN = config_for("unary_force_boolean")
+_BINARY = config_for("binary")
+_BINARY_FLOAT = config_for("binary_float")
+_COMPARISON = config_for("comparison")
+_COMPARISON_NEW = config_for("comparison").declare_static_dtype(bool_)
+_COMPARISON_CAST = config_for("comparison").cast_common_dtype_to_outputs(True)
+_TERNARY = config_for("ternary")
+_REDUCE = config_for("reduce")
+_REDUCE_TWO = config_for("reduce_two")
 
 
-class OperandInfo:
-    """One operand: its spec (None for an output to be made, a class for a Python number) and what was decided.
+class TensorIterator(TensorIteratorBase):
+    """An iteration over broadcast operands, built by a config or by one of the builders below.
 
-    `stride_bytes` run in the iteration's order, fastest first; `target_dtype` is the dtype that the kernel
-    reads or the output gets.
+    Builders take specs, tensors, or classes of Python numbers; `out` may be None.
+
+    Example:
+        >>> from triten.runtime.device import CPU
+        >>> from triten.runtime.scalar_type import float32
+        >>> a = TensorSpec.of((2, 3), (1, 2), float32, CPU)
+        >>> iterator = TensorIterator.binary_op(None, a, float)
+        >>> iterator.output_specs(), iterator.shape, [o.stride_bytes for o in iterator.operands]
+        ([TensorSpec([2, 3], [1, 2], float32, cpu)], [6], [[4], [4], [0]])
     """
 
-    __slots__ = (
-        "is_output",
-        "is_read_write",
-        "spec",
-        "stride_bytes",
-        "target_dtype",
-        "tensor",
-        "will_resize",
-    )
+    __slots__ = ("_buffers",)
 
-    def __init__(self, operand: Any, is_output: bool) -> None:
-        self.tensor: TensorImpl | None = operand if isinstance(operand, TensorImpl) else None
-        self.spec: Any = operand._spec if isinstance(operand, TensorImpl) else operand
-        self.is_output = is_output
-        self.is_read_write = False
-        self.will_resize = False
-        self.target_dtype: ScalarType | None = None
-        self.stride_bytes: list[int] = []
-
-    @property
-    def is_number(self) -> bool:
-        """Whether the operand is a Python number."""
-        return isinstance(self.spec, type)
-
-
-class TensorIteratorConfig:
-    """What an operator asks of its iterator; every method returns the config.
-
-    Outputs come before inputs. Operands are specs, tensors, None (an output to be made), or the class of a
-    Python number.
-
-    Raises RuntimeError at `build()` as ATen does: shapes that do not broadcast, several devices, dtypes that
-    differ or cannot be cast, overlapping outputs.
-    """
-
-    def __init__(self) -> None:
-        self.operands: list[tuple[Any, bool]] = []
-        self.check_mem_overlap_ = True
-        self.allow_cpu_scalars_ = False
-        self.is_reduction_ = False
-        self.resize_outputs_ = True
-        self.check_all_same_dtype_ = True
-        self.check_all_same_device_ = True
-        self.enforce_safe_casting_to_output_ = False
-        self.enforce_linear_iteration_ = False
-        self.promote_inputs_to_common_dtype_ = False
-        self.promote_integer_inputs_to_float_ = False
-        self.cast_common_dtype_to_outputs_ = False
-        self.static_shape_: tuple[int, ...] | None = None
-        self.static_dtype_: ScalarType | None = None
-        self.static_device_: Device | None = None
-
-    def add_output(self, output: Any) -> TensorIteratorConfig:
-        """Add an output: a spec or tensor to write to, or None for one to be made."""
-        if any(not is_output for _, is_output in self.operands):
-            raise RuntimeError("TensorIteratorConfig: outputs must be added before inputs")
-        self.operands.append((output, True))
-        return self
-
-    def add_input(self, operand: Any) -> TensorIteratorConfig:
-        """Add an input."""
-        self.operands.append((operand, False))
-        return self
-
-    add_owned_output = add_borrowed_output = add_output
-    add_owned_input = add_borrowed_input = add_const_input = add_input
-
-    def set_check_mem_overlap(self, value: bool) -> TensorIteratorConfig:
-        """Refuse outputs that overlap themselves."""
-        self.check_mem_overlap_ = value
-        return self
-
-    def allow_cpu_scalars(self, value: bool) -> TensorIteratorConfig:
-        """Let 0-d host tensors stand beside operands of another device."""
-        self.allow_cpu_scalars_ = value
-        return self
-
-    def is_reduction(self, value: bool) -> TensorIteratorConfig:
-        """The operation reduces: outputs have size 1 where inputs have more."""
-        self.is_reduction_ = value
-        return self
-
-    def resize_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Outputs of another shape are resized rather than refused."""
-        self.resize_outputs_ = value
-        return self
-
-    def check_all_same_dtype(self, value: bool) -> TensorIteratorConfig:
-        """Refuse operands of several dtypes."""
-        self.check_all_same_dtype_ = value
-        return self
-
-    def check_all_same_device(self, value: bool) -> TensorIteratorConfig:
-        """Refuse operands of several devices."""
-        self.check_all_same_device_ = value
-        return self
-
-    def enforce_safe_casting_to_output(self, value: bool) -> TensorIteratorConfig:
-        """Refuse an output of a lower category than the common dtype."""
-        self.enforce_safe_casting_to_output_ = value
-        return self
-
-    def enforce_linear_iteration(self, value: bool = True) -> TensorIteratorConfig:
-        """Iterate in C order, whatever the strides."""
-        self.enforce_linear_iteration_ = value
-        return self
-
-    def promote_inputs_to_common_dtype(self, value: bool) -> TensorIteratorConfig:
-        """Compute in the common dtype of the inputs."""
-        self.promote_inputs_to_common_dtype_ = value
-        if value:
-            self.check_all_same_dtype_ = False
-        return self
-
-    def promote_integer_inputs_to_float(self, value: bool) -> TensorIteratorConfig:
-        """Compute integral and bool inputs in the default floating dtype."""
-        self.promote_integer_inputs_to_float_ = value
-        if value and not self.promote_inputs_to_common_dtype_:
-            raise RuntimeError("promote_integer_inputs_to_float needs promote_inputs_to_common_dtype")
-        return self
-
-    def cast_common_dtype_to_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Cast results to the dtypes that given outputs have."""
-        self.cast_common_dtype_to_outputs_ = value
-        if value:
-            self.check_all_same_dtype_ = False
-        return self
-
-    def declare_static_shape(self, shape: Sequence[int]) -> TensorIteratorConfig:
-        """Iterate over this shape; the operands' own do not count."""
-        self.static_shape_ = tuple(shape)
-        return self
-
-    def declare_static_dtype(self, dtype: ScalarType) -> TensorIteratorConfig:
-        """Give new outputs this dtype."""
-        self.static_dtype_ = dtype
-        return self
-
-    def declare_static_device(self, device: Device) -> TensorIteratorConfig:
-        """Make new outputs on this device."""
-        self.static_device_ = device
-        return self
-
-    def declare_static_dtype_and_device(self, dtype: ScalarType, device: Device) -> TensorIteratorConfig:
-        """Both."""
-        self.static_dtype_, self.static_device_ = dtype, device
-        return self
-
-    def build(self) -> TensorIterator:
-        """Decide."""
-        return TensorIterator(self)
-
-
-class TensorIterator:
-    """The decision: `shape` and strides in iteration order, `common_dtype`, `device`, and `output_specs()`."""
-
-    __slots__ = (
-        "_out_specs",
-        "all_ops_same_shape",
-        "broadcast_shape",
-        "common_dtype",
-        "device",
-        "has_coalesced_dimensions",
-        "is_reduction",
-        "noutputs",
-        "operands",
-        "perm",
-        "shape",
-    )
-
-    common_dtype: ScalarType
-    device: Device
-
-    def __init__(self, config: TensorIteratorConfig) -> None:
-        self.operands = [OperandInfo(operand, is_output) for operand, is_output in config.operands]
-        self.noutputs = sum(o.is_output for o in self.operands)
-        self.is_reduction = config.is_reduction_
-        self.has_coalesced_dimensions = False
-        self._out_specs: list[TensorSpec] = []
-        self.mark_outputs()
-        self.compute_mem_overlaps(config)
-        self.compute_shape(config)
-        self.mark_resize_outputs(config)
-        self.compute_types(config)
-        if not self.fast_set_up(config):
-            self.compute_strides()
-            self.reorder_dimensions(config)
-            self.allocate_outputs()
-            self.coalesce_dimensions()
-
-    def mark_outputs(self) -> None:
-        """Note outputs that are inputs too."""
-        for out in self.outputs:
-            if out.tensor is not None:
-                out.is_read_write = any(i.tensor is out.tensor for i in self.inputs)
-
-    def compute_mem_overlaps(self, config: TensorIteratorConfig) -> None:
-        """Refuse outputs that overlap themselves."""
-        if config.check_mem_overlap_:
-            for out in self.outputs:
-                if out.spec is not None:
-                    assert_no_internal_overlap(out.spec)
-
-    def compute_shape(self, config: TensorIteratorConfig) -> None:
-        """Broadcast the operands' shapes; outputs that will be resized do not count."""
-        if config.static_shape_ is not None:
-            self.broadcast_shape = config.static_shape_
-            self.all_ops_same_shape = True
-            return
-        shape: tuple[int, ...] | None = None
-        same = True
-        for operand in self.operands:
-            spec = operand.spec
-            if spec is None or operand.is_number or (config.resize_outputs_ and operand.is_output):
-                continue
-            if shape is None:
-                shape = spec.sizes
-            elif shape != spec.sizes:
-                same = False
-                shape = infer_size(shape, spec.sizes)
-        self.broadcast_shape = shape if shape is not None else ()
-        self.all_ops_same_shape = same
-
-    def mark_resize_outputs(self, config: TensorIteratorConfig) -> None:
-        """Note outputs of another shape, or refuse them."""
-        if config.static_shape_ is not None:
-            return
-        for out in self.outputs:
-            if out.spec is not None and out.spec.sizes != self.broadcast_shape and not self.is_reduction:
-                if not config.resize_outputs_:
-                    raise RuntimeError(
-                        f"output with shape {list(out.spec.sizes)} doesn't match the broadcast shape "
-                        f"{list(self.broadcast_shape)}"
-                    )
-                out.will_resize = True
-
-    def compute_types(self, config: TensorIteratorConfig) -> None:
-        """Find the device and the common dtype, and what each operand is cast to."""
-        self.device = self._common_device(config)
-        inputs = [o.spec for o in self.inputs]
-        given = [o.spec for o in self.operands if o.spec is not None]
-        if config.promote_inputs_to_common_dtype_ and inputs:
-            common = common_dtype(inputs)
-            if config.promote_integer_inputs_to_float_ and (common.is_integral or common is bool_):
-                common = get_default_dtype()
-        elif inputs or given:
-            specs = [s for s in (inputs or given) if isinstance(s, TensorSpec)]
-            common = specs[0].dtype if specs else common_dtype(inputs)
-        elif config.static_dtype_ is not None:
-            common = config.static_dtype_
-        else:
-            raise RuntimeError("TensorIterator: no operand names a dtype")
-        if config.check_all_same_dtype_:
-            for spec in given:
-                if isinstance(spec, TensorSpec) and spec.dtype is not common:
-                    raise RuntimeError(
-                        f"Found dtype {spec.dtype.scalar_name} but expected {common.scalar_name}"
-                    )
-        self.common_dtype = common
-        for operand in self.operands:
-            if not operand.is_output:
-                operand.target_dtype = common
-                continue
-            if operand.spec is None:
-                operand.target_dtype = config.static_dtype_ or common
-                continue
-            operand.target_dtype = operand.spec.dtype
-            unsafe = not can_cast(common, operand.spec.dtype)
-            if unsafe and config.enforce_safe_casting_to_output_:
-                raise RuntimeError(
-                    f"result type {common.scalar_name} can't be cast to the desired output type "
-                    f"{operand.spec.dtype.scalar_name}"
-                )
-
-    def _common_device(self, config: TensorIteratorConfig) -> Device:
-        common = config.static_device_
-        for operand in self.operands:
-            spec = operand.spec
-            if not isinstance(spec, TensorSpec):
-                continue
-            if common is None or (
-                common.type == "cpu" and config.allow_cpu_scalars_ and spec.device is not common
-            ):
-                common = spec.device
-        if common is None:
-            raise RuntimeError("TensorIterator: no operand names a device")
-        if config.check_all_same_device_:
-            for operand in self.operands:
-                spec = operand.spec
-                if not isinstance(spec, TensorSpec) or spec.device is common:
-                    continue
-                scalar = spec.ndim == 0 and spec.device.type == "cpu" and not operand.is_output
-                if not (scalar and config.allow_cpu_scalars_):
-                    raise RuntimeError(
-                        "Expected all tensors to be on the same device, but found at least two devices, "
-                        f"{common} and {spec.device}!"
-                    )
-        return common
-
-    def fast_set_up(self, config: TensorIteratorConfig) -> bool:
-        """Take one shared layout where there is one: contiguous, channels-last, or the same dense strides."""
-        if self.is_reduction or not self.all_ops_same_shape or config.enforce_linear_iteration_:
-            return False
-        specs = [o.spec for o in self.operands if isinstance(o.spec, TensorSpec) and not o.will_resize]
-        sizes = self.broadcast_shape
-        if not specs or any(s.sizes != sizes for s in specs):
-            return False
-        if all(s.is_contiguous for s in specs):
-            strides = mf.contiguous_strides(sizes)
-        elif all(mf.is_channels_last(s.sizes, s.strides) for s in specs):
-            strides = mf.channels_last_strides(sizes)
-        elif all(s.strides == specs[0].strides for s in specs) and specs[0].is_dense():
-            strides = specs[0].strides
-        else:
-            return False
-        numel = math.prod(sizes)
-        self.shape = [numel] if sizes else []
-        self.perm = list(range(len(sizes) - 1, -1, -1))
-        self.has_coalesced_dimensions = len(sizes) > 1
-        for operand in self.operands:
-            if isinstance(operand.spec, TensorSpec) and not operand.will_resize:
-                operand.stride_bytes = [operand.spec.itemsize] if sizes else []
-            elif operand.is_number:
-                operand.stride_bytes = [0] if sizes else []
-            else:
-                assert operand.target_dtype is not None
-                operand.stride_bytes = [operand.target_dtype.itemsize] if sizes else []
-        for out in self.outputs:
-            self._finish_output(out, sizes, strides)
-        return True
-
-    def _finish_output(self, out: OperandInfo, sizes: tuple[int, ...], strides: Sequence[int]) -> None:
-        assert out.target_dtype is not None
-        if out.spec is not None and not out.will_resize:
-            self._out_specs.append(out.spec)
-            return
-        self._out_specs.append(TensorSpec.of(tuple(sizes), tuple(strides), out.target_dtype, self.device))
-
-    def compute_strides(self) -> None:
-        """Strides in bytes over the broadcast shape, in the tensors' order of dimensions; 0 where broadcast."""
-        shape = self.broadcast_shape
-        rank = len(shape)
-        self.shape = list(shape[::-1])
-        for operand in self.operands:
-            spec = operand.spec
-            if operand.is_number:
-                operand.stride_bytes = [0] * rank
-            elif spec is not None and not operand.will_resize:
-                lead = rank - spec.ndim
-                strides = [0] * rank
-                for i, (size, stride) in enumerate(zip(spec.sizes, spec.strides, strict=True)):
-                    if not (size == 1 and shape[lead + i] != 1):
-                        strides[lead + i] = stride * spec.itemsize
-                operand.stride_bytes = strides[::-1]
-
-    def reorder_dimensions(self, config: TensorIteratorConfig) -> None:
-        """Order dimensions by the operands' strides, fastest first, comparing as ATen compares."""
-        rank = len(self.shape)
-        perm = list(range(rank))
-        operands = [o.stride_bytes for o in self.operands if o.stride_bytes and not o.will_resize]
-        if not config.enforce_linear_iteration_ and rank > 1:
-            outputs = {id(o.stride_bytes) for o in self.outputs}
-
-            def should_swap(dim0: int, dim1: int) -> int:
-                for strides in operands:
-                    stride0, stride1 = strides[dim0], strides[dim1]
-                    reduced = self.is_reduction and id(strides) in outputs
-                    if reduced and (stride0 == 0) != (stride1 == 0):
-                        return 1 if stride1 == 0 else -1
-                    if stride0 == 0 or stride1 == 0:
-                        continue
-                    if stride0 < stride1:
-                        return -1
-                    if stride0 > stride1:
-                        return 1
-                    if self.shape[dim0] > self.shape[dim1]:
-                        return 1
-                return 0
-
-            for i in range(1, rank):
-                dim1 = i
-                for dim0 in range(i - 1, -1, -1):
-                    comparison = should_swap(perm[dim0], perm[dim1])
-                    if comparison > 0:
-                        perm[dim0], perm[dim1] = perm[dim1], perm[dim0]
-                        dim1 = dim0
-                    elif comparison < 0:
-                        break
-        self.perm = [rank - 1 - p for p in perm]
-        self.shape = [self.shape[p] for p in perm]
-        for operand in self.operands:
-            if operand.stride_bytes:
-                operand.stride_bytes = [operand.stride_bytes[p] for p in perm]
-
-    def allocate_outputs(self) -> None:
-        """Decide the strides of outputs to be made: dense, in the iteration's order."""
-        rank = len(self.shape)
-        for out in self.outputs:
-            assert out.target_dtype is not None
-            if out.spec is None or out.will_resize:
-                running = out.target_dtype.itemsize
-                out.stride_bytes = []
-                for size in self.shape:
-                    out.stride_bytes.append(running)
-                    running *= size
-                strides = [0] * rank
-                for position, dim in enumerate(self.perm):
-                    strides[dim] = out.stride_bytes[position] // out.target_dtype.itemsize
-                if self.perm == list(range(rank - 1, -1, -1)):
-                    strides = list(mf.contiguous_strides(self.broadcast_shape))
-                self._finish_output(out, self.broadcast_shape, strides)
-            else:
-                self._finish_output(out, out.spec.sizes, out.spec.strides)
-
-    def coalesce_dimensions(self) -> None:
-        """Merge neighbouring dimensions that every operand walks in one stride."""
-        if len(self.shape) <= 1:
-            return
-        strides = [o.stride_bytes for o in self.operands]
-        shape = self.shape
-        last = 0
-        for dim in range(1, len(shape)):
-            if shape[last] == 1 or shape[dim] == 1 or all(shape[last] * s[last] == s[dim] for s in strides):
-                if shape[last] == 1:
-                    for s in strides:
-                        s[last] = s[dim]
-                shape[last] *= shape[dim]
-            else:
-                last += 1
-                if last != dim:
-                    for s in strides:
-                        s[last] = s[dim]
-                    shape[last] = shape[dim]
-        del shape[last + 1 :]
-        for s in strides:
-            del s[last + 1 :]
-        self.has_coalesced_dimensions = True
-
-    @property
-    def outputs(self) -> list[OperandInfo]:
-        """The operands that are written."""
-        return self.operands[: self.noutputs]
-
-    @property
-    def inputs(self) -> list[OperandInfo]:
-        """The operands that are only read."""
-        return self.operands[self.noutputs :]
-
-    @property
-    def ninputs(self) -> int:
-        """How many inputs there are."""
-        return len(self.operands) - self.noutputs
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions after coalescing."""
-        return len(self.shape)
-
-    @property
-    def numel(self) -> int:
-        """The number of elements that are visited."""
-        return math.prod(self.shape)
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether the iteration is one run over dense operands."""
-        return self.numel == 1 or (
-            self.ndim == 1
-            and all(o.is_number or o.stride_bytes[0] == self._itemsize(o) for o in self.operands)
-        )
+    _buffers: list[Any]
 
     @staticmethod
-    def _itemsize(operand: OperandInfo) -> int:
-        spec: TensorSpec | None = operand.spec if isinstance(operand.spec, TensorSpec) else None
-        if spec is not None:
-            return spec.itemsize
-        assert operand.target_dtype is not None
-        return operand.target_dtype.itemsize
-
-    def is_trivial_1d(self) -> bool:
-        """Whether the iteration has one dimension."""
-        return self.ndim <= 1
-
-    def can_use_32bit_indexing(self) -> bool:
-        """Whether every operand's offsets fit into 31 bits."""
-        limit = (1 << 31) - 1
-        if self.numel > limit:
-            return False
-        return all(
-            sum((n - 1) * s for n, s in zip(self.shape, o.stride_bytes, strict=True)) + 1 <= limit
-            for o in self.operands
-            if self.shape
-        )
-
-    def ranges_32bit(self, limit: int = (1 << 31) - 1) -> Iterator[tuple[tuple[int, int], ...]]:
-        """Boxes (start, size) for each dimension whose offsets fit into `limit`: the slowest dimension is halved."""
-        boxes = [tuple((0, n) for n in self.shape)]
-        while boxes:
-            box = boxes.pop()
-            extent = max(
-                (
-                    sum((n - 1) * s for (_, n), s in zip(box, o.stride_bytes, strict=True))
-                    for o in self.operands
-                ),
-                default=0,
-            )
-            if math.prod(n for _, n in box) <= limit and extent + 1 <= limit:
-                yield box
-                continue
-            dim = max(
-                range(len(box)), key=lambda d: (box[d][1] - 1) * max(o.stride_bytes[d] for o in self.operands)
-            )
-            start, size = box[dim]
-            half = size // 2
-            boxes.append((*box[:dim], (start + half, size - half), *box[dim + 1 :]))
-            boxes.append((*box[:dim], (start, half), *box[dim + 1 :]))
-
-    def output_specs(self) -> list[TensorSpec]:
-        """The specs of the outputs: as given, as they will be after a resize, or as decided."""
-        return self._out_specs
+    def nullary_op(out: Operand) -> TensorIterator:
+        """Writes an output of any dtype; it must be given."""
+        return _build(_NULLARY, (out,), ())
 
     @staticmethod
-    def nullary_op(out: Any) -> TensorIterator:
-        """Only an output."""
-        return (
-            TensorIteratorConfig()
-            .set_check_mem_overlap(True)
-            .check_all_same_dtype(False)
-            .add_output(out)
-            .resize_outputs(False)
-            .build()
-        )
+    def unary_op(out: Operand, a: Operand) -> TensorIterator:
+        """One input; the output has its dtype."""
+        return _build(_UNARY, (out,), (a,))
 
     @staticmethod
-    def unary_op(out: Any, a: Any) -> TensorIterator:
-        """One input, the same dtype."""
-        return _pointwise(out, (a,)).build()
+    def unary_float_op(out: Operand, a: Operand) -> TensorIterator:
+        """One input; integral and bool ones are computed in the default dtype."""
+        return _build(_UNARY_FLOAT, (out,), (a,))
 
     @staticmethod
-    def unary_float_op(out: Any, a: Any) -> TensorIterator:
-        """One input; integers become floating."""
-        return _pointwise(out, (a,)).promote_integer_inputs_to_float(True).build()
+    def unary_force_boolean_op(out: Operand, a: Operand) -> TensorIterator:
+        """One input of any dtype; a new output is bool."""
+        return _build(_FORCE_BOOLEAN, (out,), (a,))
 
     @staticmethod
-    def unary_force_boolean_op(out: Any, a: Any) -> TensorIterator:
-        """One input, a bool output."""
-        return _pointwise(out, (a,)).declare_static_dtype(bool_).enforce_safe_casting_to_output(False).build()
-
-    @staticmethod
-    def binary_op(out: Any, a: Any, b: Any) -> TensorIterator:
-        """Two inputs in their common dtype."""
-        return _pointwise(out, (a, b)).allow_cpu_scalars(True).build()
+    def binary_op(out: Operand, a: Operand, b: Operand) -> TensorIterator:
+        """Two inputs, computed in their common dtype."""
+        return _build(_BINARY, (out,), (a, b))
 
     borrowing_binary_op = binary_op
 
     @staticmethod
-    def binary_float_op(out: Any, a: Any, b: Any) -> TensorIterator:
-        """Two inputs in their common floating dtype."""
-        return _pointwise(out, (a, b)).allow_cpu_scalars(True).promote_integer_inputs_to_float(True).build()
+    def binary_float_op(out: Operand, a: Operand, b: Operand) -> TensorIterator:
+        """Two inputs; a common dtype that is integral or bool gives way to the default dtype."""
+        return _build(_BINARY_FLOAT, (out,), (a, b))
 
     @staticmethod
-    def comparison_op(out: Any, a: Any, b: Any) -> TensorIterator:
-        """Two inputs in their common dtype, a bool output."""
-        return (
-            _pointwise(out, (a, b))
-            .allow_cpu_scalars(True)
-            .declare_static_dtype(bool_)
-            .enforce_safe_casting_to_output(False)
-            .build()
+    def comparison_op(out: Operand, a: Operand, b: Operand) -> TensorIterator:
+        """Two inputs, compared in their common dtype; a new output is bool, another is cast to."""
+        if out is None:
+            return _build(_COMPARISON_NEW, (out,), (a, b))
+        dtype = getattr(out, "dtype", None)
+        return _build(_COMPARISON if dtype is bool_ else _COMPARISON_CAST, (out,), (a, b))
+
+    @staticmethod
+    def ternary_op(out: Operand, a: Operand, b: Operand, c: Operand) -> TensorIterator:
+        """Three inputs, computed in their common dtype."""
+        return _build(_TERNARY, (out,), (a, b, c))
+
+    @staticmethod
+    def reduce_op(out: Operand, a: Operand, *, second_out: Operand = None) -> TensorIterator:
+        """Reduces `a` into one or two outputs with a size of 1 where they reduce (see `review_reduce_result`).
+
+        Raises RuntimeError unless the output is given.
+        """
+        if out is None:
+            raise RuntimeError("reduce_op: the output must be defined")
+        if second_out is None:
+            return _build(_REDUCE, (out,), (a,))
+        return _build(_REDUCE_TWO, (out, second_out), (a,))
+
+    def set_output_raw_strided(self, index: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        """Settle an output's spec; among tensors, make or resize the tensor as well."""
+        super().set_output_raw_strided(index, sizes, strides)
+        out = self.operands[index]
+        final = self._output_specs[index]
+        if not out.will_resize or final is None:
+            return
+        if out.tensor is not None:
+            _resize(out.tensor, final)
+        elif any(operand.tensor is not None for operand in self.operands):
+            out.tensor = _empty(final)
+
+    def output(self, index: int = 0) -> TensorImpl:
+        """The tensor of an output. Raises RuntimeError for an iterator over specs alone."""
+        tensor = self.operands[index].tensor
+        if index >= self.noutputs or tensor is None:
+            raise RuntimeError(f"TensorIterator: output {index} has no tensor; it was built from specs")
+        return tensor
+
+    def buffers(self) -> list[Any]:
+        """An array of each operand on the host: the tensor's own, or a temporary of the dtype it is cast to.
+
+        Raises RuntimeError for operands without values, and for other devices.
+        """
+        try:
+            return self._buffers
+        except AttributeError:
+            self._buffers = [self._buffer(operand) for operand in self.operands]
+            return self._buffers
+
+    def _buffer(self, operand: OperandInfo) -> Any:
+        if operand.number is not None and operand.value is not None and operand.target_dtype is not None:
+            return np.asarray(operand.value).astype(operand.target_dtype.np)
+        tensor, spec = operand.tensor, operand.spec
+        if tensor is None or spec is None:
+            raise RuntimeError(
+                "TensorIterator: loops need tensors and numbers, but an operand is only a spec"
+            )
+        if tensor._spec.device is not CPU:
+            raise RuntimeError(
+                f"TensorIterator: loops run over host memory, but an operand is on {spec.device}"
+            )
+        if not operand.is_cast:
+            return tensor._data
+        buffer = empty_array(spec.sizes, spec.strides, spec.np_dtype, spec.is_contiguous)
+        np.copyto(buffer, tensor._data, casting="unsafe")
+        return buffer
+
+    def views(self) -> list[Any]:
+        """Each operand over the whole iteration, its last dimension the fastest; inputs that are const read-only.
+
+        A reduction's outputs have size 1 along the dimensions that are reduced.
+        """
+        views = []
+        for operand, buffer in zip(self.operands, self.buffers(), strict=True):
+            shape: Sequence[int] = self.shape
+            if self.is_reduction and operand.is_output:
+                shape = [
+                    1 if stride == 0 else size
+                    for size, stride in zip(shape, operand.stride_bytes, strict=True)
+                ]
+            view = strided_view(buffer, shape, operand.stride_bytes, operand.offset_bytes)
+            if operand.is_const:
+                view.flags.writeable = False
+            views.append(view)
+        return views
+
+    def cast_outputs(self) -> None:
+        """Copy outputs that were computed in temporaries to the tensors that were given."""
+        buffers = self.buffers()
+        for operand, buffer in zip(self.outputs, buffers, strict=False):
+            if operand.is_cast and operand.tensor is not None:
+                with np.errstate(all="ignore"):
+                    np.copyto(operand.tensor._data, buffer, casting="unsafe")
+
+    def serial_for_each(self, loop: Loop, begin: int = 0, end: int | None = None) -> None:
+        """Call ``loop(*views)``, outputs first, over a range of the elements in this thread.
+
+        Views have one dimension, or two where `ndim` is 2 or more. Outputs that are cast stay in their
+        temporaries until `cast_outputs`.
+        """
+        serial_for_each(self.shape, self.views(), loop, begin, self.numel if end is None else end)
+
+    def for_each(self, loop: Loop, grain_size: int = GRAIN_SIZE) -> None:
+        """Call ``loop(*views)`` over all elements, on several threads if there are more than `grain_size`.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.arange(6, dtype=tt.float32).reshape(2, 3).t()
+            >>> iterator = TensorIterator.unary_op(None, x)
+            >>> iterator.for_each(lambda out, a: np.multiply(a, 2, out=out))
+            >>> iterator.output().stride()
+            (1, 3)
+        """
+        numel = self.numel
+        if numel == 0:
+            return
+        shape, views = self.shape, self.views()
+        parallel_for(0, numel, grain_size, lambda begin, end: serial_for_each(shape, views, loop, begin, end))
+        self.cast_outputs()
+
+    def parallel_reduce(self, loop: Loop) -> None:
+        """Call ``loop(out, a)`` so that every output element meets all of its inputs.
+
+        `out` holds what was reduced so far and has size 1 along reduced dimensions; the loop reduces `a`
+        along those and combines, as in ``out += a.sum(axis, keepdims=True)``. It must be associative, and the
+        output must hold its identity at first: a single element is reduced in parts that are combined by the
+        loop itself. Parts do not depend on the number of threads.
+
+        Raises RuntimeError unless there are one output and one input.
+        """
+        if self.ntensors != 2 or self.noutputs != 1:
+            raise RuntimeError("parallel_reduce only supports one input and one output")
+        numel = self.numel
+        if numel < GRAIN_SIZE:
+            self.serial_for_each(loop)
+        elif self._output_is_single():
+            self._two_pass_reduction(loop, -(-numel // GRAIN_SIZE))
+        elif get_num_threads() == 1 or in_parallel_region():
+            self.serial_for_each(loop)
+        else:
+            dim = self._dim_to_distribute()
+
+            def reduce_slice(begin: int, end: int) -> None:
+                part = self.copy()
+                part.narrow(dim, begin, end - begin)
+                part.serial_for_each(loop)
+
+            parallel_for(0, self.shape[dim], 1, reduce_slice)
+        self.cast_outputs()
+
+    def _output_is_single(self) -> bool:
+        return all(
+            stride == 0 or size == 1
+            for size, stride in zip(self.shape, self.operands[0].stride_bytes, strict=True)
         )
 
-    @staticmethod
-    def ternary_op(out: Any, a: Any, b: Any, c: Any) -> TensorIterator:
-        """Three inputs in their common dtype."""
-        return _pointwise(out, (a, b, c)).allow_cpu_scalars(True).build()
+    def _two_pass_reduction(self, loop: Loop, parts: int) -> None:
+        shape, (out, *inputs) = self.shape, self.views()
+        partial = np.empty((parts, *out.shape), out.dtype)
+        partial[...] = out
 
-    @staticmethod
-    def reduce_op(out: Any, a: Any) -> TensorIterator:
-        """A reduction of `a` into `out`, which has size 1 where it reduces."""
-        return (
-            TensorIteratorConfig()
-            .set_check_mem_overlap(False)
-            .add_output(out)
-            .add_input(a)
-            .resize_outputs(False)
-            .is_reduction(True)
-            .promote_inputs_to_common_dtype(True)
-            .build()
+        def reduce_parts(first: int, last: int) -> None:
+            for i in range(first, last):
+                begin = i * GRAIN_SIZE
+                end = min(begin + GRAIN_SIZE, self.numel)
+                serial_for_each(shape, [partial[i], *inputs], loop, begin, end)
+
+        parallel_for(0, parts, 1, reduce_parts)
+        loop(out.reshape(1), partial.reshape(parts))
+
+    def _dim_to_distribute(self) -> int:
+        """The slowest dimension that is not reduced and long enough, else the longest of those."""
+        strides = self.operands[0].stride_bytes
+        kept = [dim for dim in range(self.ndim - 1, -1, -1) if strides[dim] != 0]
+        threads = get_num_threads()
+        return next(
+            (dim for dim in kept if self.shape[dim] >= threads), max(kept, key=lambda dim: self.shape[dim])
         )
 
+    def copy(self) -> TensorIterator:
+        """An iterator over the same memory that may be narrowed."""
+        new = TensorIterator.__new__(TensorIterator)
+        for name in TensorIteratorBase.__slots__:
+            setattr(new, name, getattr(self, name))
+        new.operands = [operand.copy() for operand in self.operands]
+        new.shape = list(self.shape)
+        if any(
+            operand.tensor is not None and operand.tensor._spec.device is CPU for operand in self.operands
+        ):
+            new._buffers = self.buffers()
+        return new
 
-def _pointwise(out: Any, inputs: Sequence[Any]) -> TensorIteratorConfig:
-    config = TensorIteratorConfig().add_output(out)
-    for operand in inputs:
-        config.add_input(operand)
-    return (
-        config.promote_inputs_to_common_dtype(True)
-        .cast_common_dtype_to_outputs(True)
-        .enforce_safe_casting_to_output(True)
+    def narrow(self, dim: int, start: int, size: int) -> None:
+        """Iterate over ``start <= index < start + size`` of a dimension only."""
+        if not 0 <= start <= start + size <= self.shape[dim]:
+            raise IndexError(f"narrow: [{start}, {start + size}) is outside dimension {dim} of {self.shape}")
+        self.shape[dim] = size
+        for operand in self.operands:
+            operand.offset_bytes += operand.stride_bytes[dim] * start
+        if size == 1 and not self.is_reduction:
+            self.coalesce_dimensions()
+
+    def split(self, dim: int) -> TensorIterator:
+        """Give the first half of a dimension to a new iterator and keep the second.
+
+        Where the dimension is reduced, the second half `accumulates` onto the first's results, and the first's
+        are not final (`is_final_output`).
+        """
+        first = self.copy()
+        reduced = self.is_dim_reduced(dim)
+        half = self.shape[dim] // 2
+        first.narrow(dim, 0, half)
+        first.is_final_output = first.is_final_output and not reduced
+        self.narrow(dim, half, self.shape[dim] - half)
+        self.accumulates = self.accumulates or reduced
+        return first
+
+    def is_dim_reduced(self, dim: int) -> bool:
+        """Whether several elements along this dimension go to one element of an output."""
+        return self.shape[dim] > 1 and any(operand.stride_bytes[dim] == 0 for operand in self.outputs)
+
+    def dim_to_split(self) -> int:
+        """The dimension over which some operand extends furthest."""
+        extents = [
+            max((size - 1) * abs(operand.stride_bytes[dim]) for operand in self.operands)
+            for dim, size in enumerate(self.shape)
+        ]
+        return max(range(self.ndim - 1, -1, -1), key=lambda dim: (extents[dim], self.shape[dim]))
+
+    def can_use_32bit_indexing(self, limit: int = INT32_MAX) -> bool:
+        """Whether the number of elements and every operand's byte offsets fit into `limit`."""
+        if self.numel > limit:
+            return False
+        return all(
+            1 + sum((size - 1) * s for size, s in zip(self.shape, operand.stride_bytes, strict=True)) <= limit
+            for operand in self.operands
+        )
+
+    def with_32bit_indexing(self, limit: int = INT32_MAX) -> Iterator[TensorIterator]:
+        """Iterators that together cover this one, in order, each small enough for 32-bit offsets.
+
+        Each operand's `offset_bytes` says where its part starts. `limit` is for tests.
+        """
+        pending = [self.copy()]
+        while pending:
+            part = pending.pop()
+            while not part.can_use_32bit_indexing(limit):
+                first = part.split(part.dim_to_split())
+                pending.append(part)
+                part = first
+            yield part
+
+
+def _build(
+    config: TensorIteratorConfig, outputs: Sequence[Operand], inputs: Sequence[Operand]
+) -> TensorIterator:
+    return TensorIterator(
+        config, [OperandInfo(o, True) for o in outputs], [OperandInfo(i, False, True) for i in inputs]
     )
+
+
+def review_reduce_result(
+    result: TensorSpec | TensorImpl, ndim: int, dims: Sequence[int], keepdim: bool
+) -> TensorSpec | TensorImpl:
+    """A reduction's result, viewed with a dimension of size 1 and stride 0 for each one that was reduced away.
+
+    Args:
+        result: the spec or tensor of the result.
+        ndim: the input's number of dimensions.
+        dims: the reduced dimensions; none means all.
+
+    Example:
+        >>> from triten.runtime.device import CPU
+        >>> from triten.runtime.scalar_type import float32
+        >>> review_reduce_result(TensorSpec.contiguous((4,), float32, CPU), 2, [0], keepdim=False)
+        TensorSpec([1, 4], [0, 1], float32, cpu)
+    """
+    if keepdim:
+        return result
+    spec = result._spec if isinstance(result, TensorImpl) else result
+    reduced = {dim % ndim for dim in dims} if dims else set(range(ndim))
+    sizes, strides = list(spec.sizes), list(spec.strides)
+    for dim in sorted(reduced):
+        sizes.insert(dim, 1)
+        strides.insert(dim, 0)
+    viewed = spec.replace(sizes=tuple(sizes), strides=tuple(strides))
+    if isinstance(result, TensorSpec):
+        return viewed
+    data = result._data
+    if spec.device is CPU:
+        data = np.lib.stride_tricks.as_strided(data, sizes, [s * spec.itemsize for s in strides])
+    view: TensorImpl = TensorImpl.from_data(data, viewed)
+    return view
+
+
+def _empty(spec: TensorSpec) -> TensorImpl:
+    """A new tensor of a spec."""
+    from ..tensor import Tensor
+
+    if spec.device is CPU:
+        data = empty_array(spec.sizes, spec.strides, spec.np_dtype, spec.is_contiguous)
+    else:
+        nbytes = storage_size(spec.sizes, spec.strides) * spec.itemsize
+        data = get_allocator(spec.device.type).allocate(nbytes, spec.device)
+    made: TensorImpl = Tensor.from_data(data, spec.detached)
+    return made
+
+
+def _resize(tensor: TensorImpl, spec: TensorSpec) -> None:
+    """Give a tensor the geometry of a spec, over more memory where it needs more."""
+    storage, offset = tensor.untyped_storage(), tensor.storage_offset()
+    needed = (offset + storage_size(spec.sizes, spec.strides)) * spec.itemsize
+    if needed > storage.nbytes():
+        storage.resize_(needed)
+    tensor.set_sizes_and_strides(spec.sizes, spec.strides, offset)

@@ -1,4 +1,4 @@
-"""Type promotion by PyTorch's rules (c10/core/ScalarType.cpp promoteTypes, ATen/native/TypeProperties.cpp).
+"""Type promotion by PyTorch's rules (c10/core/ScalarType.cpp, ATen/native/TypeProperties.cpp).
 
 Operands come in three ranks: tensors with dimensions, 0-d tensors, Python numbers. A lower rank changes the
 result only if its category (bool < integral < floating < complex) is higher.
@@ -7,79 +7,40 @@ result only if its category (bool < integral < floating < complex) is higher.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeAlias
 
-from ...runtime.scalar_type import (
-    bool_,
-    complex64,
-    complex128,
-    dtype_of_number,
-    float8_e4m3fn,
-    float8_e5m2,
-    float32,
-    float64,
-    int16,
-    int32,
-    int64,
-    uint16,
-    uint32,
-    uint64,
-)
+from ...runtime import scalar_type as st
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import dtype_of_number
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
-_FLOAT8 = frozenset({float8_e4m3fn, float8_e5m2})
-_BARE_UNSIGNED = frozenset({uint16, uint32, uint64})
-_SIGNED_ABOVE = {1: int16, 2: int32, 4: int64}
-_pairs: dict[tuple[ScalarType, ScalarType], ScalarType] = {}
+Number: TypeAlias = bool | int | float | complex
+PromotedOperand: TypeAlias = TensorSpec | type
+"""What takes part in promotion: a spec, or the class of a Python number (``bool``, ``int``, ``float``, ``complex``)."""
+
+_FLOAT8 = frozenset({st.float8_e5m2, st.float8_e4m3fn})
+_BAREBONES_UNSIGNED = frozenset({st.uint16, st.uint32, st.uint64})
+_SIGNED_ABOVE = {1: st.int16, 2: st.int32, 4: st.int64}
 
 
-def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
-    """The smallest dtype that both dtypes go into (`torch.promote_types`).
-
-    Raises RuntimeError for the pairs that PyTorch does not promote (float8, and uint16/32/64 with integers).
-
-    >>> from triten.runtime.scalar_type import float32, int64
-    >>> promote_types(int64, float32)
-    triten.float32
-    """
-    found = _pairs.get((type1, type2))
-    if found is None:
-        for name, value in (("type1", type1), ("type2", type2)):
-            if not isinstance(value, ScalarType):
-                raise TypeError(
-                    f"promote_types(): argument '{name}' must be dtype, not {type(value).__name__}"
-                )
-        found = _pairs[type1, type2] = _promote(type1, type2)
-    return found
-
-
-def _promote(a: ScalarType, b: ScalarType) -> ScalarType:
+def _promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
+    """The rule behind the table; None for a pair that PyTorch refuses."""
     if a is b:
         return a
     if a in _FLOAT8 or b in _FLOAT8:
-        raise RuntimeError(
-            "Promotion for Float8 Types is not supported, attempted to promote "
-            f"{a.scalar_name} and {b.scalar_name}"
-        )
-    if a in _BARE_UNSIGNED or b in _BARE_UNSIGNED:
-        other = b if a in _BARE_UNSIGNED else a
-        if other.is_floating_point and other not in _BARE_UNSIGNED:
-            return other
-        raise RuntimeError(
-            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
-            f"{a.scalar_name} and {b.scalar_name}"
-        )
-    if a is bool_:
-        return b
-    if b is bool_:
-        return a
+        return None
+    if a in _BAREBONES_UNSIGNED or b in _BAREBONES_UNSIGNED:
+        other = b if a in _BAREBONES_UNSIGNED else a
+        return other if other.is_floating_point else None
+    if a is st.bool_ or b is st.bool_:
+        return b if a is st.bool_ else a
     if a.is_complex or b.is_complex:
-        return complex128 if complex128 in (a, b) or float64 in (a, b) else complex64
+        wide = {st.complex128, st.float64}
+        return st.complex128 if a in wide or b in wide else st.complex64
     if a.is_floating_point and b.is_floating_point:
         if a.itemsize == b.itemsize:
-            return float32
+            return st.float32
         return a if a.itemsize > b.itemsize else b
     if a.is_floating_point or b.is_floating_point:
         return a if a.is_floating_point else b
@@ -89,73 +50,170 @@ def _promote(a: ScalarType, b: ScalarType) -> ScalarType:
     return signed if signed.itemsize > unsigned.itemsize else _SIGNED_ABOVE[unsigned.itemsize]
 
 
-def can_cast(from_: ScalarType, to: ScalarType) -> bool:
-    """Whether a result of one dtype may be written to another: not to a lower category (`torch.can_cast`).
+_PROMOTED: dict[ScalarType, dict[ScalarType, ScalarType | None]] = {
+    a: {b: _promote(a, b) for b in st.ALL} for a in st.ALL
+}
 
-    >>> from triten.runtime.scalar_type import float32, int64
-    >>> can_cast(float32, int64), can_cast(int64, float32)
-    (False, True)
+
+def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
+    """The dtype of least size and category that holds both (`torch.promote_types`).
+
+    Raises RuntimeError for pairs that PyTorch does not promote: float8 with anything else, and uint16, uint32
+    or uint64 with a bool, an integral or a complex dtype. Raises TypeError for what is no dtype.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.promote_types(tt.int32, tt.float16), tt.promote_types(tt.uint8, tt.int8)
+        (triten.float16, triten.int16)
     """
-    for name, value in (("from_", from_), ("to", to)):
-        if not isinstance(value, ScalarType):
-            raise TypeError(f"can_cast(): argument '{name}' must be dtype, not {type(value).__name__}")
-    if from_.is_complex and not to.is_complex:
-        return False
-    if from_.is_floating_point and (to.is_integral or to is bool_):
-        return False
-    return from_ is bool_ or to is not bool_
+    try:
+        found = _PROMOTED[type1][type2]
+    except (KeyError, TypeError):
+        position = 2 if isinstance(type1, ScalarType) else 1
+        given = type(type2 if position == 2 else type1).__name__
+        raise TypeError(
+            f"promote_types(): argument 'type{position}' (position {position}) must be dtype, not {given}"
+        ) from None
+    if found is None:
+        kind = "Float8 Types" if type1 in _FLOAT8 or type2 in _FLOAT8 else "uint16, uint32, uint64 types"
+        raise RuntimeError(
+            f"Promotion for {kind} is not supported, attempted to promote "
+            f"{type1.scalar_name} and {type2.scalar_name}"
+        )
+    return found
 
 
 def category(d: ScalarType) -> int:
-    """0 bool, 1 integral, 2 floating, 3 complex."""
+    """0 for bool, 1 for integral, 2 for floating, 3 for complex dtypes."""
     return 3 if d.is_complex else 2 if d.is_floating_point else 1 if d.is_integral else 0
 
 
-def _combine(higher: ScalarType | None, lower: ScalarType | None) -> ScalarType | None:
-    """A result that prefers `higher` where it is of no lower category (combine_categories)."""
-    if higher is None:
-        return lower
-    if lower is None or category(higher) >= category(lower):
-        return higher
-    if lower.is_complex and higher.is_floating_point:
-        return promote_types(higher, complex64) if higher is float64 else higher.to_complex()
-    return lower
+_CATEGORY = {d: category(d) for d in st.ALL}
 
 
-def common_dtype(operands: Iterable[TensorSpec | type]) -> ScalarType:
-    """The common dtype of specs and classes of Python numbers. Raises ValueError for no operands."""
-    dim: ScalarType | None = None
-    zero: ScalarType | None = None
-    wrapped: ScalarType | None = None
-    for operand in operands:
-        if isinstance(operand, TensorSpec):
-            if operand.ndim:
-                dim = operand.dtype if dim is None else promote_types(dim, operand.dtype)
-            else:
-                zero = operand.dtype if zero is None else promote_types(zero, operand.dtype)
-        else:
-            number = dtype_of_number(operand)
-            wrapped = number if wrapped is None else promote_types(wrapped, number)
-    result = _combine(dim, _combine(zero, wrapped))
-    if result is None:
-        raise ValueError("common_dtype() needs at least one operand")
-    return result
+def can_cast(from_: ScalarType, to: ScalarType) -> bool:
+    """Whether promotion allows a result of `from_` to be stored as `to` (`torch.can_cast`).
 
+    A cast may not go down the categories complex, floating, integral, bool. Raises TypeError for no dtype.
 
-def result_type(tensor1: Any, tensor2: Any) -> ScalarType:
-    """The dtype of an arithmetic result of two tensors or numbers (`torch.result_type`).
-
-    >>> result_type(1, 2.0)
-    triten.float32
+    Example:
+        >>> import triten as tt
+        >>> tt.can_cast(tt.float64, tt.float16), tt.can_cast(tt.float32, tt.int64)
+        (True, False)
     """
-    operands: list[TensorSpec | type] = []
-    for name, value in (("tensor1", tensor1), ("tensor2", tensor2)):
+    try:
+        return _CATEGORY[from_] <= _CATEGORY[to]
+    except (KeyError, TypeError):
+        position, name = (2, "to") if isinstance(from_, ScalarType) else (1, "from_")
+        given = type(to if position == 2 else from_).__name__
+        raise TypeError(
+            f"can_cast(): argument '{name}' (position {position}) must be dtype, not {given}"
+        ) from None
+
+
+def combine_categories(higher: ScalarType | None, lower: ScalarType | None) -> ScalarType | None:
+    """The dtype of a higher and a lower rank of operands; None stands for a rank without operands.
+
+    There is no complex32, so float16 of the higher rank beside a complex number gives complex64.
+    """
+    if higher is None or lower is None:
+        return lower if higher is None else higher
+    if higher.is_complex:
+        return higher
+    if higher.is_floating_point:
+        if not lower.is_complex:
+            return higher
+        if higher in _FLOAT8:
+            raise RuntimeError(f"Unknown Complex ScalarType for {higher.scalar_name}")
+        return higher.to_complex()
+    if lower.is_complex:
+        return lower
+    if higher is st.bool_ or lower.is_floating_point:
+        return promote_types(higher, lower)
+    return higher
+
+
+class ResultTypeState:
+    """Promotion under way: the dtype of each rank of operands seen so far (ATen's ResultTypeState).
+
+    Example:
+        >>> from triten.runtime.device import CPU
+        >>> from triten.runtime.scalar_type import int32
+        >>> state = ResultTypeState()
+        >>> state.update(TensorSpec.contiguous((2, 3), int32, CPU))
+        >>> state.update(int)
+        >>> state.result_type()
+        triten.int32
+    """
+
+    __slots__ = ("dim_result", "wrapped_result", "zero_result")
+
+    def __init__(self) -> None:
+        self.dim_result: ScalarType | None = None
+        self.zero_result: ScalarType | None = None
+        self.wrapped_result: ScalarType | None = None
+
+    def update(self, operand: PromotedOperand) -> None:
+        """Take one more operand into account. Raises RuntimeError for dtypes that do not promote."""
+        if not isinstance(operand, TensorSpec):
+            number, before = dtype_of_number(operand), self.wrapped_result
+            self.wrapped_result = number if before is None else promote_types(before, number)
+        elif operand.ndim:
+            before = self.dim_result
+            self.dim_result = operand.dtype if before is None else promote_types(before, operand.dtype)
+        else:
+            before = self.zero_result
+            self.zero_result = operand.dtype if before is None else promote_types(before, operand.dtype)
+
+    def result_type(self) -> ScalarType:
+        """The common dtype. Raises ValueError before the first operand."""
+        result = combine_categories(
+            self.dim_result, combine_categories(self.zero_result, self.wrapped_result)
+        )
+        if result is None:
+            raise ValueError("result_type of no operands")
+        return result
+
+
+def result_type_of(operands: Iterable[PromotedOperand]) -> ScalarType:
+    """The common dtype of specs and classes of Python numbers.
+
+    Raises RuntimeError for dtypes that do not promote, ValueError for no operands.
+    """
+    state = ResultTypeState()
+    for operand in operands:
+        state.update(operand)
+    return state.result_type()
+
+
+common_dtype = result_type_of
+
+
+def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> ScalarType:
+    """The dtype of an arithmetic result of two tensors or Python numbers (`torch.result_type`).
+
+    Raises TypeError for other arguments, RuntimeError for dtypes that do not promote.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.result_type(tt.ones(2, dtype=tt.int32), 1.5), tt.result_type(1, True)
+        (triten.float32, triten.int64)
+    """
+    operands: list[PromotedOperand] = []
+    for position, value in ((1, tensor1), (2, tensor2)):
         if isinstance(value, TensorImpl):
             operands.append(value._spec)
-        elif isinstance(value, bool | int | float | complex):
-            operands.append(value.__class__)
+        elif isinstance(value, bool):
+            operands.append(bool)
+        elif isinstance(value, int):
+            operands.append(int)
+        elif isinstance(value, float):
+            operands.append(float)
+        elif isinstance(value, complex):
+            operands.append(complex)
         else:
             raise TypeError(
-                f"result_type(): argument '{name}' must be Tensor or Number, not {type(value).__name__}"
+                f"result_type(): argument 'tensor{position}' (position {position}) must be Tensor or Number, "
+                f"not {type(value).__name__}"
             )
-    return common_dtype(operands)
+    return result_type_of(operands)

@@ -21,6 +21,6 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
     base = schema.operator_name.base_name
     key = (base, names)
     if key not in _types:
-        _types[key] = namedtuple(base, names)  # type: ignore[misc]  # the fields come from the schema
+        _types[key] = namedtuple(base, names)
     make: Callable[[Sequence[Any]], Any] = _types[key]._make
     return make

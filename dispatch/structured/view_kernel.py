@@ -15,7 +15,7 @@ import numpy as np
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.storage import address_of, root_of
+from ...runtime.storage import address_of, in_memory_order, root_of
 from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan
@@ -170,6 +170,4 @@ def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
 
 def _over(root: Any, result: TensorSpec, nbytes: int) -> Any:
     strides = tuple(s * result.itemsize for s in result.strides)
-    if not root.flags.c_contiguous:
-        root = root.T if root.T.flags.c_contiguous else root
-    return np.ndarray(result.sizes, result.np_dtype, root, nbytes, strides)
+    return np.ndarray(result.sizes, result.np_dtype, in_memory_order(root), nbytes, strides)

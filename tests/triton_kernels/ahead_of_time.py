@@ -134,6 +134,96 @@ def operators():
     )
     for dtype in (tt.float32, tt.float16, tt.bfloat16):
         yield f"conv2d {dtype.name}", lambda d=dtype: convolve(d)
+    yield from product_sums()
+    yield from pools()
+    yield from random_numbers()
+    yield from indexing()
+
+
+def product_sums():
+    for dtype in (tt.float64, tt.bfloat16, tt.int64):
+        matrix, vector = empty(2048, 2048, dtype=dtype), empty(2048, dtype=dtype)
+        yield f"addmm {dtype.name}", lambda v=vector, m=matrix: tt.addmm(v, m, m, alpha=2, beta=3)
+        yield f"mv {dtype.name}", lambda v=vector, m=matrix: m.mv(v)
+        yield f"mv transposed {dtype.name}", lambda v=vector, m=matrix: m.t().mv(v)
+        yield f"dot {dtype.name}", lambda d=dtype: empty(1 << 20, dtype=d).dot(empty(1 << 20, dtype=d))
+    batch = empty(4, 512, 512, dtype=tt.float16)
+    yield "baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2)
+    yield "addbmm float16", lambda: tt.addbmm(batch[0], batch, batch)
+
+
+def pools():
+    from triten.dispatch.generated.functions import avg_pool2d, max_pool2d
+
+    for dtype in (tt.float64, tt.bfloat16):
+        for name, function in (("max_pool2d", max_pool2d), ("avg_pool2d", avg_pool2d)):
+            yield f"{name} {dtype.name}", lambda d=dtype, f=function: pool(d, f)
+
+
+def pool(dtype, function):
+    x = empty(32, 64, 56, 56, dtype=dtype).requires_grad_()
+    y = function(x, (3, 3), (2, 2), (1, 1))
+    y.backward(empty(*y.shape, dtype=dtype))
+
+
+def random_numbers():
+    yield "uniform_ float32 aligned, whole", lambda: empty(4096).uniform_()
+    for dtype in (tt.float64, tt.bfloat16):
+        for name in ("uniform_", "normal_", "random_", "bernoulli_"):
+            yield f"{name} {dtype.name}", lambda n=name, d=dtype: getattr(empty(4096, dtype=d), n)()
+    for name in ("exponential_", "cauchy_", "log_normal_"):
+        yield name, lambda n=name: getattr(empty(4096), n)()
+    for dtype in (tt.float32, tt.bfloat16):
+        yield f"dropout {dtype.name}", lambda d=dtype: tt.native_dropout(empty(4096, dtype=d), 0.5, True)
+    yield "geometric_", lambda: empty(4096).geometric_(0.5)
+    yield "random_ int64", lambda: empty(4096, dtype=tt.int64).random_(-5, 1 << 40)
+    yield "random_ uint8", lambda: empty(4096, dtype=tt.uint8).random_()
+    yield "normal", lambda: tt.normal(empty(64, 64), 1.0)
+    yield "few randperm", lambda: tt.randperm(1000, device="cuda")
+    yield "many randperm", lambda: tt.randperm(1000000, device="cuda")
+    yield "multinomial with replacement", lambda: tt.multinomial(empty(8, 5000), 1000, True)
+    yield "multinomial", lambda: tt.multinomial(empty(8, 5000), 10)
+    yield "arange float32 aligned, whole", lambda: tt.arange(4096.0, device="cuda")
+    yield "arange int64", lambda: tt.arange(4096, device="cuda")
+    yield "linspace bfloat16", lambda: tt.linspace(0, 1, 4096, dtype=tt.bfloat16, device="cuda")
+
+
+def indexing():
+    rows, two = empty(100, dtype=tt.int64), empty(7, 100, dtype=tt.int32)
+    each = empty(70, 64, dtype=tt.int64)
+    for dtype in (tt.float32, tt.float64, tt.bfloat16, tt.uint8):
+        x = empty(1000, 64, dtype=dtype)
+        wide = empty(100, 64, dtype=dtype)
+        yield f"index {dtype.name}", lambda x=x: x[rows]
+        yield f"index twice {dtype.name}", lambda x=x: x[rows, two]
+        yield f"gather {dtype.name}", lambda x=x: x.gather(0, each)
+        yield f"index_put {dtype.name}", lambda x=x, v=wide: x.index_put((rows,), v)
+        yield f"index_put twice {dtype.name}", lambda x=x: x.index_put((rows, two), x[:7, :1])
+        yield f"index_put accumulate {dtype.name}", lambda x=x, v=wide: x.index_put((rows,), v, True)
+        yield f"index_add {dtype.name}", lambda x=x, v=wide: x.index_add(0, rows, v, alpha=3)
+        yield f"scatter_add {dtype.name}", lambda x=x: x.scatter_add(0, each, x)
+        yield f"scatter multiply {dtype.name}", lambda x=x: x.scatter(0, each, x, reduce="multiply")
+        yield f"tril {dtype.name}", lambda x=x: x.tril(-1)
+        yield f"flip {dtype.name}", lambda x=x: x.flip((0,))
+        yield f"cat {dtype.name}", lambda x=x, v=wide: tt.cat([x, v])
+        yield f"masked_fill {dtype.name}", lambda x=x: x.masked_fill(empty(1000, 64, dtype=tt.bool), 2.5)
+        yield f"nonzero {dtype.name}", lambda x=x: found_nonzero(x)
+        if dtype.is_floating_point:
+            yield (
+                f"embedding {dtype.name}",
+                lambda v=wide: tt.embedding_dense_backward(v, rows, 1000, 3, True),
+            )
+            for norm in (0.0, 1.0, 2.0, 3.0, float("inf")):
+                yield (
+                    f"renorm {norm} {dtype.name}",
+                    lambda x=x, p=norm: tt.embedding_renorm_(x, rows, 1.0, p),
+                )
+
+
+def found_nonzero(x):
+    driver.copy_device_to_host = lambda dst, *_: dst.fill(5)
+    x.nonzero()
+    del driver.copy_device_to_host
 
 
 def joint_reductions():

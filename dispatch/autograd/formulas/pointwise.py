@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....runtime.tensor_impl import TensorImpl
 from ...generated import functions as ops
 
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)

@@ -16,6 +16,7 @@ from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.type_promotion import promote_types
 from ...tensor import Tensor
+from ..allocation import allocator_of
 from ..meta_base import MetaBase
 from ..structured_kernel import StructuredKernel, data_of
 from ..stub import StructuredCall, find_kernel, stub_names
@@ -227,10 +228,6 @@ def _check_indirect(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> N
                 f"indices should be either on cpu or on the same device as the indexed tensor ({self.device})"
             )
     check_masks(self, indices)
-    if self.is_meta and any(is_mask(spec) for spec in indices):
-        raise NotImplementedError(
-            "index: the shape of a result picked by a mask depends on data; Meta has none"
-        )
 
 
 def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -241,6 +238,10 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return _INDEX(op, key_set, args)
     _check_indirect(self, indices)
     device = self.device
+    if self.is_meta and any(spec is not None and is_mask(spec) for spec in indices):
+        raise NotImplementedError(
+            "index: the shape of a result picked by a mask depends on data; Meta has none"
+        )
     same_device = all(spec is None or spec.device is device for spec in indices)
     if same_device and "index_masked_stub" in stub_names(device.type):
         given = {"self": self, "indices": tuple(indices)}
@@ -268,6 +269,13 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     _check_indirect(self, indices)
     device = self.device
     accumulate = args[3]
+    if self.is_meta and any(spec is not None and is_mask(spec) for spec in indices):
+        # How many values a mask takes depends on data, the result's shape does not.
+        if op.schema.is_mutable:
+            return lambda self, indices, values: self
+        result = TensorSpec.of(self.sizes, preserved(self), self.dtype, device)
+        allocate = allocator_of(result)
+        return lambda self, indices, values: Tensor.from_data(allocate(), result)
 
     def plan(self: Any, indices: Any, values: Any) -> Any:
         if move:

@@ -237,7 +237,7 @@ def _within(name: str, value: int, d: dtype) -> None:
     if d.is_floating_point:
         import ml_dtypes
 
-        most = int(float(ml_dtypes.finfo(d.np).max))
+        most = int(float(ml_dtypes.finfo(d.np).max))  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
         least = -most
     if not least <= value <= most:
         raise RuntimeError(

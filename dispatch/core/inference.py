@@ -1,0 +1,59 @@
+"""Inference tensors: how results become them, and what is refused outside inference mode (c10/core/InferenceMode.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.grad_mode import grad_disabled, is_grad_enabled, is_inference_mode_enabled
+from ...runtime.tensor_impl import TensorImpl
+from ..schema import FunctionSchema
+from .argument_roles import tensors_in
+from .kernel_function import Plan
+
+
+def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Any) -> Any:
+    """The result of a call in inference mode: fresh tensors without version counter and autograd keys.
+
+    Results that alias an argument (views, in-place and ``out=`` forms) stay what they are.
+    """
+    if schema.returns and all(r.alias_info is None for r in schema.returns):
+        given = {id(t) for t in tensors_in(args)}
+        for tensor in tensors_in(result if isinstance(result, list | tuple) else (result,)):
+            if id(tensor) not in given and tensor._view_base is None and not tensor._spec.is_inference:
+                tensor._spec = tensor._spec.replace(is_inference=True, requires_grad=False)
+                tensor._version = tensor._autograd = None
+    return result
+
+
+def guarded_write(schema: FunctionSchema, args: Sequence[Any], plan: Plan) -> Plan:
+    """`plan`, refused outside inference mode where it writes to an inference tensor."""
+    written = [value for value, argument in zip(args, schema.arguments, strict=True) if argument.is_write]
+    if not any(isinstance(t, TensorImpl) and t._spec.is_inference for t in written):
+        return plan
+
+    def checked(*runtime: Any) -> Any:
+        if not is_inference_mode_enabled():
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get "
+                "a normal tensor before doing inplace update."
+            )
+        return plan(*runtime)
+
+    return checked
+
+
+def saves_refused(record: Plan, saved: Sequence[Any]) -> Plan:
+    """A recording plan, refused where it would save an inference tensor for backward."""
+    if not any(isinstance(value, TensorImpl) and value._spec.is_inference for value in saved):
+        return record
+
+    def refuse(*values: Any) -> Any:
+        if not grad_disabled or is_grad_enabled():
+            raise RuntimeError(
+                "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+                "tensor and use it in autograd."
+            )
+        return record(*values)
+
+    return refuse

@@ -1,0 +1,64 @@
+"""`cpu_kernel`: run a NumPy function element by element over an iterator (ATen/native/cpu/Loops.h).
+
+The public way to write a host kernel for a custom operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .parallel import GRAIN_SIZE, parallel_for
+from .tensor_iterator import TensorIterator
+
+
+def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int = GRAIN_SIZE) -> None:
+    """Compute an iterator's outputs by ``fn(*inputs)``, called with arrays in the common dtype.
+
+    The arrays are coalesced views of the inputs (of copies in the common dtype, where the iterator promotes them),
+    all of one shape, which is not the tensors' own. `fn` works element by element and returns an array of that
+    shape, or a tuple of them for several outputs. Results are cast to the outputs. Floating-point errors raise
+    no warnings.
+
+    Args:
+        iterator: built from host tensors, not a reduction.
+        fn: a function of as many arrays as there are inputs; it may run in several threads at once.
+        grain_size: how many elements make another thread worthwhile.
+
+    Raises:
+        RuntimeError: for a reduction, for operands that are not on the host, or for a wrong number of results.
+
+    Example:
+        >>> import triten as tt
+        >>> iterator = TensorIterator.binary_op(None, tt.tensor([1, 2, 3]), tt.tensor([0.5]))
+        >>> cpu_kernel(iterator, lambda a, b: a * b + 1)
+        >>> iterator.output()
+        tensor([1.5000, 2.0000, 2.5000])
+    """
+    if iterator.is_reduction:
+        raise RuntimeError("cpu_kernel works element by element; use parallel_reduce for a reduction")
+    outputs, views, numel = iterator.noutputs, iterator.views(), iterator.numel
+    if numel == 0:
+        return
+
+    def compute(parts: list[Any]) -> None:
+        with np.errstate(all="ignore"):
+            results = fn(*parts[outputs:])
+            if not isinstance(results, tuple):
+                results = (results,)
+            if len(results) != outputs:
+                raise RuntimeError(f"cpu_kernel: fn returned {len(results)} results for {outputs} outputs")
+            for part, result in zip(parts, results, strict=False):
+                np.copyto(part, result, casting="unsafe")
+
+    shape = views[0].shape
+    axis = max(range(len(shape)), key=lambda i: shape[i])
+
+    def compute_slice(begin: int, end: int) -> None:
+        index = (*[slice(None)] * axis, slice(begin, end))
+        compute([view[index] for view in views])
+
+    parallel_for(0, shape[axis], max(grain_size * shape[axis] // numel, 1), compute_slice)
+    iterator.cast_outputs()

@@ -1,0 +1,130 @@
+"""`OperandInfo`: one operand of a TensorIterator and what was decided for it (ATen/TensorIterator.h)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ...runtime import memory_format as mf
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import dtype_of_number
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+
+Operand: TypeAlias = TensorSpec | TensorImpl | type | bool | int | float | complex | None
+"""A spec, a tensor, a Python number or its class, or None for an output to be made."""
+
+_NUMBERS = frozenset({bool, int, float, complex})
+
+
+class OperandInfo:
+    """An operand, as given and as the iteration uses it.
+
+    Attributes:
+        tensor: the tensor, if one was given (or made for an output), else None.
+        original_spec: the spec that was given; None for an output to be made and for a number.
+        spec: the spec that is iterated over. It differs from `original_spec` where a host operand is cast:
+            then it describes the temporary, which is dense.
+        number: the class of a Python number, else None; `value` is the number, if it was given.
+        stride_bytes: strides in iteration order, fastest dimension first.
+        offset_bytes: where a sub-iterator starts, from the tensor's first element.
+        device: where the bytes are, or will be.
+        target_dtype: the dtype that the kernel computes in, or that a new output gets.
+        current_dtype: the dtype of `spec`.
+        is_output, is_const: whether it is written, whether it may only be read.
+        is_read_write: whether an output is the same tensor as an input.
+        will_resize: whether an output is yet to get its shape.
+    """
+
+    __slots__ = (
+        "current_dtype",
+        "device",
+        "is_const",
+        "is_output",
+        "is_read_write",
+        "number",
+        "offset_bytes",
+        "original_spec",
+        "spec",
+        "stride_bytes",
+        "target_dtype",
+        "tensor",
+        "value",
+        "will_resize",
+    )
+
+    def __init__(self, operand: Operand, is_output: bool, is_const: bool = False) -> None:
+        self.is_output = is_output
+        self.is_const = is_const
+        self.is_read_write = False
+        self.will_resize = False
+        self.offset_bytes = 0
+        self.stride_bytes: list[int] = []
+        self.tensor: TensorImpl | None = None
+        self.number: type | None = None
+        self.value: bool | int | float | complex | None = None
+        self.device: Device | None = None
+        self.target_dtype: ScalarType | None = None
+        self.spec: TensorSpec | None = None
+        if operand.__class__ is TensorSpec:
+            self.spec = operand
+        elif isinstance(operand, TensorImpl):
+            self.tensor = operand
+            self.spec = operand._spec
+        elif operand is not None:
+            self._set_number(operand, is_output)
+        self.original_spec = spec = self.spec
+        if spec is not None:
+            self.device = spec.device
+            self.target_dtype = spec.dtype
+        self.current_dtype = self.target_dtype
+
+    def _set_number(self, operand: object, is_output: bool) -> None:
+        kind = operand if isinstance(operand, type) else operand.__class__
+        if kind not in _NUMBERS or is_output:
+            role = "an output" if is_output else "an input"
+            expected = "a spec, a tensor or None" if is_output else "a spec, a tensor or a number"
+            raise TypeError(f"TensorIterator: {role} must be {expected}, not {kind.__name__}")
+        self.number = kind
+        self.target_dtype = dtype_of_number(kind)
+        if not isinstance(operand, type):
+            self.value = operand  # type: ignore[assignment]
+
+    @property
+    def is_type_defined(self) -> bool:
+        """Whether the operand has a dtype already."""
+        return self.target_dtype is not None
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether a temporary of another dtype stands for the operand on the host."""
+        given, used = self.original_spec, self.spec
+        return given is not None and used is not None and used.dtype is not given.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element of what is iterated over; 0 for a number."""
+        if self.spec is not None and not self.will_resize:
+            return self.spec.itemsize
+        return self.target_dtype.itemsize if self.number is None and self.target_dtype is not None else 0
+
+    def use_temporary(self, dtype: ScalarType) -> None:
+        """Iterate over a temporary of another dtype, with the operand's strides where those are dense."""
+        spec = self.spec
+        assert spec is not None
+        strides = mf.strides_for(mf.preserve_format, spec.sizes, (spec.sizes, spec.strides))
+        self.spec = TensorSpec.of(spec.sizes, strides, dtype, spec.device)
+        self.target_dtype = self.current_dtype = dtype
+
+    def copy(self) -> OperandInfo:
+        """A copy that a sub-iterator may narrow."""
+        new = OperandInfo.__new__(OperandInfo)
+        for name in OperandInfo.__slots__:
+            setattr(new, name, getattr(self, name))
+        new.stride_bytes = list(self.stride_bytes)
+        return new
+
+    def __repr__(self) -> str:
+        what = self.number.__name__ if self.number is not None else repr(self.spec)
+        role = "output" if self.is_output else "input"
+        return f"OperandInfo({role}, {what}, stride_bytes={list(self.stride_bytes)})"

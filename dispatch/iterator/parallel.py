@@ -1,0 +1,188 @@
+"""Threads for host kernels: `parallel_for`, `parallel_reduce` and the pool under them (ATen/Parallel.h).
+
+The pool is made by the first call that has work for it, and again after a fork. Kernels in NumPy release the
+GIL for long enough from some tens of thousands of elements.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+T = TypeVar("T")
+
+GRAIN_SIZE = 32768
+"""How many elements a thread should have at least, where the caller does not say."""
+
+
+def _default_num_threads() -> int:
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    if named.isdecimal() and int(named) > 0:
+        return int(named)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Pool:
+    """The threads beside the calling one."""
+
+    def __init__(self) -> None:
+        self.num_threads = _default_num_threads()
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """Start without threads and with a lock of our own: what a fork's child must do."""
+        self.lock = threading.Lock()
+        self.executor: ThreadPoolExecutor | None = None
+
+    def resize(self, num_threads: int) -> None:
+        """Use another number of threads from now on; threads at work finish what they have."""
+        with self.lock:
+            if num_threads != self.num_threads:
+                self.num_threads = num_threads
+                self.executor = None
+
+    def get(self) -> ThreadPoolExecutor:
+        """The executor, made if there is none."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self.lock:
+            if self.executor is None:
+                self.executor = ThreadPoolExecutor(
+                    max(self.num_threads - 1, 1), thread_name_prefix="triten-parallel"
+                )
+            return self.executor
+
+
+class _Region(threading.local):
+    """Whether this thread is inside a parallel region, and its number there."""
+
+    is_inside = False
+    thread_num = 0
+
+
+_pool = _Pool()
+_region = _Region()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget_threads)
+
+
+def set_num_threads(num_threads: int) -> None:
+    """Set how many threads host kernels use (`torch.set_num_threads`); 1 means no pool.
+
+    Raises RuntimeError unless it is a positive integer.
+    """
+    if isinstance(num_threads, bool) or not isinstance(num_threads, int):
+        raise RuntimeError(f"set_num_threads expects an int, but got {type(num_threads).__name__}")
+    if num_threads < 1:
+        raise RuntimeError("set_num_threads expects a positive integer")
+    _pool.resize(num_threads)
+
+
+def get_num_threads() -> int:
+    """How many threads host kernels use (`torch.get_num_threads`): OMP_NUM_THREADS, or the cores, at first."""
+    return _pool.num_threads
+
+
+def in_parallel_region() -> bool:
+    """Whether the caller runs inside `parallel_for`, where nested calls do not split further."""
+    return _region.is_inside
+
+
+def get_thread_num() -> int:
+    """The number of the chunk that the caller works on in a parallel region, 0 outside."""
+    return _region.thread_num
+
+
+def chunk_ranges(begin: int, end: int, grain_size: int, num_threads: int) -> list[tuple[int, int]]:
+    """Equal ranges of at least `grain_size`, at most one for each thread.
+
+    >>> chunk_ranges(0, 10, 4, 8)
+    [(0, 4), (4, 8), (8, 10)]
+    """
+    if end <= begin:
+        return []
+    size = max(-(-(end - begin) // num_threads), grain_size, 1)
+    return [(start, min(start + size, end)) for start in range(begin, end, size)]
+
+
+def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int], object]) -> None:
+    """Call ``fn(chunk_begin, chunk_end)`` over chunks of a range, on several threads if there are several chunks.
+
+    The calling thread takes the first chunk. Chunks run in copies of the caller's context (`contextvars`).
+    The first chunk's exception, in the order of the range, is raised after all chunks ended.
+
+    Example:
+        >>> seen = []
+        >>> parallel_for(0, 4, 8, lambda i, j: seen.append((i, j)))
+        >>> seen
+        [(0, 4)]
+    """
+    if grain_size < 0:
+        raise RuntimeError(f"parallel_for expects a grain size of 0 or more, but got {grain_size}")
+    if end <= begin:
+        return
+    threads = _pool.num_threads
+    if threads == 1 or end - begin <= grain_size or _region.is_inside:
+        fn(begin, end)
+        return
+    chunks = chunk_ranges(begin, end, grain_size, threads)
+    executor = _pool.get()
+    futures: list[Future[object]] = [
+        executor.submit(contextvars.copy_context().run, _run_chunk, fn, number, start, stop)
+        for number, (start, stop) in enumerate(chunks[1:], 1)
+    ]
+    try:
+        _run_chunk(fn, 0, *chunks[0])
+    finally:
+        errors = [future.exception() for future in futures]
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def _run_chunk(fn: Callable[[int, int], object], number: int, start: int, stop: int) -> None:
+    _region.is_inside, _region.thread_num = True, number
+    try:
+        fn(start, stop)
+    finally:
+        _region.is_inside, _region.thread_num = False, 0
+
+
+def parallel_reduce(
+    begin: int,
+    end: int,
+    grain_size: int,
+    identity: T,
+    fn: Callable[[int, int, T], T],
+    combine: Callable[[T, T], T],
+) -> T:
+    """Reduce a range: ``fn(chunk_begin, chunk_end, identity)`` for each chunk, combined in the range's order.
+
+    Chunks depend on the grain and not on the number of threads, so that neither do rounding errors.
+
+    Example:
+        >>> parallel_reduce(0, 10, 4, 0, lambda i, j, start: start + sum(range(i, j)), lambda a, b: a + b)
+        45
+    """
+    if grain_size < 1:
+        raise RuntimeError(f"parallel_reduce expects a positive grain size, but got {grain_size}")
+    starts = range(begin, end, grain_size)
+    partial: list[T] = [identity] * len(starts)
+
+    def reduce_chunks(first: int, last: int) -> None:
+        for i in range(first, last):
+            partial[i] = fn(starts[i], min(starts[i] + grain_size, end), identity)
+
+    parallel_for(0, len(starts), 1, reduce_chunks)
+    total = identity
+    for value in partial:
+        total = combine(total, value)
+    return total

@@ -1,0 +1,81 @@
+"""NumPy views of operands in iteration order, and the loop that hands them out in 1-D and 2-D batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .dim_counter import DimCounter
+
+Loop = Callable[..., object]
+"""``loop(*arrays)``: called with a view of each operand, outputs first, all of one rank."""
+
+
+class _Window:
+    """Describes strided bytes of an array to NumPy, and keeps the array alive."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> None:
+        self.array = array
+        address, read_only = array.__array_interface__["data"]
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "strides": strides,
+            "typestr": array.dtype.str,
+            "data": (address + offset, read_only),
+        }
+
+
+def strided_view(array: Any, shape: Sequence[int], stride_bytes: Sequence[int], offset: int = 0) -> Any:
+    """A view of `array`'s memory with dimensions given fastest first; the view's last dimension is the fastest.
+
+    No dimensions give a view of one element in one dimension.
+
+    >>> strided_view(np.arange(6), (2, 3), (24, 8))
+    array([[0, 3],
+           [1, 4],
+           [2, 5]])
+    """
+    sizes, strides = (tuple(shape[::-1]), tuple(stride_bytes[::-1])) if len(shape) else ((1,), (0,))
+    if 0 in sizes:
+        return np.empty(sizes, array.dtype)
+    view = np.asarray(_Window(array, sizes, strides, offset))
+    # The interface cannot name ml_dtypes' dtypes, which it describes as raw bytes.
+    return view if view.dtype == array.dtype else view.view(array.dtype)
+
+
+def serial_for_each(shape: Sequence[int], views: Sequence[Any], loop: Loop, begin: int, end: int) -> None:
+    """Call `loop` over a range of linear indices in batches of at most two dimensions.
+
+    Args:
+        shape: sizes, fastest first.
+        views: one for each operand, as `strided_view` makes them; size 1 where a reduction's output stays.
+    """
+    if end <= begin:
+        return
+    rank = len(shape)
+    whole = begin == 0 and all(view.ndim <= 2 for view in views) and DimCounter(shape).end == end
+    if whole:
+        loop(*views)
+        return
+    if rank == 1:
+        loop(*[view if view.shape[0] == 1 and shape[0] != 1 else view[begin:end] for view in views])
+        return
+    counter = DimCounter(shape, begin, end)
+    fixed = [[view.shape[rank - 1 - dim] == 1 for dim in range(rank)] for view in views]
+    while not counter.is_done():
+        step = counter.max_2d_step()
+        values = counter.values
+        batch = []
+        for view, is_fixed in zip(views, fixed, strict=True):
+            index: list[int | slice] = [0 if is_fixed[dim] else values[dim] for dim in range(rank - 1, 1, -1)]
+            for dim in (1, 0):
+                start = values[dim]
+                index.append(slice(0, 1) if is_fixed[dim] else slice(start, start + step[dim]))
+            batch.append(view[tuple(index)])
+        loop(*batch)
+        counter.increment(step)

@@ -1,0 +1,262 @@
+"""`tt.library.Library`: definitions, kernels, fragments, fallbacks, an allowlist."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import triten as tt
+from triten.dispatch.core.dispatcher import Dispatcher
+from triten.library import Library
+
+DISPATCHER = Dispatcher.singleton()
+NS = "t_library"
+
+
+@pytest.fixture
+def lib() -> Iterator[Library]:
+    with Library(NS, "DEF") as made:
+        yield made
+    assert not [name for name in DISPATCHER.get_all_op_names() if name.startswith(f"{NS}::")]
+
+
+def test_define_and_call(lib: Library) -> None:
+    assert lib.define("double(Tensor x) -> Tensor") == "double"
+    lib.impl("double", lambda x: x + x, "CPU")
+    assert tt.ops.t_library.double(tt.ones(2)).tolist() == [2.0, 2.0]
+    assert str(tt.ops.t_library.double.default._schema) == "t_library::double(Tensor x) -> Tensor"
+
+
+def test_define_with_a_function_is_an_implicit_composite(lib: Library) -> None:
+    lib.define("double(Tensor x) -> Tensor", lambda x: x + x)
+    w = tt.ones(2).requires_grad_()
+    tt.ops.t_library.double(w).sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0]
+    assert tt.ops.t_library.double(tt.ones(2, device="meta")).is_meta
+
+
+def test_a_definition_knows_its_place_and_tags(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor", tags=("pointwise",))
+    entry = DISPATCHER.find_schema_or_throw(f"{NS}::f")
+    assert __file__ in entry.source
+    assert tt.ops.t_library.f.default.tags == {"pointwise"}
+
+
+def test_the_schemas_namespace_must_be_the_librarys(lib: Library) -> None:
+    lib.define(f"{NS}::f(Tensor x) -> Tensor")
+    with pytest.raises(ValueError, match="the schema names namespace other"):
+        lib.define("other::g(Tensor x) -> Tensor")
+
+
+def test_a_second_definition_is_refused_with_both_places(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    with pytest.raises(RuntimeError, match=rf"{__file__}:\d+, again at .*{__file__}:\d+"):
+        lib.define("f(Tensor y) -> Tensor")
+    lib.define("f.other(Tensor y) -> Tensor")
+    assert tt.ops.t_library.f.overloads() == ["default", "other"]
+
+
+def test_a_malformed_schema_is_refused_with_its_place(lib: Library) -> None:
+    with pytest.raises(Exception, match=__file__):
+        lib.define("f(Tensor x -> Tensor")
+
+
+def test_only_one_library_defines_a_namespace(lib: Library) -> None:
+    with pytest.raises(RuntimeError, match=f"Only a single library can be registered for a namespace: {NS}"):
+        Library(NS, "DEF")
+
+
+def test_fragments_add_and_take_away_their_own(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor", lambda x: x)
+    with Library(NS, "FRAGMENT") as one, Library(NS, "FRAGMENT") as two:
+        one.define("g(Tensor x) -> Tensor", lambda x: x + 1)
+        two.define("h(Tensor x) -> Tensor", lambda x: x + 2)
+        assert tt.ops.t_library.g(tt.zeros(1)).item() == 1.0
+        one.close()
+        assert sorted(dir(tt.ops.t_library)) == ["f", "h"]
+    assert dir(tt.ops.t_library) == ["f"]
+
+
+def test_an_impl_library_has_a_key_and_defines_nothing(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    with Library(NS, "IMPL", "CPU") as impl:
+        impl.impl("f", lambda x: x + 1)
+        impl.impl("f", lambda x: x + 2, "Meta")
+        assert tt.ops.t_library.f(tt.zeros(1)).item() == 1.0
+        assert tt.ops.t_library.f.default.has_kernel_for_dispatch_key(tt.DispatchKey.Meta)
+        with pytest.raises(ValueError, match="cannot define operators"):
+            impl.define("g(Tensor x) -> Tensor")
+    with pytest.raises(NotImplementedError):
+        tt.ops.t_library.f(tt.zeros(1))
+
+
+def test_impl_by_overload_object_and_by_full_name(lib: Library) -> None:
+    lib.define("f.Tensor(Tensor x) -> Tensor")
+    lib.impl(tt.ops.t_library.f.Tensor, lambda x: x + 1, "CPU")
+    assert tt.ops.t_library.f(tt.zeros(1)).item() == 1.0
+    lib.impl(f"{NS}::f.Tensor", lambda x: x + 2, "CPU")
+    assert tt.ops.t_library.f(tt.zeros(1)).item() == 2.0
+
+
+def test_an_impl_may_come_first(lib: Library) -> None:
+    lib.impl("late", lambda x: x + 1, "CPU")
+    with pytest.raises(AttributeError, match="no operator 'late'"):
+        tt.ops.t_library.late  # noqa: B018 - reading it raises
+    lib.define("late(Tensor x) -> Tensor")
+    assert tt.ops.t_library.late(tt.zeros(1)).item() == 1.0
+
+
+def test_no_key_is_refused(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    with pytest.raises(RuntimeError, match="no dispatch key is given"):
+        lib.impl("f", lambda x: x)
+
+
+@pytest.mark.parametrize("wrong", [lambda: None, lambda x: x, lambda x, y, z: x, lambda x, y, *, z: x])
+def test_a_kernel_that_cannot_take_the_arguments_is_refused(lib: Library, wrong: Any) -> None:
+    lib.define("f(Tensor x, int y) -> Tensor")
+    with pytest.raises(RuntimeError, match=r"cannot take the arguments of 't_library::f\(Tensor x, int y\)"):
+        lib.impl("f", wrong, "CPU")
+    assert not tt.ops.t_library.f.default.has_kernel_for_dispatch_key(tt.DispatchKey.CPU)
+
+
+@pytest.mark.parametrize("fitting", [lambda x, y: x, lambda *args: args[0], lambda x, y=1, z=2: x])
+def test_kernels_that_can(lib: Library, fitting: Any) -> None:
+    lib.define("f(Tensor x, int y) -> Tensor")
+    lib.impl("f", fitting, "CPU")
+    x = tt.ones(1)
+    assert tt.ops.t_library.f(x, 3) is x
+
+
+def test_a_kernel_that_came_first_is_held_against_the_definition(lib: Library) -> None:
+    lib.impl("f", lambda x, y: x, "CPU")
+    with pytest.raises(RuntimeError, match="cannot take the arguments"):
+        lib.define("f(Tensor x) -> Tensor")
+    lib.define("f(Tensor x, int y) -> Tensor")
+
+
+def test_a_kernel_with_key_set(lib: Library) -> None:
+    seen: list[tt.DispatchKeySet] = []
+
+    def kernel(keys: tt.DispatchKeySet, x: Any) -> Any:
+        seen.append(keys)
+        return x
+
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", kernel, "CPU", with_keyset=True)
+    tt.ops.t_library.f(tt.ones(1))
+    assert seen[0].has(tt.DispatchKey.CPU)
+    lib.define("g(Tensor x) -> Tensor")
+    with pytest.raises(RuntimeError, match="cannot take the arguments"):
+        lib.impl("g", lambda x: x, "CPU", with_keyset=True)
+
+
+def test_a_boxed_kernel(lib: Library) -> None:
+    def boxed(op: Any, keys: Any, stack: list[Any]) -> None:
+        y, x = stack.pop(), stack.pop()
+        stack.append(tt.add(x, y))
+
+    lib.define("f(Tensor x, int y=3) -> Tensor")
+    lib.impl("f", boxed, "CPU", boxed=True)
+    assert tt.ops.t_library.f(tt.zeros(1)).item() == 3.0
+    assert tt.ops.t_library.f(tt.zeros(1), 4).item() == 4.0
+
+
+def test_an_allowlist_passes_over_the_rest() -> None:
+    with Library("t_allowed", "DEF", allowlist=["f", "g.out"]) as lib:
+        for schema in ("f(Tensor x) -> Tensor", "f.Scalar(Scalar x) -> Tensor", "g(Tensor x) -> Tensor"):
+            lib.define(schema)
+        lib.define("g.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)")
+        lib.impl("f", lambda x: x, "CPU")
+        lib.impl("g", lambda x: x, "CPU")
+        names = [n for n in DISPATCHER.get_all_op_names() if n.startswith("t_allowed::")]
+        assert names == ["t_allowed::f", "t_allowed::f.Scalar", "t_allowed::g.out"]
+
+
+def test_fallbacks_live_in_the_underscore(lib: Library) -> None:
+    seen: list[tuple[str, list[Any]]] = []
+
+    def fallback(op: Any, keys: tt.DispatchKeySet, stack: list[Any]) -> None:
+        seen.append((op.name, list(stack)))
+        del stack[:]
+        stack.append("result")
+
+    lib.define("f(Tensor x, int y=3) -> Tensor")
+    f, x = tt.ops.t_library.f.default, tt.ones(1)
+    keys = tt.DispatchKeySet(tt.DispatchKey.VE)
+    with Library("_", "IMPL", "VE") as fallbacks:
+        fallbacks.fallback(fallback)
+        assert f.redispatch(keys, x) == "result"
+        assert seen == [(f"{NS}::f", [x, 3])]
+    with pytest.raises(NotImplementedError):
+        f.redispatch(keys, x)
+
+
+def test_a_fallback_may_redispatch(lib: Library) -> None:
+    seen: list[str] = []
+
+    def trace(op: Any, keys: tt.DispatchKeySet, stack: list[Any]) -> None:
+        seen.append(op.name)
+        DISPATCHER.redispatch_boxed(op, keys - tt.DispatchKey.SparseCPU, stack)
+
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: x + 1, "CPU")
+    with Library("_", "IMPL", "SparseCPU") as fallbacks:
+        fallbacks.fallback(trace)
+        keys = tt.DispatchKeySet([tt.DispatchKey.SparseCPU, tt.DispatchKey.CPU])
+        assert tt.ops.t_library.f.default.redispatch(keys, tt.zeros(1)).item() == 1.0
+    assert seen == [f"{NS}::f"]
+
+
+def test_a_fallback_where_there_is_one_is_refused() -> None:
+    with Library("_", "IMPL") as fallbacks:
+        with pytest.raises(RuntimeError, match="multiple backend fallbacks for the same dispatch key Tracer"):
+            fallbacks.fallback(lambda op, keys, stack: None, "Tracer")
+        with pytest.raises(RuntimeError, match="no dispatch key is given"):
+            fallbacks.fallback(lambda op, keys, stack: None)
+
+
+def test_fallbacks_elsewhere_are_refused(lib: Library) -> None:
+    with pytest.raises(RuntimeError, match="fallbacks are registered in the namespace '_'"):
+        lib.fallback(lambda op, keys, stack: None, "VE")
+    for kind in ("DEF", "FRAGMENT"):
+        with pytest.raises(ValueError, match="reserved namespace"):
+            Library("_", kind)
+
+
+def test_an_unknown_kind() -> None:
+    with pytest.raises(ValueError, match="Unsupported kind: OTHER"):
+        Library("t_kind", "OTHER")
+
+
+def test_overriding_an_operator_of_aten_and_giving_it_back() -> None:
+    x = tt.tensor([-1.0, 2.0])
+    assert x.relu().tolist() == [0.0, 2.0]
+    with Library("aten", "IMPL", "CPU") as override:
+        override.impl("relu", lambda x: x + 100.0)
+        assert x.relu().tolist() == [99.0, 102.0]
+        assert tt.relu(x).tolist() == [99.0, 102.0]
+        w = x.detach().requires_grad_()
+        assert w.relu().tolist() == [99.0, 102.0]
+    assert x.relu().tolist() == [0.0, 2.0]
+    assert tt.relu(x).tolist() == [0.0, 2.0]
+    assert w.relu().tolist() == [0.0, 2.0]
+
+
+def test_a_kernel_of_ones_own_for_autograd() -> None:
+    class Straight(tt.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.relu()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad
+
+    with Library("t_straight", "DEF") as lib:
+        lib.define("relu(Tensor x) -> Tensor")
+        lib.impl("relu", lambda x: x.relu(), "CPU")
+        lib.impl("relu", lambda x: Straight.apply(x), "Autograd")
+        w = tt.tensor([-1.0, 2.0]).requires_grad_()
+        tt.ops.t_straight.relu(w).sum().backward()
+        assert w.grad.tolist() == [1.0, 1.0]

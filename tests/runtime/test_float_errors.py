@@ -1,0 +1,197 @@
+"""NumPy's floating-point error state: whatever the user has set changes nothing, and stays as it was."""
+
+import contextvars
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.runtime.float_errors import run_quiet, run_quiet_copy
+
+INF, NAN = float("inf"), float("nan")
+
+
+def overflow_add() -> list[float]:
+    x = tt.tensor([3e38, -3e38])
+    return (x + x).tolist()
+
+
+def invalid_add() -> list[float]:
+    return (tt.tensor([INF, 1.0]) + tt.tensor([-INF, 1.0])).tolist()
+
+
+def inplace_overflow() -> list[float]:
+    return tt.tensor([3e38]).add_(tt.tensor([3e38])).tolist()
+
+
+def scaled_overflow() -> list[float]:
+    return tt.add(tt.tensor([1.0, 1e38]), tt.tensor([1.0, 1e38]), alpha=10.0).tolist()
+
+
+def overflow_sum() -> float:
+    return tt.tensor([3e38, 3e38]).sum().item()
+
+
+def overflow_mm() -> list[list[float]]:
+    x = tt.tensor([[3e38]])
+    return x.mm(tt.tensor([[10.0]])).tolist()
+
+
+def narrowing() -> list[float]:
+    return tt.tensor([1e300, NAN], dtype=tt.float64).to(tt.float32).tolist()
+
+
+def narrowing_to_half() -> list[float]:
+    return tt.tensor([1e6]).to(tt.float16).tolist()
+
+
+def nan_to_int() -> int:
+    return tt.tensor([NAN, 1.0]).to(tt.int32)[1].item()
+
+
+def half_overflow() -> list[float]:
+    x = tt.tensor([60000.0], dtype=tt.float16)
+    return (x + x).tolist()
+
+
+def bfloat_overflow() -> list[float]:
+    x = tt.tensor([3e38], dtype=tt.bfloat16)
+    return (x + x).tolist()
+
+
+def complex_invalid() -> bool:
+    x = tt.tensor([complex(INF, 0)]) + tt.tensor([complex(-INF, 0)])
+    return x.tolist()[0].real != x.tolist()[0].real
+
+
+def relu_of_nan() -> bool:
+    value = tt.tensor([NAN]).relu().item()
+    return value != value
+
+
+def copy_overflow() -> list[float]:
+    return tt.zeros(1).copy_(tt.tensor([1e300], dtype=tt.float64)).tolist()
+
+
+def backward_overflow() -> list[float]:
+    w = tt.tensor([[1.0]]).requires_grad_()
+    w.mm(tt.tensor([[3e38]])).sum().backward(tt.tensor(10.0))
+    return w.grad.tolist()
+
+
+CASES: list[tuple[Callable[[], object], object]] = [
+    (overflow_add, [INF, -INF]),
+    (inplace_overflow, [INF]),
+    (scaled_overflow, [11.0, INF]),
+    (overflow_sum, INF),
+    (overflow_mm, [[INF]]),
+    (narrowing_to_half, [INF]),
+    (nan_to_int, 1),
+    (half_overflow, [INF]),
+    (bfloat_overflow, [INF]),
+    (complex_invalid, True),
+    (relu_of_nan, True),
+    (copy_overflow, [INF]),
+    (backward_overflow, [[INF]]),
+]
+IDS = [case.__name__ for case, _ in CASES]
+
+
+@pytest.fixture(params=["raise", "warn", "call"])
+def users_state(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    def complain(kind: str, flag: int) -> None:
+        raise AssertionError(f"NumPy reported {kind}")
+
+    with np.errstate(all=request.param, call=complain):
+        yield dict(np.geterr())
+
+
+@pytest.mark.parametrize(("compute", "expected"), CASES, ids=IDS)
+def test_the_users_state_changes_nothing(
+    compute: Callable[[], object], expected: object, users_state: dict[str, str]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):  # the call that plans, and those that follow the plan
+            assert compute() == expected
+    assert np.geterr() == users_state
+
+
+@pytest.mark.parametrize(("compute", "expected"), CASES, ids=IDS)
+def test_no_warning_reaches_a_user(compute: Callable[[], object], expected: object) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert compute() == expected
+    assert not caught
+
+
+def test_nan_survives_and_invalid_is_silent() -> None:
+    with np.errstate(all="raise"):
+        first, second = invalid_add()
+        assert first != first
+        assert second == 2.0
+        inf, nan = narrowing()
+        assert inf == INF
+        assert nan != nan
+
+
+def test_the_users_state_still_rules_numpy() -> None:
+    with np.errstate(all="raise"):
+        overflow_add()
+        with pytest.raises(FloatingPointError):
+            np.float32(3e38) + np.float32(3e38)
+    with np.errstate(all="warn"):
+        overflow_add()
+        with pytest.warns(RuntimeWarning):
+            np.array([3e38], np.float32) + np.array([3e38], np.float32)
+
+
+def test_worker_threads() -> None:
+    """A new thread starts with NumPy's default, which warns."""
+    problems: list[object] = []
+    start = threading.Barrier(4)
+
+    def work() -> None:
+        start.wait()
+        with np.errstate(all="raise"):
+            for _ in range(50):
+                for compute, expected in CASES:
+                    found = compute()
+                    if found != expected:
+                        problems.append((compute.__name__, found))
+            if set(np.geterr().values()) != {"raise"}:
+                problems.append(np.geterr())
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not problems
+
+
+def test_a_call_within_a_call() -> None:
+    """A kernel may be entered from within another, by a finaliser or a user's own operator."""
+    with np.errstate(all="raise"):
+        assert run_quiet(np.geterr)["over"] == "ignore"
+        with pytest.raises(RuntimeError, match="cannot enter context"):
+            run_quiet(lambda: run_quiet(np.geterr))
+        assert run_quiet(lambda: run_quiet_copy(np.geterr))["over"] == "ignore"
+        assert set(np.geterr().values()) == {"raise"}
+
+
+def test_context_variables_of_the_user_are_kept() -> None:
+    mine: contextvars.ContextVar[int] = contextvars.ContextVar("mine", default=0)
+    mine.set(5)
+    overflow_add()
+    assert mine.get() == 5
