@@ -132,11 +132,12 @@ def test_an_ignored_class_may_lie_out_of_bounds(same):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_cross_entropy(random, rng, same, reduction):
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy(random, rng, same, smoothing, reduction):
     target = classes(rng, (6,), 5)
 
     def loss(x):
-        return F.cross_entropy(x, target.to(x.device), reduction=reduction)
+        return F.cross_entropy(x, target.to(x.device), label_smoothing=smoothing, reduction=reduction)
 
     compared(same, loss, [random((6, 5), tt.float64)], 1e-12)
 

@@ -48,6 +48,16 @@ def test_in_place_and_strides(random, same):
     same(out, a[:, :, 3].cumsum(1))
 
 
+def test_the_gradient(random, same):
+    a = random((4, 9), tt.float64)
+    gradients = []
+    for device in ("cuda", "cpu"):
+        x = a.to(device).requires_grad_()
+        (x.cumsum(1) ** 2).sum().backward()
+        gradients.append(x.grad)
+    same(*gradients, 1e-12)
+
+
 def test_more_dimensions_than_the_program_has(random, same):
     order = (9, 1, 8, 2, 7, 3, 6, 4, 5, 0)
     a = random((2, 1, 2, 2, 2, 3, 2, 1, 2, 2), tt.float64)
