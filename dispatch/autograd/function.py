@@ -20,6 +20,7 @@ class FunctionCtx(Node):
         "_function",
         "_materialize",
         "_non_differentiable",
+        "_outputs",
         "_saved",
         "_tensor_positions",
         "_to_save",
@@ -31,6 +32,7 @@ class FunctionCtx(Node):
         self._function = function
         self._materialize = True
         self._non_differentiable: tuple[Any, ...] = ()
+        self._outputs: list[bool] = []
         self._saved: list[tuple[Any, int, int]] = []
         self._to_save: tuple[Any, ...] = ()
         self._written: tuple[Any, ...] = ()
@@ -41,7 +43,13 @@ class FunctionCtx(Node):
         self.next_edges = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors for `backward`, with a check that nobody writes to them in between."""
+        """Keep tensors (or None) for `backward`, with a check that nobody writes to them in between."""
+        for position, tensor in enumerate(tensors):
+            if tensor is not None and not isinstance(tensor, TensorImpl):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {position} is of type "
+                    f"{type(tensor).__name__}"
+                )
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
@@ -76,6 +84,9 @@ class FunctionCtx(Node):
             for position, grad in enumerate(given):
                 if grad is None:
                     given[position] = zeros_of(self.specs[position])
+        if not all(self._outputs):
+            arrived = iter(given)
+            given = [next(arrived) if is_tensor else None for is_tensor in self._outputs]
         results = self._function.backward(self, *given)
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)
@@ -86,11 +97,17 @@ class FunctionCtx(Node):
                 f"function {self.name()} returned an incorrect number of gradients (expected {inputs}, "
                 f"got {len(results)})"
             )
+        for position in range(inputs):
+            if results[position] is not None and position not in self._tensor_positions:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different than None at position {position + 1}, but the "
+                    "corresponding forward input was not a Variable"
+                )
         out = []
         for position in self._tensor_positions:
             grad = results[position]
             if grad is not None and not isinstance(grad, TensorImpl):
-                raise TypeError(f"{self.name()}: expected Variable or None (got {type(grad).__name__})")
+                raise RuntimeError(f"{self.name()}: expected Variable or None (got {type(grad).__name__})")
             if grad is not None:
                 grad.version_cell()
             out.append(grad)
@@ -158,7 +175,9 @@ class Function:
         if recording:
             outputs = cls._record(ctx, args, tensors, edges, outputs)
         else:
-            ctx._saved = [(t, 0 if t is None else saved_version(t), -1) for t in ctx._to_save]
+            ctx._saved = [
+                (t, 0 if t is None or t._spec.is_inference else saved_version(t), -1) for t in ctx._to_save
+            ]
         return type(result)(outputs) if isinstance(result, tuple | list) else outputs[0]
 
     @classmethod
@@ -170,6 +189,11 @@ class Function:
         ctx.sequence = next_sequence()
         for written in ctx._written:
             check_inplace(written)
+            if not any(out is written for out in outputs):
+                raise RuntimeError(
+                    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                    "are modified inplace must all be outputs of the Function."
+                )
         made: list[Any] = []
         specs = []
         for out in outputs:
@@ -180,9 +204,12 @@ class Function:
             is_input = any(out is args[i] for i in tensors)
             dirty = any(out is w for w in ctx._written)
             if is_input and not dirty:
-                out = out.detach()  # type: ignore[attr-defined]  # every tensor of this package has it
+                before = set_grad_enabled(False)
+                out = out.alias()  # type: ignore[attr-defined]  # every tensor of this package has it
+                set_grad_enabled(before)
             made.append(out)
         ctx.specs = tuple(specs)
+        ctx._outputs = [isinstance(out, TensorImpl) for out in outputs]
         number = 0
         for out in made:
             if not isinstance(out, TensorImpl):
@@ -193,6 +220,8 @@ class Function:
                     rebase_history(out, ctx)
                 elif not out._spec.requires_grad:
                     set_history(out, ctx, number)
+                    if out._view_base is not None:
+                        out._autograd.made_by = f"Output {number} of {cls.__name__}"
             number += 1
         for tensor in ctx._to_save:
             position = next((i for i, o in enumerate(made) if o is tensor), -1)

@@ -89,6 +89,11 @@ class set_grad_enabled(_GradContext):
     def __enter__(self) -> None:
         return None
 
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if self._before:
+            grad_mode.set_grad_enabled(self._before.pop())
+        return super().__call__(function)
+
 
 class inference_mode:
     """New tensors inside have neither version counter nor autograd keys (`torch.inference_mode`).

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from .node import Edge, Node, edge_of, leaf_meta
-from .view_history import CopySlices, ViewGeometry, refresh
+from .view_history import CopySlices, ViewGeometry, refresh, refuse_custom_view
 
 
 def check_inplace(tensor: Any) -> None:
@@ -20,6 +20,7 @@ def check_inplace(tensor: Any) -> None:
         if meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     else:
+        refuse_custom_view(tensor._autograd, "is being modified inplace")
         meta = (base if base._spec.requires_grad else tensor)._autograd
         if meta is not None and (meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad"):
             raise RuntimeError(

@@ -116,13 +116,15 @@ class AutogradMeta:
 
     `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
     needed). `version`, set for views alone, is the version of the bytes at which the edge was computed;
-    `retains_grad` is set by `retain_grad` alone.
+    `retains_grad` is set by `retain_grad` alone, `made_by` for views that a custom Function returned, whose history
+    a write could not follow.
     """
 
-    __slots__ = ("edge", "grad", "retains_grad", "version")
+    __slots__ = ("edge", "grad", "made_by", "retains_grad", "version")
 
     edge: Edge | None
     grad: Any
+    made_by: str
     retains_grad: bool
     version: int
 

@@ -119,12 +119,25 @@ class CopySlices(Node):
         self.node.release()
 
 
+def refuse_custom_view(meta: Any, written: str) -> None:
+    """Refuse a write that a view made by a custom Function cannot follow: its backward is not known to be a view's."""
+    made_by = getattr(meta, "made_by", None)
+    if made_by is not None:
+        raise RuntimeError(
+            f"{made_by} is a view and {written}. This view was created inside a custom Function (or because an input "
+            "was returned as-is) and the autograd logic to handle view+inplace would override the custom backward "
+            "associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can "
+            "fix this by cloning the output of the custom Function."
+        )
+
+
 def refresh(view: Any) -> None:
     """Make a view's history anew from its base, after the bytes were written through another tensor."""
     base = view._view_base
     meta = view._autograd
     if meta is None:
         meta = view._autograd = leaf_meta()
+    refuse_custom_view(meta, "its base or another view of its base has been modified inplace")
     cell = view._version
     meta.version = 0 if cell is None else cell[0]
     if not base._spec.requires_grad:

@@ -1,0 +1,235 @@
+"""no_grad, enable_grad, set_grad_enabled, inference_mode: nested, as decorators, of one thread."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import triten as tt
+from triten.runtime import grad_mode
+from triten.runtime.local_dispatch_key_set import modes
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Any:
+    yield
+    assert tt.is_grad_enabled()
+    assert not tt.is_inference_mode_enabled()
+    assert grad_mode.grad_disabled == grad_mode.inference_enabled == modes == []
+
+
+def records() -> bool:
+    """Whether an operator records now."""
+    return bool((tt.ones(1).requires_grad_() + 1).requires_grad)
+
+
+def test_recording_by_default() -> None:
+    assert tt.is_grad_enabled()
+    assert records()
+
+
+def test_no_grad() -> None:
+    with tt.no_grad():
+        assert not tt.is_grad_enabled()
+        assert not records()
+        assert tt.ones(1).requires_grad_().requires_grad
+    assert records()
+
+
+def test_nesting() -> None:
+    with tt.no_grad():
+        with tt.enable_grad():
+            assert records()
+            with tt.no_grad(), tt.no_grad():
+                assert not records()
+            assert records()
+        assert not records()
+    with tt.enable_grad():
+        assert records()
+    assert records()
+
+
+def test_one_context_entered_again() -> None:
+    context = tt.no_grad()
+    with context:
+        with context:
+            assert not records()
+        assert not records()
+    assert records()
+    with context:
+        assert not records()
+
+
+def test_an_exception_restores() -> None:
+    for make in (tt.no_grad, tt.inference_mode, lambda: tt.set_grad_enabled(False)):
+        with pytest.raises(KeyError), make():
+            raise KeyError
+        assert records()
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_set_grad_enabled(mode: bool) -> None:
+    with tt.set_grad_enabled(mode):
+        assert records() is mode
+    assert records()
+    with tt.no_grad():
+        with tt.set_grad_enabled(mode):
+            assert records() is mode
+        assert not records()
+
+
+def test_set_grad_enabled_at_once() -> None:
+    tt.set_grad_enabled(False)
+    try:
+        assert not records()
+    finally:
+        tt.set_grad_enabled(True)
+    assert records()
+
+
+@pytest.mark.parametrize(
+    ("decorate", "expected"),
+    [
+        (tt.no_grad(), False),
+        (tt.no_grad, False),
+        (tt.enable_grad(), True),
+        (tt.enable_grad, True),
+        (tt.inference_mode(), False),
+        (tt.inference_mode, False),
+        (tt.inference_mode(False), True),
+    ],
+)
+def test_decorators(decorate: Callable[..., Any], expected: bool) -> None:
+    @decorate
+    def work(depth: int, *, word: str) -> tuple[bool, str]:
+        """What it does."""
+        return (records(), word) if depth == 0 else work(depth - 1, word=word)
+
+    assert work(2, word="a") == (expected, "a")
+    assert (work.__name__, work.__doc__) == ("work", "What it does.")
+    assert records()
+    with tt.no_grad():
+        assert work(0, word="b") == (expected, "b")
+        assert not records()
+
+
+def test_set_grad_enabled_as_a_decorator_sets_nothing_outside() -> None:
+    @tt.set_grad_enabled(False)
+    def work() -> bool:
+        return records()
+
+    assert records()
+    assert not work()
+    assert records()
+
+
+def test_a_decorated_function_that_raises() -> None:
+    @tt.no_grad()
+    def fail() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert records()
+
+
+def test_inference_mode() -> None:
+    w = tt.ones(1).requires_grad_()
+    with tt.inference_mode():
+        assert tt.is_inference_mode_enabled()
+        assert not tt.is_grad_enabled()
+        y = w + 1
+        assert (y.requires_grad, y.is_inference()) == (False, True)
+        with tt.inference_mode(False):
+            assert not tt.is_inference_mode_enabled()
+            z = w + 1
+            assert (z.requires_grad, z.is_inference()) == (True, False)
+        assert tt.is_inference_mode_enabled()
+    assert not tt.is_inference_mode_enabled()
+    assert not (w + 1).is_inference()
+
+
+def test_nested_inference_modes() -> None:
+    with tt.inference_mode():
+        with tt.inference_mode():
+            pass
+        assert tt.ones(1).is_inference()
+
+
+def test_threads_have_modes_of_their_own() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def other() -> None:
+        seen.append(records())
+        with tt.no_grad():
+            seen.append(records())
+            entered.set()
+            leave.wait()
+            seen.append(records())
+        seen.append(records())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait()
+    assert tt.is_grad_enabled()
+    assert records()
+    with tt.inference_mode():
+        leave.set()
+        thread.join()
+        assert not records()
+    assert seen == [True, False, False, True]
+
+
+def test_many_threads_switching() -> None:
+    problems: list[object] = []
+    start = threading.Barrier(4)
+
+    def work(mine: bool) -> None:
+        start.wait()
+        for _ in range(300):
+            with tt.set_grad_enabled(mode=mine):
+                if records() is not mine:
+                    problems.append("grad")
+            with tt.inference_mode(not mine):
+                if tt.ones(1).is_inference() is mine:
+                    problems.append("inference")
+
+    threads = [threading.Thread(target=work, args=(i % 2 == 0,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not problems
+
+
+def test_modes_end_with_their_thread() -> None:
+    """A thread that dies inside no_grad leaves nothing behind for others."""
+
+    def dies() -> None:
+        context = tt.no_grad()
+        context.__enter__()
+        context.__exit__()
+
+    thread = threading.Thread(target=dies)
+    thread.start()
+    thread.join()
+    assert records()
+
+
+def test_backward_inside_no_grad() -> None:
+    w = tt.ones(2).requires_grad_()
+    out = (w + 1).sum()
+    with tt.no_grad():
+        out.backward()
+        assert not tt.is_grad_enabled()
+    assert w.grad.tolist() == [1.0, 1.0]
+
+
+def test_results_computed_without_grad_are_constants() -> None:
+    w = tt.ones(2).requires_grad_()
+    with tt.no_grad():
+        c = w + 1
+    (w + c).sum().backward()
+    assert w.grad.tolist() == [1.0, 1.0]

@@ -1,0 +1,425 @@
+"""In-place operators under autograd: versions, refusals, histories of views and bases."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import triten as tt
+from triten.autograd import grad
+from triten.dispatch.autograd import inplace
+
+
+def leaf(*values: float) -> tt.Tensor:
+    return tt.tensor(values or (1.0, 2.0, 3.0)).requires_grad_()
+
+
+def square() -> tt.Tensor:
+    return tt.tensor([[1.0, 2.0], [3.0, -4.0]]).requires_grad_()
+
+
+def gradient(out: tt.Tensor, *leaves: tt.Tensor) -> list[Any]:
+    return [None if g is None else g.tolist() for g in grad(out.sum(), leaves, allow_unused=True)]
+
+
+# --- what was saved
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda h: h.add_(1),
+        lambda h: h[0].zero_(),
+        lambda h: h.t()[1].fill_(2),
+        lambda h: h.detach().zero_(),
+        lambda h: h.view(-1)[3:].relu_(),
+        lambda h: h.copy_(tt.zeros(2, 2)),
+        lambda h: h.as_strided((1,), (1,)).zero_(),
+    ],
+)
+def test_a_saved_tensor_that_was_written_to_is_refused(write: Callable[[Any], Any]) -> None:
+    h = square() + 0
+    out = h.mm(h).sum()
+    write(h)
+    with pytest.raises(RuntimeError) as raised:
+        out.backward()
+    message = str(raised.value)
+    assert "has been modified by an inplace operation" in message
+    assert "[2, 2]" in message
+    assert "MmBackward0" in message
+    assert "is at version 1; expected version 0" in message
+
+
+def test_a_write_under_no_grad_counts_too() -> None:
+    w = square()
+    out = w.mm(w).sum()
+    with tt.no_grad():
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
+def test_a_saved_result_that_was_written_to_is_refused() -> None:
+    y = leaf().relu()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="ReluBackward0, is at version 1; expected version 0"):
+        y.sum().backward()
+
+
+def test_a_write_through_data_is_not_seen() -> None:
+    h = square() + 0
+    out = h.mm(h).sum()
+    h.data.zero_()
+    out.backward()
+
+
+def test_a_write_before_saving_or_to_what_is_not_saved_is_fine() -> None:
+    w = square()
+    h = w + 0
+    h.add_(1)
+    h.mm(h).sum().backward()
+    x = leaf()
+    y = x + 0
+    z = y + 1
+    y.add_(1)
+    assert gradient(z, x) == [[1.0] * 3]
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    "write", [lambda x: x.add_(1), lambda x: x.zero_(), lambda x: x.copy_(tt.ones(3)), lambda x: x.relu_()]
+)
+def test_a_leaf_is_refused(write: Callable[[Any], Any]) -> None:
+    x = leaf()
+    with pytest.raises(RuntimeError, match=r"^a leaf Variable that requires grad"):
+        write(x)
+    assert x.tolist() == [1.0, 2.0, 3.0]
+    assert x.current_version() == 0
+
+
+@pytest.mark.parametrize(
+    "take", [lambda x: x[0], lambda x: x.view(3), lambda x: x[1:][0], lambda x: x.unsqueeze(0)]
+)
+def test_a_view_of_a_leaf_is_refused(take: Callable[[Any], Any]) -> None:
+    x = leaf()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        take(x).add_(1)
+    assert x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_assignment_by_index_to_a_leaf_is_refused() -> None:
+    x = leaf()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        x[0] = 5.0
+
+
+def test_a_view_that_is_a_leaf_itself_is_refused() -> None:
+    v = tt.zeros(3)[0:2].requires_grad_()
+    assert v.is_leaf
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        v.add_(1)
+
+
+def test_a_detached_leaf_may_be_written_to() -> None:
+    x = leaf()
+    x.detach().add_(1)
+    assert x.tolist() == [2.0, 3.0, 4.0]
+
+
+def test_writing_to_overlapping_elements_is_refused() -> None:
+    with pytest.raises(
+        RuntimeError, match="more than one element of the written-to tensor refers to a single"
+    ):
+        (leaf() + 0).expand(2, 3).add_(1)
+
+
+def test_a_result_type_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        tt.zeros(3, dtype=tt.int64).add_(leaf())
+
+
+# --- histories without views
+
+
+def test_a_plain_tensor_begins_to_require_grad() -> None:
+    x, p = leaf(), tt.zeros(3)
+    assert p.add_(x) is p
+    assert (p.requires_grad, p.is_leaf) == (True, False)
+    assert gradient(p, x) == [[1.0] * 3]
+
+
+def test_chains() -> None:
+    x, y = leaf(), leaf()
+    h = x + 0
+    h.add_(y).add_(y).add_(h)
+    assert gradient(h, x, y) == [[2.0] * 3, [4.0] * 3]
+
+
+def test_broadcasting() -> None:
+    x, p = leaf(), tt.zeros(2, 3)
+    p.add_(x)
+    assert gradient(p, x) == [[2.0] * 3]
+
+
+@pytest.mark.parametrize("write", [lambda y: y.zero_(), lambda y: y.fill_(3), lambda y: y.copy_(tt.ones(3))])
+def test_overwriting_cuts_the_gradient(write: Callable[[Any], Any]) -> None:
+    x = leaf()
+    y = x + 0
+    write(y)
+    assert y.requires_grad
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0] * 3
+
+
+def test_copying_moves_the_gradient_to_the_source() -> None:
+    x, y = leaf(), leaf()
+    h = x + 0
+    h.copy_(y)
+    assert gradient(h, x, y) == [[0.0] * 3, [1.0] * 3]
+    wide = tt.zeros(2, 3, dtype=tt.float64)
+    wide.copy_(y)
+    assert gradient(wide, y) == [[2.0] * 3]
+
+
+def test_a_result_saved_by_an_inplace_operator() -> None:
+    x = leaf(-1.0, 2.0)
+    y = (x + 0).relu_()
+    assert gradient(y, x) == [[0.0, 1.0]]
+    z = (x + 0).relu_()
+    z.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_no_grad_writes_keep_the_history() -> None:
+    x = leaf()
+    y = x + 0
+    with tt.no_grad():
+        y.zero_()
+        x.add_(1)
+    assert (x.is_leaf, x.requires_grad) == (True, True)
+    assert y.tolist() == [0.0] * 3
+    assert gradient(y, x) == [[1.0] * 3]
+
+
+def test_no_grad_writes_of_recorded_values_record_nothing() -> None:
+    x, p = leaf(), tt.zeros(3)
+    with tt.no_grad():
+        p.add_(x)
+    assert not p.requires_grad
+
+
+# --- views
+
+
+def test_writing_to_a_view_rewrites_the_base() -> None:
+    x, y = leaf(), leaf()
+    b = x + 0
+    b[1].copy_(y[0])
+    assert b.grad_fn.name() == "CopySlices"
+    assert gradient(b, x, y) == [[1.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+
+
+def test_writing_to_the_base_renews_the_view() -> None:
+    x = leaf()
+    b = x + 0
+    v = b[0]
+    before = v.grad_fn
+    b.add_(b)
+    assert v.grad_fn is not before
+    assert gradient(v, x) == [[2.0, 0.0, 0.0]]
+
+
+def test_a_view_of_a_view() -> None:
+    x = leaf()
+    b = x + 0
+    b[1:][1:].zero_()
+    assert gradient(b, x) == [[1.0, 1.0, 0.0]]
+
+
+def test_a_chain_of_writes_through_several_views() -> None:
+    x = leaf()
+    b = x + 0
+    v, w = b[1:], b[:2]
+    v.add_(v)
+    w.add_(w)
+    v.add_(1)
+    assert b.tolist() == [2.0, 9.0, 7.0]
+    assert gradient(b, x) == [[2.0, 4.0, 2.0]]
+    assert gradient(b[1:], x) == [[0.0, 4.0, 2.0]]
+
+
+def test_a_view_sees_writes_through_another() -> None:
+    x = leaf()
+    b = x + 0
+    v, w = b[1:], b[:2]
+    v.zero_()
+    assert gradient(w, x) == [[1.0, 0.0, 0.0]]
+
+
+def test_base_written_then_view_written_then_base_used() -> None:
+    x = leaf()
+    b = x + 0
+    v = b[0]
+    b.add_(1)
+    v.zero_()
+    b.add_(b)
+    assert gradient(b, x) == [[0.0, 2.0, 2.0]]
+
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "contiguous": lambda w: w + 0,
+    "transposed": lambda w: tt.empty_strided((2, 2), (1, 2)).copy_(w),
+    "gapped": lambda w: tt.empty_strided((2, 2), (5, 2)).copy_(w),
+    "view": lambda w: tt.zeros(4, 2)[1:3].copy_(w),
+    "transposed view": lambda w: tt.zeros(2, 4).t()[::2].copy_(w),
+}
+
+
+@pytest.mark.parametrize(
+    ("take", "expected"),
+    [
+        (lambda b: b.t()[1], [[1.0, 0.0], [1.0, 0.0]]),
+        (lambda b: b.permute(1, 0)[0], [[0.0, 1.0], [0.0, 1.0]]),
+        (lambda b: b.unsqueeze(0).squeeze(0)[0], [[0.0, 0.0], [1.0, 1.0]]),
+        (lambda b: b.select(1, 1).alias(), [[1.0, 0.0], [1.0, 0.0]]),
+        (lambda b: b[:, ::2], [[0.0, 1.0], [0.0, 1.0]]),
+        (lambda b: b[1][0:1], [[1.0, 1.0], [0.0, 1.0]]),
+        (lambda b: b, [[0.0, 0.0], [0.0, 0.0]]),
+    ],
+)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_overwritten_parts_get_no_gradient(take: Callable[[Any], Any], expected: Any, layout: str) -> None:
+    w = square()
+    b = LAYOUTS[layout](w)
+    take(b).zero_()
+    assert gradient(b, w) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("take", "expected"),
+    [
+        (lambda b: b.view(-1)[1:3], [[1.0, 0.0], [0.0, 1.0]]),
+        (lambda b: b.as_strided((2,), (3,)), [[0.0, 1.0], [1.0, 0.0]]),
+        (lambda b: b.view(4, 1)[2], [[1.0, 1.0], [0.0, 1.0]]),
+    ],
+)
+def test_overwritten_parts_of_other_shapes(take: Callable[[Any], Any], expected: Any) -> None:
+    w = square()
+    b = w + 0
+    take(b).zero_()
+    assert gradient(b, w) == [expected]
+
+
+def test_assignment_by_index() -> None:
+    x = leaf()
+    b = tt.zeros(3)
+    b[0] = x[1]
+    b[1] = x[1]
+    b[2] = 7.0
+    assert b.tolist() == [2.0, 2.0, 7.0]
+    assert gradient(b, x) == [[0.0, 2.0, 0.0]]
+
+
+def test_copying_a_part_onto_another() -> None:
+    x = leaf()
+    y = x + 0
+    y[1:].copy_(y[0])
+    assert gradient(y, x) == [[3.0, 0.0, 0.0]]
+
+
+def test_views_made_before_their_base_began_to_require_grad() -> None:
+    x, b = leaf(), tt.zeros(3)
+    v, w, apart = b[0], b[1:], b.detach()
+    b.add_(x)
+    assert (v.requires_grad, w.requires_grad, apart.requires_grad) == (True, True, False)
+    assert gradient(v, x) == [[1.0, 0.0, 0.0]]
+    assert gradient(w, x) == [[0.0, 1.0, 1.0]]
+
+
+def test_views_made_before_another_view_was_written_to() -> None:
+    x, b = leaf(), tt.zeros(3)
+    v, w = b[0:2], b[1:]
+    v.copy_(x[1:])
+    assert (b.requires_grad, w.requires_grad) == (True, True)
+    assert w.grad_fn is not None
+    assert gradient(w, x) == [[0.0, 0.0, 1.0]]
+    assert gradient(b, x) == [[0.0, 1.0, 1.0]]
+
+
+def test_no_grad_writes_to_a_base_keep_the_views_history() -> None:
+    x = leaf()
+    b = x + 0
+    v = b[0]
+    with tt.no_grad():
+        b.zero_()
+    assert v.item() == 0.0
+    assert gradient(v, x) == [[1.0, 0.0, 0.0]]
+
+
+def test_a_hook_on_a_view_that_was_written_to() -> None:
+    x = leaf()
+    b = x + 0
+    v = b[0:2]
+    v.add_(1)
+    seen: list[Any] = []
+    v.register_hook(lambda g: seen.append(g.tolist()))
+    v.sum().backward()
+    assert seen == [[1.0, 1.0]]
+    assert x.grad.tolist() == [1.0, 1.0, 0.0]
+
+
+def test_bases_with_gaps() -> None:
+    r = leaf(1.0, 2.0)
+    q = tt.empty_strided((2, 2), (4, 1)).zero_()
+    q[0].copy_(r)
+    assert gradient(q, r) == [[1.0, 1.0]]
+    q.add_(r)
+    q[1].relu_()
+    assert gradient(q, r) == [[3.0, 3.0]]
+
+
+def test_double_backward_through_a_written_view() -> None:
+    x = tt.tensor([[2.0]]).requires_grad_()
+    b = x.mm(x)
+    b[0].copy_(x.mm(x).mm(x)[0])
+    (first,) = grad(b.sum(), x, create_graph=True)
+    assert first.item() == 12.0
+    assert grad(first.sum(), x)[0].item() == 12.0
+
+
+def test_a_second_backward_through_copy_slices() -> None:
+    w = square()
+    b = w.mm(w)
+    b[0].relu_()
+    out = b.sum()
+    out.backward(retain_graph=True)
+    first = w.grad.tolist()
+    out.backward()
+    assert w.grad.tolist() == [[2 * v for v in row] for row in first]
+    with pytest.raises(RuntimeError, match="second time"):
+        out.backward()
+
+
+def test_what_a_view_knows_of_its_base() -> None:
+    b = tt.zeros(2, 3)
+    v = b[0][1:]
+    assert v._is_view()
+    assert v._base is b
+    assert not b._is_view()
+    assert not v.detach()._is_view()
+
+
+def test_a_buffer_filled_row_by_row_is_no_search_through_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only views that are alive beside the one that is written to have to be found."""
+    monkeypatch.delattr(inplace.gc, "get_referrers")
+    row = leaf()
+    for _ in range(3):
+        buffer = tt.zeros(2, 3)
+        buffer[0].copy_(row)
+        buffer[1].copy_(row)
+        assert gradient(buffer, row) == [[2.0] * 3]
+        plain = tt.zeros(3)
+        plain.add_(row)
