@@ -124,9 +124,8 @@ class OperatorEntry:
             arguments = self.schema.arguments
             roles = tuple(is_runtime(a.type) for a in arguments)
             self.positions = [i for i, dynamic in enumerate(roles) if dynamic]
-            self.bakeable = [
-                (i, arguments[i].default) for i in self.positions if arguments[i].default.__class__ is int
-            ]
+            defaults = [(i, arguments[i].default) for i in self.positions]
+            self.bakeable = [(i, d) for i, d in defaults if isinstance(d, int) and d.__class__ is int]
             self.roles = roles
         return roles
 
