@@ -15,11 +15,8 @@ from .device import CPU, META
 from .device import device as Device
 
 ALIGNMENT = 64
-ALIGN_FROM = 1 << 16
-"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`.
-
-Below, aligning would cost more than it gains.
-"""
+ALIGN_FROM = 4096
+"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`."""
 
 
 class Allocator(ABC):
