@@ -10,7 +10,7 @@ import numpy as np
 from ..dispatch.structured.native.loss import MEAN, NONE
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import quiet
-from .reduction import pairwise_sum
+from .reduction import SMALL, pairwise_sum
 from .widen import compute_np
 
 
@@ -65,15 +65,18 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
 
     if reduction == NONE or not _is_plain(call):
         return PlannedKernel(quiet(into))
-    rows = np.arange(spec.sizes[0])
-    scale = np_dtype.type(spec.sizes[0] if reduction == MEAN else 1)
+    count = spec.sizes[0]
+    starts = np.arange(0, count * classes, max(classes, 1))
+    ones = np.ones(count, np_dtype) if count <= SMALL else None
+    scale = np_dtype.type(count if reduction == MEAN else 1)
 
     def into_unweighted(out: Any, total_weight: Any, array: Any, target: Any, weight: Any) -> None:
         if not all_classes(target, classes):
             into(out, total_weight, array, target, weight)
             return
-        out.fill(-np.add.reduce(array[rows, target]) / scale)
-        total_weight.fill(spec.sizes[0])
+        picked = array.take(target + starts)
+        out.fill((-picked.dot(ones) if ones is not None else -np.add.reduce(picked)) / scale)
+        total_weight.fill(count)
 
     return PlannedKernel(quiet(into_unweighted))
 
@@ -95,6 +98,8 @@ def all_classes(target: Any, classes: int) -> bool:
     if target.size == 0:
         return False
     unsigned = target.view(np.uint64) if target.dtype == np.int64 else target
+    if unsigned.size <= SMALL and unsigned.ndim:
+        return bool(unsigned.item(unsigned.argmax()) < classes)
     return bool(np.maximum.reduce(unsigned) < classes)
 
 

@@ -52,6 +52,7 @@ OPERATORS: dict[str, Row] = {
     "erf": ("scipy.special:erf", FLOAT),
     "erfc": ("scipy.special:erfc", FLOAT),
     "exp": (np.exp, INEXACT),
+    "exp2": (np.exp2, FLOAT),
     "expm1": (np.expm1, INEXACT),
     "fmax": (np.fmax, REAL),
     "fmin": (np.fmin, REAL),
@@ -201,9 +202,10 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 def relu(call: StructuredCall) -> PlannedKernel:
     """max(self, 0), NaN kept; the zero is made once."""
     common = compute_dtype_of(call)
-    zero = np.zeros((), compute_np(common))
-    maximum = np.maximum
     spec = call.args["self"]
+    # NumPy's loop is quicker over two whole arrays than over one and a number.
+    zero = np.zeros(spec.sizes if spec.is_contiguous and spec.numel <= 1 << 14 else (), compute_np(common))
+    maximum = np.maximum
     if common in NARROW or call.outputs[0].dtype is not spec.dtype:
         return planned(call, lambda a: maximum(zero, a))
     return PlannedKernel(

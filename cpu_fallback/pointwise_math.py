@@ -152,9 +152,17 @@ def leaky_relu_backward(grad: Any, a: Any, slope: Any) -> Any:
     return np.where(a > 0, grad, grad * slope)
 
 
+_BITS = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dtype(np.uint64)}
+
+
 def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
     """grad where a exceeds the threshold, else 0."""
-    return np.where(a <= threshold, np.zeros((), grad.dtype), grad)
+    bits = _BITS.get(grad.dtype)
+    if bits is None:
+        return np.where(a <= threshold, np.zeros((), grad.dtype), grad)
+    # The product of the bits with 0 or 1 has no branches; that of the numbers would make NaN of infinity.
+    kept = np.logical_not(np.less_equal(a, threshold))
+    return np.multiply(grad.view(bits), kept).view(grad.dtype)
 
 
 SQRT_HALF = math.sqrt(0.5)

@@ -15,8 +15,11 @@ from .device import CPU, META
 from .device import device as Device
 
 ALIGNMENT = 64
-ALIGN_FROM = 4096
-"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`."""
+ALIGN_FROM = 1 << 16
+"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`.
+
+Below, aligning would cost more than it gains.
+"""
 
 
 class Allocator(ABC):

@@ -14,7 +14,9 @@ from . import (
     joint_reduction,
     matmul,
     matvec,
+    mse_loss,
     multinomial,
+    nll_loss,
     nonzero,
     picking,
     placing,
@@ -24,6 +26,8 @@ from . import (
     randperm,
     rearranging,
     reduction,
+    renorm,
+    scan,
     softmax,
 )
 
@@ -35,7 +39,9 @@ __all__ = [
     "joint_reduction",
     "matmul",
     "matvec",
+    "mse_loss",
     "multinomial",
+    "nll_loss",
     "nonzero",
     "picking",
     "placing",
@@ -45,5 +51,7 @@ __all__ = [
     "randperm",
     "rearranging",
     "reduction",
+    "renorm",
+    "scan",
     "softmax",
 ]

@@ -318,7 +318,8 @@ def plan_dense(
     itemsize: int,
 ) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
     """The launch over dense operands."""
-    block = BYTES // itemsize
+    # Of single bytes half as many: the compiler unpacks them into a register each, and more of them spill.
+    block = BYTES // max(itemsize, 2)
     if interpreted():
         block = min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK)
     launch = Launch(

@@ -52,7 +52,7 @@ def flags_for(bounds: Sequence[Bound], device: Device) -> DataPtr:
 
 def check_flags(flags: DataPtr, bounds: Sequence[Bound], indices: Sequence[Any]) -> None:
     """Wait for the kernels that were given the flags. Raises the first bound's error whose flag is up."""
-    found = np.empty(len(bounds), np.int32)
+    found = np.zeros(len(bounds), np.int32)
     copy_across(found, flags, found.nbytes)
     for raised, bound, data in zip(found.tolist(), bounds, indices, strict=True):
         if raised:

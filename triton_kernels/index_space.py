@@ -54,9 +54,9 @@ def split(whole: Space) -> tuple[Space, list[tuple[int, ...]]]:
     return Space(whole.prefix, inner, whole.names), offsets
 
 
-def block_for(n: int) -> int:
+def block_for(n: int, block: int = BLOCK) -> int:
     """Lanes of a program: few programs where each of them is dear."""
-    return min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK) if interpreted() else BLOCK
+    return min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK) if interpreted() else block
 
 
 def launch_over(
@@ -68,6 +68,7 @@ def launch_over(
     numbers: Mapping[str, int],
     constexprs: Mapping[str, object],
     extent: int = 0,
+    lanes: int = BLOCK,
 ) -> Callable[..., None]:
     """The function of the pointers' addresses that launches a lane for each of `n` indices.
 
@@ -76,8 +77,9 @@ def launch_over(
         kernel: takes the pointers, then ``n``, sizes and strides of the spaces, `numbers` and `constexprs`;
             as constants also NDIM of each space by its prefix, INDEX and BLOCK.
         extent: the largest offset that the spaces' strides do not tell.
+        lanes: of a program on a GPU.
     """
-    block = block_for(n)
+    block = block_for(n, lanes)
     kind = integer_type(n + block, extent + sum(s.geometry.extent() for s in spaces), *numbers.values())
     signature: dict[str, str] = dict(pointers)
     constants: dict[str, object] = dict(constexprs)

@@ -252,7 +252,7 @@ def combine_runs(
         if alpha is not None:
             value = multiply(value, convert(alpha, TYPE))
         if AVERAGED:
-            if tl.float64 == TYPE:
+            if value.dtype == tl.float64:
                 value = value / count.to(tl.float64)
             else:
                 value = tl.div_rn(value, tl.maximum(count, 1).to(tl.float32))

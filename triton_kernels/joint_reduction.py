@@ -19,7 +19,7 @@ from . import joint_reduction_kernels as k
 from .conversion import compute_type, type_name
 from .elementwise import check_dtypes
 from .geometry import Geometry
-from .launch import INT32_MAX, launch_nothing
+from .launch import INT32_MAX, cdiv, launch_nothing
 from .reduction import highest, lowest
 from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
 
@@ -45,6 +45,8 @@ class JointReduction:
         number: a function of the plan and that count; what it returns gives `number`, at each call, from the
             runtime arguments after the input.
         indexed: whether `element` looks at the index.
+        shifted: whether elements are taken relative to the first one that a program sees, which is added to
+            the first accumulator again; parts are then combined in float64.
     """
 
     combine: Any
@@ -54,6 +56,7 @@ class JointReduction:
     accumulators: Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]
     number: Callable[[StructuredCall, int], Callable[..., float]] = no_number
     indexed: bool = False
+    shifted: bool = False
 
 
 def indexed(start: Callable[[tl.dtype], int | float]) -> Callable[..., Sequence[Accumulator]]:
@@ -92,7 +95,9 @@ def freedom(call: StructuredCall, count: int) -> Callable[..., float]:
 
 def moments(finish: Any) -> JointReduction:
     """A row of the variance's kin."""
-    return JointReduction(k.moments, k.moments_across, k.one_moment, finish, three_moments, freedom)
+    return JointReduction(
+        k.moments, k.moments_across, k.one_moment, finish, three_moments, freedom, shifted=True
+    )
 
 
 def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKernel]:
@@ -134,12 +139,18 @@ def plan_joint(
     The reduced side has strides for one or both inputs, the kept side those of the inputs and the outputs.
     """
     accumulators = row.accumulators(inputs[0], outputs[0], sides.n)
-    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True)
+    words = words_of(accumulators)
+    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, words)
     sources = [f"*{dtype.triton_name}" for dtype in inputs]
     results = [f"*{dtype.triton_name}" for dtype in outputs]
     if tile.splits == 1:
         return one_pass(call, row, sides, tile, accumulators, sources, results)
     return two_passes(call, row, sides, tile, accumulators, sources, results)
+
+
+def words_of(accumulators: Sequence[Accumulator]) -> int:
+    """How many 64-bit words they fill."""
+    return cdiv(sum(type_.primitive_bitwidth for type_, _ in accumulators), 64)
 
 
 def one_pass(
@@ -163,6 +174,7 @@ def one_pass(
         "FINISH": k.all_of if to_parts else row.finish,
         "PARTS": from_parts,
         "INDEXED": row.indexed,
+        "SHIFTED": row.shifted and not from_parts,
         "ARITY": len(accumulators),
         "PART_STRIDE": 1 if to_parts else 0,
     }
@@ -191,6 +203,11 @@ def one_pass(
     return lambda ins, outs, number: launch(grid, *ins, *outs, number, *numbers)
 
 
+def whole(reduced: Geometry) -> Sides:
+    """Everything reduced to one output."""
+    return Sides(Geometry((), ((), ())), reduced)
+
+
 def two_passes(
     call: StructuredCall,
     row: JointReduction,
@@ -203,15 +220,16 @@ def two_passes(
     """The accumulators of each part, as [outputs, splits]; then their combination."""
     splits = tile.splits
     parts = gapless_strides(sides.kept.sizes, splits)
-    types = [f"*{type_name(type_)}" for type_, _ in accumulators]
+    carried = [(tl.float64, start) for _, start in accumulators] if row.shifted else accumulators
+    types = [f"*{type_name(type_)}" for type_, _ in carried]
     partly = Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced)
     first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=splits)
     together = Sides(
         Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((1,),))
     )
-    second_tile = tile_for(sides.n_out, splits, True, False)
-    second = one_pass(call, row, together, second_tile, accumulators, types, results, from_parts=True)
-    sizes = [sides.n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
+    second_tile = tile_for(sides.n_out, splits, True, False, words_of(carried))
+    second = one_pass(call, row, together, second_tile, carried, types, results, from_parts=True)
+    sizes = [sides.n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in carried]
     allocate = get_allocator("cuda").allocate
     device = call.device
 

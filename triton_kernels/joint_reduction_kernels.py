@@ -119,6 +119,11 @@ def one_moment(a, b, at):
 
 
 @triton.jit
+def alone(a, b, at):
+    return (a,)
+
+
+@triton.jit
 def pair(a, b, at):
     return a, b
 
@@ -151,7 +156,7 @@ def spread(squares, freedom):
 
 @triton.jit
 def mean_or_nan(t):
-    return tl.where(t[2] == 0, float("nan"), t[0]).to(t[0].dtype)
+    return tl.where(t[2] == 0, float("nan"), t[0])
 
 
 @triton.jit
@@ -272,6 +277,7 @@ def reduce_jointly(
     FINISH: tl.constexpr,
     PARTS: tl.constexpr,
     INDEXED: tl.constexpr,
+    SHIFTED: tl.constexpr,
     ARITY: tl.constexpr,
     START0: tl.constexpr,
     START1: tl.constexpr,
@@ -285,7 +291,11 @@ def reduce_jointly(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """`a` and `b` are inputs; with PARTS `a`, `b` and `c` are accumulators that earlier programs left."""
+    """`a` and `b` are inputs; with PARTS `a`, `b` and `c` are accumulators that earlier programs left.
+
+    With SHIFTED the elements are taken relative to the program's first one, so that the deviations of numbers
+    far from zero are not lost in their mean's rounding; the first accumulator is that mean.
+    """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
     wanted = o < n_out
@@ -294,6 +304,10 @@ def reduce_jointly(
     nothing = starting(1, 1, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
+    if SHIFTED:
+        pivot = rows + offset_of(first, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
+        pivot = tl.load(a + pivot, mask=wanted[:, None] & (first < last), other=0)
+        pivot = finite(convert(pivot, TYPE0))
     for base in range(first, last, BLOCK_R):
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
         mask = wanted[:, None] & (r < last)[None, :]
@@ -313,12 +327,18 @@ def reduce_jointly(
                 second = convert(tl.load(b + at_b, mask=mask, other=0), TYPE0)
             else:
                 second = value
+            if SHIFTED:
+                value = value - pivot
             index = r
             if INDEXED:
                 index = tl.broadcast_to(r.to(TYPE1)[None, :], (BLOCK_O, BLOCK_R))
             value = ELEMENT(value, second, index)
         total = combined(COMBINE, ARITY, total, where_each(ARITY, mask, value, nothing))
-    result = FINISH(ACROSS(total), number)
+    total = ACROSS(total)
+    if SHIFTED:
+        mean = total[0].to(tl.float64) + tl.sum(pivot, 1).to(tl.float64)
+        total = (mean, total[1], total[2])
+    result = FINISH(total, number)
     to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
     tl.store(out0 + to, convert(result[0], out0.dtype.element_ty), mask=wanted)
     if out1 is not None:

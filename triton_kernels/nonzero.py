@@ -53,7 +53,7 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
         starts = allocate((programs + 1) * dtype.itemsize, device)
         count(data.address, starts.address)
         total(starts.address)
-        found = np.empty((), dtype.np)
+        found = np.zeros((), dtype.np)
         copy_across(found, starts.offset_by(programs * dtype.itemsize), dtype.itemsize)
         places = int(found)
         nbytes = places * int64.itemsize

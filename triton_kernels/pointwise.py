@@ -40,6 +40,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "erf": (f.erf, FLOAT),
     "erfc": (f.erfc, FLOAT),
     "exp": (f.exp, FLOAT),
+    "exp2": (f.exp2, FLOAT),
     "expm1": (f.expm1, FLOAT),
     "floor_divide": (f.floor_divide, "iuf"),
     "fmax": (f.fmax, REAL),

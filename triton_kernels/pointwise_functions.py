@@ -119,6 +119,11 @@ def exp(a):
 
 
 @triton.jit
+def exp2(a):
+    return libdevice.exp2(a)
+
+
+@triton.jit
 def expm1(a):
     return libdevice.expm1(a)
 

@@ -36,20 +36,24 @@ class Tile:
     warps: int
 
 
-def tile_for(n_out: int, n: int, reduced_is_inner: bool, may_split: bool) -> Tile:
-    """Tiles that read along the contiguous side, and enough programs to fill the device."""
+def tile_for(n_out: int, n: int, reduced_is_inner: bool, may_split: bool, words: int = 1) -> Tile:
+    """Tiles that read along the contiguous side, and enough programs to fill the device.
+
+    `words` says how many 64-bit words of accumulators an element has: tiles are the smaller.
+    """
     most_out, most = next_power_of_2(n_out), next_power_of_2(n)
     if interpreted():
         reduced = min(most, 4096)
         outputs = min(most_out, INTERPRETED_TILE // reduced)
         target = 4
     else:
+        size = TILE // next_power_of_2(words)
         if reduced_is_inner:
-            reduced = min(most, TILE)
-            outputs = min(most_out, max(1, TILE // 2 // reduced))
+            reduced = min(most, size)
+            outputs = min(most_out, max(1, size // 2 // reduced))
         else:
             outputs = min(most_out, 64)
-            reduced = min(most, TILE // 2 // outputs)
+            reduced = min(most, size // 2 // outputs)
         target = 4 * driver().properties(driver().current_device()).multi_processor_count
     programs = cdiv(n_out, outputs)
     splits = 1

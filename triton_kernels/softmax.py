@@ -14,13 +14,18 @@ from .launch import interpreted, launch_nothing, next_power_of_2
 from .sides import INTERPRETED_TILE, Tile, line_sides, plan_sides
 from .softmax_kernels import softmax, softmax_backward
 
-LONGEST = 8192
-"""Elements that a program holds in registers; rows of more are read twice."""
+LONGEST_BYTES = 32768
+"""What a program holds of its rows in registers; longer rows are read twice, in smaller blocks."""
 
 
-def row_tile(n_out: int, n: int, row_is_inner: bool) -> Tile:
-    """A block for whole rows where they are short enough, several of them where they are very short."""
-    longest = INTERPRETED_TILE if interpreted() else LONGEST
+def row_tile(n_out: int, n: int, itemsize: int, row_is_inner: bool) -> Tile:
+    """A block for whole rows where they are short enough, several of them where they are very short.
+
+    `itemsize` is that of the type in which they are computed.
+    """
+    longest = INTERPRETED_TILE if interpreted() else LONGEST_BYTES // itemsize
+    if n > longest and not interpreted():
+        longest //= 2
     most_out = next_power_of_2(n_out)
     if interpreted() or row_is_inner:
         reduced = min(next_power_of_2(n), longest)
@@ -28,7 +33,8 @@ def row_tile(n_out: int, n: int, row_is_inner: bool) -> Tile:
     else:
         outputs = min(most_out, 32)
         reduced = min(next_power_of_2(n), longest // outputs)
-    warps = 4 if outputs * reduced <= 2048 else 8 if outputs * reduced <= 4096 else 16
+    nbytes = outputs * reduced * itemsize
+    warps = 4 if nbytes <= 8192 else 8 if nbytes <= 16384 else 16
     return Tile(outputs, reduced, 1, n, warps)
 
 
@@ -47,7 +53,8 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         sides = line_sides([*specs, out], call.extra["dim"])
         if not sides.fits():
             return through_contiguous_operands(call, factory, names)
-        tile = row_tile(sides.n_out, sides.n, sides.reduced_is_inner)
+        type_ = compute_type(specs[-1].dtype)
+        tile = row_tile(sides.n_out, sides.n, type_.primitive_bitwidth // 8, sides.reduced_is_inner)
         pointers = {
             name: f"*{spec.dtype.triton_name}"
             for name, spec in zip(("grad", "x")[-len(specs) :], specs, strict=True)
@@ -55,7 +62,7 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         pointers["out"] = f"*{out.dtype.triton_name}"
         constexprs: dict[str, object] = {
             "LOG": log,
-            "ACCUMULATOR": compute_type(specs[-1].dtype),
+            "ACCUMULATOR": type_,
             "WHOLE": sides.n <= tile.reduced,
         }
         launch, grid, numbers = plan_sides(

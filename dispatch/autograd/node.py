@@ -234,9 +234,12 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
 
 def save_result(out: Any) -> Any:
     """An output as its own node may keep it: the same bytes and version counter, no edge back."""
-    kept = type(out).from_data(out._data, out._spec.detached)
-    if not out._spec.is_inference:
-        kept._version = out.version_cell()
+    spec = out._spec
+    kept = out.__class__()
+    kept._data = out._data
+    kept._spec = spec.twin if spec.requires_grad else spec
+    kept._autograd = kept._view_base = None
+    kept._version = None if spec.is_inference else out.version_cell()
     return kept
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from ...runtime.tensor_spec import TensorSpec
 from ..core.overload_packet import packets
 
+_LEADING = tuple(tuple(range(n)) for n in range(8))
+
 
 def reduce_to_spec(grad: Any, spec: TensorSpec, node: Any) -> Any:
     """The gradient summed to the spec's sizes and cast to its dtype; as it is where both fit already.
@@ -38,7 +40,8 @@ def sum_to_size(grad: Any, sizes: tuple[int, ...]) -> Any:
     """Sum over the dimensions that broadcasting added or expanded."""
     have = grad._spec.sizes
     lead = len(have) - len(sizes)
-    dims = list(range(lead)) + [i for i in range(lead, len(have)) if sizes[i - lead] == 1 and have[i] != 1]
-    if dims:
-        grad = grad.sum(dims, keepdim=True)
+    repeated = [i for i in range(lead, len(have)) if sizes[i - lead] == 1 and have[i] != 1]
+    if not repeated:
+        return grad.sum(_LEADING[lead] if lead < len(_LEADING) else tuple(range(lead))) if lead else grad
+    grad = grad.sum((*range(lead), *repeated), keepdim=True)
     return grad.reshape(sizes) if lead else grad

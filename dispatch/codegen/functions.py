@@ -7,6 +7,7 @@ compared by identity, exceptions as the miss path.
 from __future__ import annotations
 
 import keyword
+import re
 
 from .model import NativeFunction
 from .signature import PythonParameter, PythonSignature, python_signature
@@ -121,6 +122,34 @@ class _Body:
     def _is_scale(self, index: int) -> bool:
         return self.signature.parameters[index].role == "scale"
 
+    def lookup_out(self) -> list[str]:
+        """The plan of a call with ``out=``, by every argument's key part."""
+        packet = f"{self.signature.name}_packet"
+        parts: list[str] = []
+        lines: list[str] = []
+        for p in self.signature.parameters:
+            if p not in self.parameters:
+                parts.append(p.default or "NOT_GIVEN")
+            elif p.role == "operand" and not self.is_operand(p):
+                parts.append("self._spec")
+            elif p.role == "operand":
+                kind = f"kind_{p.name}"
+                lines.append(f"{kind} = {self.name_of(p)}.__class__")
+                parts.append(key_expression(p, self.name_of(p)).replace("kind ", f"{kind} "))
+            else:
+                parts.append(key_expression(p, self.name_of(p)))
+        key = ", ".join(f"({part})" if " if " in part else part for part in parts)
+        runtime = [p for p in self.signature.parameters if p.role != "static"]
+        call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
+        return [
+            *lines,
+            "try:",
+            f"    plan = {self.signature.name}_outs[{key}, out._spec]",
+            "except (KeyError, AttributeError, TypeError):",
+            f"    plan = {packet}.miss_out({self.all_arguments()}, out)",
+            f"return plan({call}, out)" if call else "return plan(out)",
+        ]
+
     def lookup(self, scaled: bool) -> list[str]:
         packet = f"{self.signature.name}_packet"
         table = f"{self.signature.name}_scaled" if scaled else f"{self.signature.name}_plans"
@@ -180,6 +209,9 @@ class _Body:
         call = f"{packet}.call_parameters({self.all_arguments()}{out})"
         if self.signature.is_factory:
             lines += [f"    made = {call}", "    return made.requires_grad_() if requires_grad else made"]
+        elif out_given:
+            lines += ["    if modes:", f"        return {call}"]
+            lines += ["    " + line for line in self.lookup_out()]
         else:
             lines.append(f"    return {call}")
         variadic = self.signature.variadic
@@ -310,6 +342,8 @@ def functions_module(family: str, functions: list[NativeFunction]) -> str:
             body.append(f"{signature.name}_plans = {signature.name}_packet.plans")
             if any(p.role == "scale" for p in signature.parameters):
                 body.append(f"{signature.name}_scaled = {signature.name}_packet.scaled")
+            if signature.has_out and not signature.is_factory:
+                body.append(f"{signature.name}_outs = {signature.name}_packet.outs")
     functions_text: list[str] = []
     names: list[str] = []
     for signature in signatures.values():
@@ -348,6 +382,8 @@ def methods_module(family: str, functions: list[NativeFunction]) -> str:
             wanted.append(f"{name}_plans")
             if any(p.role == "scale" for p in signatures[name].parameters):
                 wanted.append(f"{name}_scaled")
+            if re.search(rf"\b{name}_outs\b", body):
+                wanted.append(f"{name}_outs")
         tables += wanted
     imports = imports_for(body, family, packet=False)
     if tables:
@@ -357,8 +393,6 @@ def methods_module(family: str, functions: list[NativeFunction]) -> str:
 
 def imports_for(code: str, family: str, packet: bool = True) -> str:
     """The imports that generated code uses."""
-    import re
-
     names = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
     lines = ["from typing import Any", ""]
     if "modes" in names:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.local_dispatch_key_set import effective
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import addmm, bmm, dot, mm, mv
 from ..structured.register import planned_by
+from ..tensor import Tensor
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -118,6 +120,26 @@ def _into(name: str, result: Any, out: Any) -> Any:
     return out.copy_(result)
 
 
+def plan_linear(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Rows times a matrix with a bias are planned as `t` and `addmm`."""
+    input, weight, bias = args
+    if bias is None or input._spec.ndim != 2 or weight._spec.ndim != 2:
+        return op.rebind(linear, args)
+    find = Dispatcher.singleton().find_schema_or_throw
+    transpose, product = find("aten::t"), find("aten::addmm")
+    transposed = weight.t()
+    if weight._spec.requires_grad:
+        transposed = Tensor.from_data(transposed._data, transposed._spec.differentiable)
+    transpose_plan = transpose.plan(effective(transpose.key_set_of((weight,))), (weight,))
+    product_plan = product.plan(key_set, (bias, input, transposed, 1, 1))
+
+    def planned(input: Any, weight: Any, bias: Any) -> Any:
+        return product_plan(bias, input, transpose_plan(weight))
+
+    return planned
+
+
+@planned_by(plan_linear)
 def linear(input: Any, weight: Any, bias: Any) -> Any:
     """`torch.nn.functional.linear`: input @ weight^T + bias over the last dimension."""
     spec, rank = input._spec, weight._spec.ndim

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.local_dispatch_key_set import effective
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..structured.native.loss import MEAN, NONE
+from ..structured.register import planned_by
+from ..tensor import Tensor
 
 
 def reduced(loss: Any, reduction: int) -> Any:
@@ -49,6 +56,31 @@ def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_inde
     return loss.reshape(out_size) if reduction == NONE else loss
 
 
+def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Class indices for (N, C), without smoothing, are planned as `_log_softmax` and `nll_loss_forward`."""
+    self, target, weight, reduction, ignore_index, _ = args
+    composed = op.rebind(cross_entropy_loss, args)
+    sizes, target_sizes = self._spec.sizes, target._spec.sizes
+    if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
+        return composed
+    find = Dispatcher.singleton().find_schema_or_throw
+    softmax, loss = find("aten::_log_softmax"), find("aten::nll_loss_forward")
+    likelihood_plan = softmax.plan(effective(softmax.key_set_of((self,))), (self, 1, False))
+    likelihood = likelihood_plan(self)
+    if self._spec.requires_grad:
+        likelihood = Tensor.from_data(likelihood._data, likelihood._spec.differentiable)
+    given = (likelihood, target, weight, reduction, ignore_index)
+    loss_plan = loss.plan(effective(loss.key_set_of(given)), given)
+
+    def planned(self: Any, target: Any, weight: Any, label_smoothing: Any) -> Any:
+        if label_smoothing > 0.0:
+            return composed(self, target, weight, label_smoothing)
+        return loss_plan(likelihood_plan(self), target, weight)[0]
+
+    return planned
+
+
+@planned_by(plan_cross_entropy)
 def cross_entropy_loss(
     self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float
 ) -> Any:

@@ -65,9 +65,11 @@ class OperatorEntry:
         "_schema",
         "_schema_text",
         "_table",
+        "bakeable",
         "kernels",
         "name",
         "numbers_as_tensors",
+        "positions",
         "roles",
         "source",
         "tags",
@@ -84,6 +86,8 @@ class OperatorEntry:
         self._table: dict[int, KernelFunction] = {}
         self._plans: dict[Any, Plan] = {}
         self.roles: tuple[bool, ...] | None = None
+        self.positions: list[int] = []
+        self.bakeable: list[tuple[int, int]] = []
 
     def define(self, schema: str | FunctionSchema, source: str, tags: frozenset[str]) -> None:
         """Give the operator its schema; text is parsed when first asked for."""
@@ -117,7 +121,12 @@ class OperatorEntry:
         """For each argument, whether it is passed to plans."""
         roles = self.roles
         if roles is None:
-            roles = self.roles = tuple(is_runtime(a.type) for a in self.schema.arguments)
+            arguments = self.schema.arguments
+            roles = tuple(is_runtime(a.type) for a in arguments)
+            self.positions = [i for i, dynamic in enumerate(roles) if dynamic]
+            defaults = [(i, arguments[i].default) for i in self.positions]
+            self.bakeable = [(i, d) for i, d in defaults if isinstance(d, int) and d.__class__ is int]
+            self.roles = roles
         return roles
 
     def clear(self) -> None:
@@ -271,13 +280,10 @@ class OperatorEntry:
 
     def runtime_positions(self, args: Sequence[Any]) -> list[int]:
         """Positions of the arguments that a plan is called with: runtime ones that are not baked."""
-        return [
-            i
-            for i, (value, dynamic, argument) in enumerate(
-                zip(args, self.runtime_roles(), self.schema.arguments, strict=True)
-            )
-            if dynamic and not is_baked(value, argument.default)
-        ]
+        if self.roles is None:
+            self.runtime_roles()
+        baked = [i for i, default in self.bakeable if is_baked(args[i], default)]
+        return [i for i in self.positions if i not in baked] if baked else self.positions
 
     def rebind(self, function: Plan, args: Sequence[Any]) -> Plan:
         """A plan that puts runtime arguments into their places among the static ones and calls `function`."""

@@ -63,6 +63,9 @@ FIRST: list[int | str] = [0]
 
 _NUMBERS = (int, float, complex, bool)
 
+_PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
+"""Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
+
 
 def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
     """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
@@ -76,6 +79,19 @@ def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[
 def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
     """Bound arguments with the numbers themselves again."""
     return [v.value if v.__class__ is WrappedNumber else v for v in bound]
+
+
+class _Binding(NamedTuple):
+    """How a call's arguments were bound, for the next call that differs only in the shapes of its tensors.
+
+    `bound` has the static arguments; `fills` says which argument goes to which position, `picks` what the plan
+    is called with (None: the runtime arguments as they come).
+    """
+
+    entry: OperatorEntry
+    bound: list[Any]
+    fills: list[tuple[int, int]]
+    picks: list[int] | None
 
 
 _lock = threading.Lock()
@@ -101,16 +117,18 @@ class OverloadPacket:
     """Overloads of ``aten::<name>`` in the order in which they are tried, and the plan tables of the name.
 
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
-    same for calls whose ``alpha``-like arguments are not at their defaults.
+    same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``.
     """
 
     __slots__ = (
+        "_bindings",
         "_entries",
         "_general",
         "_kinds",
         "count",
         "name",
         "numbers_as_tensors",
+        "outs",
         "overloads",
         "parameters",
         "plans",
@@ -126,6 +144,8 @@ class OverloadPacket:
         self.numbers_as_tensors = numbers_as_tensors
         self.plans: dict[Any, Any] = {}
         self.scaled: dict[Any, Any] = {}
+        self.outs: dict[Any, Plan] = {}
+        self._bindings: dict[Any, _Binding] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
         self._kinds: dict[Any, Callable[[TensorSpec], Plan]] = {}
         self._entries: dict[int, OperatorEntry] | None = None
@@ -135,6 +155,8 @@ class OverloadPacket:
         """Forget every plan."""
         self.plans.clear()
         self.scaled.clear()
+        self.outs.clear()
+        self._bindings.clear()
         self._general.clear()
         self._kinds.clear()
         self.count = 0
@@ -173,20 +195,32 @@ class OverloadPacket:
     def _miss(self, args: Sequence[Any], scaled: bool) -> Plan:
         runtime: list[tuple[str, Any]] = []
         parts: list[Any] = []
+        form: list[Any] | None = None if scaled else []
         keep = True
-        for parameter, value in zip(self.parameters, args, strict=True):
-            role = parameter.role
+        for (name, role, default, _), value in zip(self.parameters, args, strict=True):
+            if role == "static":
+                kind = value.__class__
+                if kind in _PLAIN:
+                    if form is not None:
+                        form.append((kind, value))
+                else:
+                    form = None
+                    keep = keep and not _holds_tensor(value)
+                parts.append(tuple(value) if kind is list else value)
+                continue
             if role == "scale":
                 if not scaled:
                     continue
-                parts.append(None if value is parameter.default else value.__class__)
-                runtime.append((parameter.name, value))
-            elif role == "static":
-                keep = keep and not _holds_tensor(value)
-                parts.append(tuple(value) if value.__class__ is list else value)
+                parts.append(None if value is default else value.__class__)
             else:
-                parts.append(value.__class__ if role == "number" else part_of(value))
-                runtime.append((parameter.name, value))
+                part = value.__class__ if role == "number" else part_of(value)
+                parts.append(part)
+                if form is not None:
+                    if part.__class__ is tuple:
+                        form = None
+                    else:
+                        form.append(TensorSpec if part.__class__ is TensorSpec and part.ndim else part)
+            runtime.append((name, value))
         table = self.scaled if scaled else self.plans
         rest: Any = parts[1] if len(parts) == 2 else tuple(parts[1:])
         try:
@@ -203,24 +237,57 @@ class OverloadPacket:
         if of_kind is not None:
             plan, holds = of_kind(parts[0]), True
         else:
-            entry, bound = self.resolve(*self._split(args))
-            plan, holds = self._adapt(entry, bound, runtime)
+            plan, holds = self._plan(args, runtime, None if form is None else tuple(form))
             of_kind = getattr(plan, "of_kind", None)
         if keep and holds:
-            with _lock:
-                if epoch != _epoch[0]:
-                    return plan
-                _planned.add(self)
-                if kind is not None and of_kind is not None:
-                    self._kinds[kind] = of_kind
-                self.count += 1
-                if self.count > MAX_PLANS:
-                    self.clear()
-                if len(parts) == 1:
-                    table[parts[0]] = plan
-                else:
-                    table.setdefault(parts[0], {})[rest] = plan
+            self._store(epoch, table, parts[0], rest, len(parts) > 1, plan)
+            if kind is not None and of_kind is not None and epoch == _epoch[0]:
+                self._kinds[kind] = of_kind
         return plan
+
+    def _store(
+        self, epoch: int, table: dict[Any, Any], first: Any, rest: Any, nested: bool, plan: Plan
+    ) -> None:
+        """Keep a plan, unless a registration came while it was made."""
+        with _lock:
+            if epoch != _epoch[0]:
+                return
+            _planned.add(self)
+            self.count += 1
+            if self.count > MAX_PLANS:
+                self.clear()
+            if nested:
+                table.setdefault(first, {})[rest] = plan
+            else:
+                table[first] = plan
+
+    def _plan(
+        self, args: Sequence[Any], runtime: list[tuple[str, Any]], form: tuple[Any, ...] | None
+    ) -> tuple[Plan, bool]:
+        """The plan of a call, and whether it holds for its key; bound as an earlier call of this form was."""
+        binding = None if form is None else self._bindings.get(form)
+        if binding is not None:
+            entry, template, fills, picks = binding
+            bound = template.copy()
+            for position, index in fills:
+                bound[position] = args[index]
+            plan = entry.plan(entry.key_set_of(bound), bound)
+            return plan if picks is None else _picking(plan, picks), True
+        entry, bound = self.resolve(*self._split(args))
+        plan, holds, picks = self._adapt(entry, bound, runtime)
+        if form is not None and holds:
+            places = [i for i, p in enumerate(self.parameters) if p.role not in ("static", "scale")]
+            template, fills = list(bound), []
+            for position, pick in zip(entry.runtime_positions(bound), picks or places, strict=False):
+                index = places[pick] if picks is not None and pick >= 0 else pick
+                if index >= 0:
+                    template[position] = None
+                    fills.append((position, index))
+            if len(self._bindings) >= MAX_PLANS:
+                self._bindings.clear()
+            self._bindings[form] = _Binding(entry, template, fills, picks)
+            _planned.add(self)
+        return plan, holds
 
     def _split(self, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Values in the parameters' order as positional and keyword arguments, those not given left out."""
@@ -238,8 +305,8 @@ class OverloadPacket:
 
     def _adapt(
         self, entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]
-    ) -> tuple[Plan, bool]:
-        """A plan called with `runtime`'s values, and whether it holds for other values of the same key."""
+    ) -> tuple[Plan, bool, list[int] | None]:
+        """A plan called with `runtime`'s values, whether it holds for others of the same key, and which it takes."""
         arguments = entry.schema.arguments
         wanted = entry.runtime_positions(bound)
         names = [name for name, _ in runtime]
@@ -252,13 +319,44 @@ class OverloadPacket:
             elif bound[position] is None:
                 picks.append(-1)
             else:
-                return (lambda *_: entry.call(*bound)), False
+                return (lambda *_: entry.call(*bound)), False, None
         plan = entry.plan(entry.key_set_of(bound), bound)
         if picks == list(range(len(names))):
-            return plan, True
-        if -1 in picks:
-            return (lambda *values: plan(*[None if i < 0 else values[i] for i in picks])), True
-        return (lambda *values: plan(*[values[i] for i in picks])), True
+            return plan, True, None
+        return _picking(plan, picks), True, picks
+
+    def miss_out(self, *args: Any) -> Plan:
+        """The plan for arguments in the parameters' order and ``out``, stored in `outs`; called with all runtime ones.
+
+        ``alpha``-like arguments at their defaults are among those: the plan leaves them out.
+        """
+        epoch = _epoch[0]
+        out = args[-1]
+        args = args[:-1]
+        positional, named = self._split(args)
+        named["out"] = out
+        entry, bound = self.resolve(positional, named)
+        runtime: list[tuple[str, Any]] = []
+        key: list[Any] = []
+        keep = isinstance(out, TensorImpl)
+        for (name, role, default, _), value in zip(self.parameters, args, strict=True):
+            if role == "static":
+                keep = keep and not _holds_tensor(value)
+                key.append(tuple(value) if value.__class__ is list else value)
+                continue
+            if role == "scale":
+                key.append(None if value is default else value.__class__)
+            else:
+                key.append(value.__class__ if role == "number" else part_of(value))
+            runtime.append((name, value))
+        runtime.append((entry.schema.out_arguments[0].name, out))
+        plan, holds, _ = self._adapt(entry, bound, runtime)
+        if keep and holds:
+            try:
+                self._store(epoch, self.outs, (*key, out._spec), None, False, plan)
+            except TypeError:
+                return plan
+        return plan
 
     def operator_miss(self, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
@@ -328,10 +426,20 @@ class OverloadPacket:
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
+def _picking(plan: Plan, picks: list[int]) -> Plan:
+    """A plan called with those of a call's runtime arguments that `picks` names, None for -1."""
+    if -1 in picks:
+        return lambda *values: plan(*[None if i < 0 else values[i] for i in picks])
+    if picks == list(range(len(picks))):
+        count = len(picks)
+        return lambda *values: plan(*values[:count])
+    return lambda *values: plan(*[values[i] for i in picks])
+
+
 def _holds_tensor(value: Any) -> bool:
     """Whether a static argument was read from a tensor, whose next value may be another."""
     if value.__class__ is list or value.__class__ is tuple:
-        return any(isinstance(v, TensorImpl) for v in value)
+        return bool([v for v in value if v.__class__ is not int and isinstance(v, TensorImpl)])
     return isinstance(value, TensorImpl)
 
 

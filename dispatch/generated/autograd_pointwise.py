@@ -2050,6 +2050,68 @@ def plan_exp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+class Exp2Backward0(Node):
+    """exp2(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version")
+
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (grad * result * 0.6931471805599453,)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
+def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """exp2(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = Exp2Backward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (out._spec,)
+        set_history(out, node)
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return record
+
+
+def plan_exp2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """exp2_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = Exp2Backward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
 class Expm1Backward0(Node):
     """expm1(Tensor self) -> Tensor"""
 

@@ -71,6 +71,7 @@ cat_packet = packet(
     False,
 )
 cat_plans = cat_packet.plans
+cat_outs = cat_packet.outs
 concat_packet = packet(
     "concat",
     ("concat",),
@@ -104,6 +105,7 @@ stack_packet = packet(
     False,
 )
 stack_plans = stack_packet.plans
+stack_outs = stack_packet.outs
 hstack_packet = packet("hstack", ("hstack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False)
 hstack_plans = hstack_packet.plans
 vstack_packet = packet("vstack", ("vstack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False)
@@ -179,6 +181,7 @@ index_select_packet = packet(
     False,
 )
 index_select_plans = index_select_packet.plans
+index_select_outs = index_select_packet.outs
 index_add_packet = packet(
     "index_add",
     (
@@ -196,6 +199,7 @@ index_add_packet = packet(
 )
 index_add_plans = index_add_packet.plans
 index_add_scaled = index_add_packet.scaled
+index_add_outs = index_add_packet.outs
 index_add__packet = packet(
     "index_add_",
     ("index_add_",),
@@ -225,6 +229,7 @@ index_copy_packet = packet(
     False,
 )
 index_copy_plans = index_copy_packet.plans
+index_copy_outs = index_copy_packet.outs
 index_copy__packet = packet(
     "index_copy_",
     ("index_copy_",),
@@ -282,6 +287,7 @@ gather_packet = packet(
     False,
 )
 gather_plans = gather_packet.plans
+gather_outs = gather_packet.outs
 take_along_dim_packet = packet(
     "take_along_dim",
     ("take_along_dim",),
@@ -334,6 +340,7 @@ scatter_add_packet = packet(
     False,
 )
 scatter_add_plans = scatter_add_packet.plans
+scatter_add_outs = scatter_add_packet.outs
 scatter_add__packet = packet(
     "scatter_add_",
     ("scatter_add_",),
@@ -387,6 +394,7 @@ masked_select_packet = packet(
     False,
 )
 masked_select_plans = masked_select_packet.plans
+masked_select_outs = masked_select_packet.outs
 nonzero_packet = packet(
     "nonzero",
     (
@@ -419,6 +427,7 @@ take_packet = packet(
     False,
 )
 take_plans = take_packet.plans
+take_outs = take_packet.outs
 put_packet = packet(
     "put",
     ("put",),
@@ -550,6 +559,7 @@ tril_packet = packet(
     False,
 )
 tril_plans = tril_packet.plans
+tril_outs = tril_packet.outs
 tril__packet = packet(
     "tril_",
     ("tril_",),
@@ -573,6 +583,7 @@ triu_packet = packet(
     False,
 )
 triu_plans = triu_packet.plans
+triu_outs = triu_packet.outs
 triu__packet = packet(
     "triu_",
     ("triu_",),
@@ -588,7 +599,13 @@ triu__plans = triu__packet.plans
 def cat(tensors: Any, dim: Any = 0, *, out: Any = None) -> Any:
     """cat(Tensor[] tensors, int dim=0) -> Tensor"""
     if modes or out is not None:
-        return cat_packet.call_parameters(tensors, dim, out=out)
+        if modes:
+            return cat_packet.call_parameters(tensors, dim, out=out)
+        try:
+            plan = cat_outs[(tuple([None if t is None else t._spec for t in tensors])), dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cat_packet.miss_out(tensors, dim, out)
+        return plan(tensors, out)
     try:
         plan = cat_plans[tuple([None if t is None else t._spec for t in tensors])][dim]
     except (KeyError, AttributeError, TypeError):
@@ -621,7 +638,13 @@ def concatenate(tensors: Any, dim: Any = 0) -> Any:
 def stack(tensors: Any, dim: Any = 0, *, out: Any = None) -> Any:
     """stack(Tensor[] tensors, int dim=0) -> Tensor"""
     if modes or out is not None:
-        return stack_packet.call_parameters(tensors, dim, out=out)
+        if modes:
+            return stack_packet.call_parameters(tensors, dim, out=out)
+        try:
+            plan = stack_outs[(tuple([None if t is None else t._spec for t in tensors])), dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = stack_packet.miss_out(tensors, dim, out)
+        return plan(tensors, out)
     try:
         plan = stack_plans[tuple([None if t is None else t._spec for t in tensors])][dim]
     except (KeyError, AttributeError, TypeError):
@@ -728,7 +751,13 @@ def _index_put_impl_(
 def index_select(input: Any, dim: Any, index: Any, *, out: Any = None) -> Any:
     """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
     if modes or out is not None:
-        return index_select_packet.call_parameters(input, dim, index, out=out)
+        if modes:
+            return index_select_packet.call_parameters(input, dim, index, out=out)
+        try:
+            plan = index_select_outs[input._spec, dim, index._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = index_select_packet.miss_out(input, dim, index, out)
+        return plan(input, index, out)
     try:
         plan = index_select_plans[input._spec][dim, index._spec]
     except (KeyError, AttributeError, TypeError):
@@ -739,7 +768,20 @@ def index_select(input: Any, dim: Any, index: Any, *, out: Any = None) -> Any:
 def index_add(input: Any, dim: Any, index: Any, source: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     if modes or out is not None:
-        return index_add_packet.call_parameters(input, dim, index, source, alpha, out=out)
+        if modes:
+            return index_add_packet.call_parameters(input, dim, index, source, alpha, out=out)
+        try:
+            plan = index_add_outs[
+                input._spec,
+                dim,
+                index._spec,
+                source._spec,
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = index_add_packet.miss_out(input, dim, index, source, alpha, out)
+        return plan(input, index, source, alpha, out)
     if alpha is INT_1:
         try:
             plan = index_add_plans[input._spec][dim, index._spec, source._spec]
@@ -777,7 +819,13 @@ def index_add_(input: Any, dim: Any, index: Any, source: Any, *, alpha: Any = IN
 def index_copy(input: Any, dim: Any, index: Any, source: Any, *, out: Any = None) -> Any:
     """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
     if modes or out is not None:
-        return index_copy_packet.call_parameters(input, dim, index, source, out=out)
+        if modes:
+            return index_copy_packet.call_parameters(input, dim, index, source, out=out)
+        try:
+            plan = index_copy_outs[input._spec, dim, index._spec, source._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = index_copy_packet.miss_out(input, dim, index, source, out)
+        return plan(input, index, source, out)
     try:
         plan = index_copy_plans[input._spec][dim, index._spec, source._spec]
     except (KeyError, AttributeError, TypeError):
@@ -817,7 +865,13 @@ def index_fill(input: Any, dim: Any, index: Any, value: Any) -> Any:
 def gather(input: Any, dim: Any, index: Any, *, sparse_grad: Any = False, out: Any = None) -> Any:
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     if modes or out is not None:
-        return gather_packet.call_parameters(input, dim, index, sparse_grad, out=out)
+        if modes:
+            return gather_packet.call_parameters(input, dim, index, sparse_grad, out=out)
+        try:
+            plan = gather_outs[input._spec, dim, index._spec, sparse_grad, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gather_packet.miss_out(input, dim, index, sparse_grad, out)
+        return plan(input, index, out)
     try:
         plan = gather_plans[input._spec][dim, index._spec, sparse_grad]
     except (KeyError, AttributeError, TypeError):
@@ -865,7 +919,13 @@ def scatter_(*args: Any, **kwargs: Any) -> Any:
 def scatter_add(input: Any, dim: Any, index: Any, src: Any, *, out: Any = None) -> Any:
     """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
     if modes or out is not None:
-        return scatter_add_packet.call_parameters(input, dim, index, src, out=out)
+        if modes:
+            return scatter_add_packet.call_parameters(input, dim, index, src, out=out)
+        try:
+            plan = scatter_add_outs[input._spec, dim, index._spec, src._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = scatter_add_packet.miss_out(input, dim, index, src, out)
+        return plan(input, index, src, out)
     try:
         plan = scatter_add_plans[input._spec][dim, index._spec, src._spec]
     except (KeyError, AttributeError, TypeError):
@@ -919,7 +979,13 @@ def masked_fill_(input: Any, mask: Any, value: Any) -> Any:
 def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:
     """masked_select(Tensor self, Tensor mask) -> Tensor"""
     if modes or out is not None:
-        return masked_select_packet.call_parameters(input, mask, out=out)
+        if modes:
+            return masked_select_packet.call_parameters(input, mask, out=out)
+        try:
+            plan = masked_select_outs[input._spec, mask._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = masked_select_packet.miss_out(input, mask, out)
+        return plan(input, mask, out)
     try:
         plan = masked_select_plans[input._spec][mask._spec]
     except (KeyError, AttributeError, TypeError):
@@ -954,7 +1020,13 @@ def argwhere(input: Any) -> Any:
 def take(input: Any, index: Any, *, out: Any = None) -> Any:
     """take(Tensor self, Tensor index) -> Tensor"""
     if modes or out is not None:
-        return take_packet.call_parameters(input, index, out=out)
+        if modes:
+            return take_packet.call_parameters(input, index, out=out)
+        try:
+            plan = take_outs[input._spec, index._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = take_packet.miss_out(input, index, out)
+        return plan(input, index, out)
     try:
         plan = take_plans[input._spec][index._spec]
     except (KeyError, AttributeError, TypeError):
@@ -1089,7 +1161,13 @@ def tile(input: Any, *sizes: Any, dims: Any = None) -> Any:
 def tril(input: Any, diagonal: Any = 0, *, out: Any = None) -> Any:
     """tril(Tensor self, int diagonal=0) -> Tensor"""
     if modes or out is not None:
-        return tril_packet.call_parameters(input, diagonal, out=out)
+        if modes:
+            return tril_packet.call_parameters(input, diagonal, out=out)
+        try:
+            plan = tril_outs[input._spec, diagonal, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = tril_packet.miss_out(input, diagonal, out)
+        return plan(input, out)
     try:
         plan = tril_plans[input._spec][diagonal]
     except (KeyError, AttributeError, TypeError):
@@ -1111,7 +1189,13 @@ def tril_(input: Any, diagonal: Any = 0) -> Any:
 def triu(input: Any, diagonal: Any = 0, *, out: Any = None) -> Any:
     """triu(Tensor self, int diagonal=0) -> Tensor"""
     if modes or out is not None:
-        return triu_packet.call_parameters(input, diagonal, out=out)
+        if modes:
+            return triu_packet.call_parameters(input, diagonal, out=out)
+        try:
+            plan = triu_outs[input._spec, diagonal, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = triu_packet.miss_out(input, diagonal, out)
+        return plan(input, out)
     try:
         plan = triu_plans[input._spec][diagonal]
     except (KeyError, AttributeError, TypeError):

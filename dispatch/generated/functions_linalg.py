@@ -44,6 +44,7 @@ mm_packet = packet(
     False,
 )
 mm_plans = mm_packet.plans
+mm_outs = mm_packet.outs
 bmm_packet = packet(
     "bmm",
     (
@@ -57,6 +58,7 @@ bmm_packet = packet(
     False,
 )
 bmm_plans = bmm_packet.plans
+bmm_outs = bmm_packet.outs
 mv_packet = packet(
     "mv",
     (
@@ -70,6 +72,7 @@ mv_packet = packet(
     False,
 )
 mv_plans = mv_packet.plans
+mv_outs = mv_packet.outs
 dot_packet = packet(
     "dot",
     (
@@ -83,6 +86,7 @@ dot_packet = packet(
     False,
 )
 dot_plans = dot_packet.plans
+dot_outs = dot_packet.outs
 vdot_packet = packet(
     "vdot",
     (
@@ -96,6 +100,7 @@ vdot_packet = packet(
     False,
 )
 vdot_plans = vdot_packet.plans
+vdot_outs = vdot_packet.outs
 outer_packet = packet(
     "outer",
     (
@@ -109,6 +114,7 @@ outer_packet = packet(
     False,
 )
 outer_plans = outer_packet.plans
+outer_outs = outer_packet.outs
 ger_packet = packet(
     "ger",
     (
@@ -122,6 +128,7 @@ ger_packet = packet(
     False,
 )
 ger_plans = ger_packet.plans
+ger_outs = ger_packet.outs
 addmm_packet = packet(
     "addmm",
     (
@@ -139,6 +146,7 @@ addmm_packet = packet(
 )
 addmm_plans = addmm_packet.plans
 addmm_scaled = addmm_packet.scaled
+addmm_outs = addmm_packet.outs
 addmm__packet = packet(
     "addmm_",
     ("addmm_",),
@@ -170,6 +178,7 @@ addmv_packet = packet(
 )
 addmv_plans = addmv_packet.plans
 addmv_scaled = addmv_packet.scaled
+addmv_outs = addmv_packet.outs
 addmv__packet = packet(
     "addmv_",
     ("addmv_",),
@@ -201,6 +210,7 @@ baddbmm_packet = packet(
 )
 baddbmm_plans = baddbmm_packet.plans
 baddbmm_scaled = baddbmm_packet.scaled
+baddbmm_outs = baddbmm_packet.outs
 baddbmm__packet = packet(
     "baddbmm_",
     ("baddbmm_",),
@@ -232,6 +242,7 @@ addbmm_packet = packet(
 )
 addbmm_plans = addbmm_packet.plans
 addbmm_scaled = addbmm_packet.scaled
+addbmm_outs = addbmm_packet.outs
 addbmm__packet = packet(
     "addbmm_",
     ("addbmm_",),
@@ -259,6 +270,7 @@ matmul_packet = packet(
     False,
 )
 matmul_plans = matmul_packet.plans
+matmul_outs = matmul_packet.outs
 linear_packet = packet(
     "linear",
     ("linear",),
@@ -275,7 +287,13 @@ linear_plans = linear_packet.plans
 def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
     """mm(Tensor self, Tensor mat2) -> Tensor"""
     if modes or out is not None:
-        return mm_packet.call_parameters(input, mat2, out=out)
+        if modes:
+            return mm_packet.call_parameters(input, mat2, out=out)
+        try:
+            plan = mm_outs[input._spec, mat2._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = mm_packet.miss_out(input, mat2, out)
+        return plan(input, mat2, out)
     try:
         plan = mm_plans[input._spec][mat2._spec]
     except (KeyError, AttributeError, TypeError):
@@ -286,7 +304,13 @@ def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
 def bmm(input: Any, mat2: Any, *, out: Any = None) -> Any:
     """bmm(Tensor self, Tensor mat2) -> Tensor"""
     if modes or out is not None:
-        return bmm_packet.call_parameters(input, mat2, out=out)
+        if modes:
+            return bmm_packet.call_parameters(input, mat2, out=out)
+        try:
+            plan = bmm_outs[input._spec, mat2._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = bmm_packet.miss_out(input, mat2, out)
+        return plan(input, mat2, out)
     try:
         plan = bmm_plans[input._spec][mat2._spec]
     except (KeyError, AttributeError, TypeError):
@@ -297,7 +321,13 @@ def bmm(input: Any, mat2: Any, *, out: Any = None) -> Any:
 def mv(input: Any, vec: Any, *, out: Any = None) -> Any:
     """mv(Tensor self, Tensor vec) -> Tensor"""
     if modes or out is not None:
-        return mv_packet.call_parameters(input, vec, out=out)
+        if modes:
+            return mv_packet.call_parameters(input, vec, out=out)
+        try:
+            plan = mv_outs[input._spec, vec._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = mv_packet.miss_out(input, vec, out)
+        return plan(input, vec, out)
     try:
         plan = mv_plans[input._spec][vec._spec]
     except (KeyError, AttributeError, TypeError):
@@ -308,7 +338,13 @@ def mv(input: Any, vec: Any, *, out: Any = None) -> Any:
 def dot(input: Any, tensor: Any, *, out: Any = None) -> Any:
     """dot(Tensor self, Tensor tensor) -> Tensor"""
     if modes or out is not None:
-        return dot_packet.call_parameters(input, tensor, out=out)
+        if modes:
+            return dot_packet.call_parameters(input, tensor, out=out)
+        try:
+            plan = dot_outs[input._spec, tensor._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = dot_packet.miss_out(input, tensor, out)
+        return plan(input, tensor, out)
     try:
         plan = dot_plans[input._spec][tensor._spec]
     except (KeyError, AttributeError, TypeError):
@@ -319,7 +355,13 @@ def dot(input: Any, tensor: Any, *, out: Any = None) -> Any:
 def vdot(input: Any, other: Any, *, out: Any = None) -> Any:
     """vdot(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return vdot_packet.call_parameters(input, other, out=out)
+        if modes:
+            return vdot_packet.call_parameters(input, other, out=out)
+        try:
+            plan = vdot_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = vdot_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = vdot_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -330,7 +372,13 @@ def vdot(input: Any, other: Any, *, out: Any = None) -> Any:
 def outer(input: Any, vec2: Any, *, out: Any = None) -> Any:
     """outer(Tensor self, Tensor vec2) -> Tensor"""
     if modes or out is not None:
-        return outer_packet.call_parameters(input, vec2, out=out)
+        if modes:
+            return outer_packet.call_parameters(input, vec2, out=out)
+        try:
+            plan = outer_outs[input._spec, vec2._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = outer_packet.miss_out(input, vec2, out)
+        return plan(input, vec2, out)
     try:
         plan = outer_plans[input._spec][vec2._spec]
     except (KeyError, AttributeError, TypeError):
@@ -341,7 +389,13 @@ def outer(input: Any, vec2: Any, *, out: Any = None) -> Any:
 def ger(input: Any, vec2: Any, *, out: Any = None) -> Any:
     """ger(Tensor self, Tensor vec2) -> Tensor"""
     if modes or out is not None:
-        return ger_packet.call_parameters(input, vec2, out=out)
+        if modes:
+            return ger_packet.call_parameters(input, vec2, out=out)
+        try:
+            plan = ger_outs[input._spec, vec2._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ger_packet.miss_out(input, vec2, out)
+        return plan(input, vec2, out)
     try:
         plan = ger_plans[input._spec][vec2._spec]
     except (KeyError, AttributeError, TypeError):
@@ -352,7 +406,20 @@ def ger(input: Any, vec2: Any, *, out: Any = None) -> Any:
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
     """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     if modes or out is not None:
-        return addmm_packet.call_parameters(input, mat1, mat2, beta, alpha, out=out)
+        if modes:
+            return addmm_packet.call_parameters(input, mat1, mat2, beta, alpha, out=out)
+        try:
+            plan = addmm_outs[
+                input._spec,
+                mat1._spec,
+                mat2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmm_packet.miss_out(input, mat1, mat2, beta, alpha, out)
+        return plan(input, mat1, mat2, beta, alpha, out)
     if beta is INT_1 and alpha is INT_1:
         try:
             plan = addmm_plans[input._spec][mat1._spec, mat2._spec]
@@ -396,7 +463,20 @@ def addmm_(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
     """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     if modes or out is not None:
-        return addmv_packet.call_parameters(input, mat, vec, beta, alpha, out=out)
+        if modes:
+            return addmv_packet.call_parameters(input, mat, vec, beta, alpha, out=out)
+        try:
+            plan = addmv_outs[
+                input._spec,
+                mat._spec,
+                vec._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addmv_packet.miss_out(input, mat, vec, beta, alpha, out)
+        return plan(input, mat, vec, beta, alpha, out)
     if beta is INT_1 and alpha is INT_1:
         try:
             plan = addmv_plans[input._spec][mat._spec, vec._spec]
@@ -442,7 +522,20 @@ def baddbmm(
 ) -> Any:
     """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     if modes or out is not None:
-        return baddbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
+        if modes:
+            return baddbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
+        try:
+            plan = baddbmm_outs[
+                input._spec,
+                batch1._spec,
+                batch2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = baddbmm_packet.miss_out(input, batch1, batch2, beta, alpha, out)
+        return plan(input, batch1, batch2, beta, alpha, out)
     if beta is INT_1 and alpha is INT_1:
         try:
             plan = baddbmm_plans[input._spec][batch1._spec, batch2._spec]
@@ -488,7 +581,20 @@ def addbmm(
 ) -> Any:
     """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     if modes or out is not None:
-        return addbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
+        if modes:
+            return addbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
+        try:
+            plan = addbmm_outs[
+                input._spec,
+                batch1._spec,
+                batch2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addbmm_packet.miss_out(input, batch1, batch2, beta, alpha, out)
+        return plan(input, batch1, batch2, beta, alpha, out)
     if beta is INT_1 and alpha is INT_1:
         try:
             plan = addbmm_plans[input._spec][batch1._spec, batch2._spec]
@@ -532,7 +638,13 @@ def addbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: A
 def matmul(input: Any, other: Any, *, out: Any = None) -> Any:
     """matmul(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return matmul_packet.call_parameters(input, other, out=out)
+        if modes:
+            return matmul_packet.call_parameters(input, other, out=out)
+        try:
+            plan = matmul_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = matmul_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = matmul_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):

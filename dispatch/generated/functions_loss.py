@@ -42,6 +42,7 @@ nll_loss_forward_packet = packet(
     False,
 )
 nll_loss_forward_plans = nll_loss_forward_packet.plans
+nll_loss_forward_outs = nll_loss_forward_packet.outs
 nll_loss_backward_packet = packet(
     "nll_loss_backward",
     (
@@ -60,6 +61,7 @@ nll_loss_backward_packet = packet(
     False,
 )
 nll_loss_backward_plans = nll_loss_backward_packet.plans
+nll_loss_backward_outs = nll_loss_backward_packet.outs
 nll_loss2d_forward_packet = packet(
     "nll_loss2d_forward",
     (
@@ -76,6 +78,7 @@ nll_loss2d_forward_packet = packet(
     False,
 )
 nll_loss2d_forward_plans = nll_loss2d_forward_packet.plans
+nll_loss2d_forward_outs = nll_loss2d_forward_packet.outs
 nll_loss2d_backward_packet = packet(
     "nll_loss2d_backward",
     (
@@ -94,6 +97,7 @@ nll_loss2d_backward_packet = packet(
     False,
 )
 nll_loss2d_backward_plans = nll_loss2d_backward_packet.plans
+nll_loss2d_backward_outs = nll_loss2d_backward_packet.outs
 nll_loss_packet = packet(
     "nll_loss",
     ("nll_loss",),
@@ -161,6 +165,7 @@ mse_loss_packet = packet(
     False,
 )
 mse_loss_plans = mse_loss_packet.plans
+mse_loss_outs = mse_loss_packet.outs
 mse_loss_backward_packet = packet(
     "mse_loss_backward",
     (
@@ -176,6 +181,7 @@ mse_loss_backward_packet = packet(
     False,
 )
 mse_loss_backward_plans = mse_loss_backward_packet.plans
+mse_loss_backward_outs = mse_loss_backward_packet.outs
 l1_loss_packet = packet(
     "l1_loss",
     ("l1_loss",),
@@ -218,9 +224,22 @@ def nll_loss_forward(
 ) -> Any:
     """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
     if modes or out is not None:
-        return nll_loss_forward_packet.call_parameters(
-            input, target, weight, reduction, ignore_index, out=out
-        )
+        if modes:
+            return nll_loss_forward_packet.call_parameters(
+                input, target, weight, reduction, ignore_index, out=out
+            )
+        try:
+            plan = nll_loss_forward_outs[
+                input._spec,
+                target._spec,
+                (None if weight is None else weight._spec),
+                reduction,
+                ignore_index,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = nll_loss_forward_packet.miss_out(input, target, weight, reduction, ignore_index, out)
+        return plan(input, target, weight, out)
     try:
         plan = nll_loss_forward_plans[input._spec][
             target._spec, (None if weight is None else weight._spec), reduction, ignore_index
@@ -243,9 +262,26 @@ def nll_loss_backward(
 ) -> Any:
     """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     if modes or out is not None:
-        return nll_loss_backward_packet.call_parameters(
-            grad_output, input, target, weight, reduction, ignore_index, total_weight, out=out
-        )
+        if modes:
+            return nll_loss_backward_packet.call_parameters(
+                grad_output, input, target, weight, reduction, ignore_index, total_weight, out=out
+            )
+        try:
+            plan = nll_loss_backward_outs[
+                grad_output._spec,
+                input._spec,
+                target._spec,
+                (None if weight is None else weight._spec),
+                reduction,
+                ignore_index,
+                total_weight._spec,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = nll_loss_backward_packet.miss_out(
+                grad_output, input, target, weight, reduction, ignore_index, total_weight, out
+            )
+        return plan(grad_output, input, target, weight, total_weight, out)
     try:
         plan = nll_loss_backward_plans[grad_output._spec][
             input._spec,
@@ -267,9 +303,22 @@ def nll_loss2d_forward(
 ) -> Any:
     """nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
     if modes or out is not None:
-        return nll_loss2d_forward_packet.call_parameters(
-            input, target, weight, reduction, ignore_index, out=out
-        )
+        if modes:
+            return nll_loss2d_forward_packet.call_parameters(
+                input, target, weight, reduction, ignore_index, out=out
+            )
+        try:
+            plan = nll_loss2d_forward_outs[
+                input._spec,
+                target._spec,
+                (None if weight is None else weight._spec),
+                reduction,
+                ignore_index,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = nll_loss2d_forward_packet.miss_out(input, target, weight, reduction, ignore_index, out)
+        return plan(input, target, weight, out)
     try:
         plan = nll_loss2d_forward_plans[input._spec][
             target._spec, (None if weight is None else weight._spec), reduction, ignore_index
@@ -292,9 +341,26 @@ def nll_loss2d_backward(
 ) -> Any:
     """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     if modes or out is not None:
-        return nll_loss2d_backward_packet.call_parameters(
-            grad_output, input, target, weight, reduction, ignore_index, total_weight, out=out
-        )
+        if modes:
+            return nll_loss2d_backward_packet.call_parameters(
+                grad_output, input, target, weight, reduction, ignore_index, total_weight, out=out
+            )
+        try:
+            plan = nll_loss2d_backward_outs[
+                grad_output._spec,
+                input._spec,
+                target._spec,
+                (None if weight is None else weight._spec),
+                reduction,
+                ignore_index,
+                total_weight._spec,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = nll_loss2d_backward_packet.miss_out(
+                grad_output, input, target, weight, reduction, ignore_index, total_weight, out
+            )
+        return plan(grad_output, input, target, weight, total_weight, out)
     try:
         plan = nll_loss2d_backward_plans[grad_output._spec][
             input._spec,
@@ -385,7 +451,13 @@ def cross_entropy_loss(
 def mse_loss(input: Any, target: Any, reduction: Any = 1, *, out: Any = None) -> Any:
     """mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
     if modes or out is not None:
-        return mse_loss_packet.call_parameters(input, target, reduction, out=out)
+        if modes:
+            return mse_loss_packet.call_parameters(input, target, reduction, out=out)
+        try:
+            plan = mse_loss_outs[input._spec, target._spec, reduction, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = mse_loss_packet.miss_out(input, target, reduction, out)
+        return plan(input, target, out)
     try:
         plan = mse_loss_plans[input._spec][target._spec, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -396,7 +468,13 @@ def mse_loss(input: Any, target: Any, reduction: Any = 1, *, out: Any = None) ->
 def mse_loss_backward(grad_output: Any, input: Any, target: Any, reduction: Any, *, out: Any = None) -> Any:
     """mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor"""
     if modes or out is not None:
-        return mse_loss_backward_packet.call_parameters(grad_output, input, target, reduction, out=out)
+        if modes:
+            return mse_loss_backward_packet.call_parameters(grad_output, input, target, reduction, out=out)
+        try:
+            plan = mse_loss_backward_outs[grad_output._spec, input._spec, target._spec, reduction, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = mse_loss_backward_packet.miss_out(grad_output, input, target, reduction, out)
+        return plan(grad_output, input, target, out)
     try:
         plan = mse_loss_backward_plans[grad_output._spec][input._spec, target._spec, reduction]
     except (KeyError, AttributeError, TypeError):

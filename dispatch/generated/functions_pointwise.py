@@ -80,6 +80,8 @@ __all__ = [
     "erfc",
     "erfc_",
     "exp",
+    "exp2",
+    "exp2_",
     "exp_",
     "expm1",
     "expm1_",
@@ -203,6 +205,7 @@ add_packet = packet(
 )
 add_plans = add_packet.plans
 add_scaled = add_packet.scaled
+add_outs = add_packet.outs
 add__packet = packet(
     "add_",
     ("add_.Tensor",),
@@ -230,6 +233,7 @@ sub_packet = packet(
 )
 sub_plans = sub_packet.plans
 sub_scaled = sub_packet.scaled
+sub_outs = sub_packet.outs
 sub__packet = packet(
     "sub_",
     ("sub_.Tensor",),
@@ -267,6 +271,7 @@ mul_packet = packet(
     True,
 )
 mul_plans = mul_packet.plans
+mul_outs = mul_packet.outs
 mul__packet = packet(
     "mul_",
     ("mul_.Tensor",),
@@ -293,6 +298,7 @@ div_packet = packet(
     True,
 )
 div_plans = div_packet.plans
+div_outs = div_packet.outs
 div__packet = packet(
     "div_",
     (
@@ -320,6 +326,7 @@ floor_divide_packet = packet(
     True,
 )
 floor_divide_plans = floor_divide_packet.plans
+floor_divide_outs = floor_divide_packet.outs
 floor_divide__packet = packet(
     "floor_divide_",
     ("floor_divide_.Tensor",),
@@ -343,6 +350,7 @@ remainder_packet = packet(
     True,
 )
 remainder_plans = remainder_packet.plans
+remainder_outs = remainder_packet.outs
 remainder__packet = packet(
     "remainder_",
     ("remainder_.Tensor",),
@@ -366,6 +374,7 @@ fmod_packet = packet(
     True,
 )
 fmod_plans = fmod_packet.plans
+fmod_outs = fmod_packet.outs
 fmod__packet = packet(
     "fmod_",
     ("fmod_.Tensor",),
@@ -393,6 +402,7 @@ pow_packet = packet(
     False,
 )
 pow_plans = pow_packet.plans
+pow_outs = pow_packet.outs
 pow__packet = packet(
     "pow_",
     (
@@ -419,6 +429,7 @@ maximum_packet = packet(
     False,
 )
 maximum_plans = maximum_packet.plans
+maximum_outs = maximum_packet.outs
 minimum_packet = packet(
     "minimum",
     (
@@ -432,6 +443,7 @@ minimum_packet = packet(
     False,
 )
 minimum_plans = minimum_packet.plans
+minimum_outs = minimum_packet.outs
 fmax_packet = packet(
     "fmax",
     (
@@ -445,6 +457,7 @@ fmax_packet = packet(
     False,
 )
 fmax_plans = fmax_packet.plans
+fmax_outs = fmax_packet.outs
 fmin_packet = packet(
     "fmin",
     (
@@ -458,6 +471,7 @@ fmin_packet = packet(
     False,
 )
 fmin_plans = fmin_packet.plans
+fmin_outs = fmin_packet.outs
 atan2_packet = packet(
     "atan2",
     (
@@ -471,6 +485,7 @@ atan2_packet = packet(
     False,
 )
 atan2_plans = atan2_packet.plans
+atan2_outs = atan2_packet.outs
 atan2__packet = packet(
     "atan2_",
     ("atan2_",),
@@ -501,6 +516,7 @@ neg_packet = packet(
     False,
 )
 neg_plans = neg_packet.plans
+neg_outs = neg_packet.outs
 neg__packet = packet("neg_", ("neg_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 neg__plans = neg__packet.plans
 abs_packet = packet(
@@ -513,6 +529,7 @@ abs_packet = packet(
     False,
 )
 abs_plans = abs_packet.plans
+abs_outs = abs_packet.outs
 abs__packet = packet("abs_", ("abs_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 abs__plans = abs__packet.plans
 negative_packet = packet("negative", ("negative",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
@@ -531,6 +548,7 @@ sign_packet = packet(
     False,
 )
 sign_plans = sign_packet.plans
+sign_outs = sign_packet.outs
 sign__packet = packet("sign_", ("sign_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 sign__plans = sign__packet.plans
 square_packet = packet(
@@ -543,6 +561,7 @@ square_packet = packet(
     False,
 )
 square_plans = square_packet.plans
+square_outs = square_packet.outs
 square__packet = packet("square_", ("square_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 square__plans = square__packet.plans
 reciprocal_packet = packet(
@@ -555,6 +574,7 @@ reciprocal_packet = packet(
     False,
 )
 reciprocal_plans = reciprocal_packet.plans
+reciprocal_outs = reciprocal_packet.outs
 reciprocal__packet = packet(
     "reciprocal_", ("reciprocal_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
 )
@@ -569,8 +589,22 @@ exp_packet = packet(
     False,
 )
 exp_plans = exp_packet.plans
+exp_outs = exp_packet.outs
 exp__packet = packet("exp_", ("exp_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 exp__plans = exp__packet.plans
+exp2_packet = packet(
+    "exp2",
+    (
+        "exp2",
+        "exp2.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+exp2_plans = exp2_packet.plans
+exp2_outs = exp2_packet.outs
+exp2__packet = packet("exp2_", ("exp2_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+exp2__plans = exp2__packet.plans
 expm1_packet = packet(
     "expm1",
     (
@@ -581,6 +615,7 @@ expm1_packet = packet(
     False,
 )
 expm1_plans = expm1_packet.plans
+expm1_outs = expm1_packet.outs
 expm1__packet = packet("expm1_", ("expm1_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 expm1__plans = expm1__packet.plans
 log_packet = packet(
@@ -593,6 +628,7 @@ log_packet = packet(
     False,
 )
 log_plans = log_packet.plans
+log_outs = log_packet.outs
 log__packet = packet("log_", ("log_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 log__plans = log__packet.plans
 log1p_packet = packet(
@@ -605,6 +641,7 @@ log1p_packet = packet(
     False,
 )
 log1p_plans = log1p_packet.plans
+log1p_outs = log1p_packet.outs
 log1p__packet = packet("log1p_", ("log1p_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 log1p__plans = log1p__packet.plans
 log2_packet = packet(
@@ -617,6 +654,7 @@ log2_packet = packet(
     False,
 )
 log2_plans = log2_packet.plans
+log2_outs = log2_packet.outs
 log2__packet = packet("log2_", ("log2_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 log2__plans = log2__packet.plans
 log10_packet = packet(
@@ -629,6 +667,7 @@ log10_packet = packet(
     False,
 )
 log10_plans = log10_packet.plans
+log10_outs = log10_packet.outs
 log10__packet = packet("log10_", ("log10_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 log10__plans = log10__packet.plans
 sqrt_packet = packet(
@@ -641,6 +680,7 @@ sqrt_packet = packet(
     False,
 )
 sqrt_plans = sqrt_packet.plans
+sqrt_outs = sqrt_packet.outs
 sqrt__packet = packet("sqrt_", ("sqrt_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 sqrt__plans = sqrt__packet.plans
 rsqrt_packet = packet(
@@ -653,6 +693,7 @@ rsqrt_packet = packet(
     False,
 )
 rsqrt_plans = rsqrt_packet.plans
+rsqrt_outs = rsqrt_packet.outs
 rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 rsqrt__plans = rsqrt__packet.plans
 sin_packet = packet(
@@ -665,6 +706,7 @@ sin_packet = packet(
     False,
 )
 sin_plans = sin_packet.plans
+sin_outs = sin_packet.outs
 sin__packet = packet("sin_", ("sin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 sin__plans = sin__packet.plans
 cos_packet = packet(
@@ -677,6 +719,7 @@ cos_packet = packet(
     False,
 )
 cos_plans = cos_packet.plans
+cos_outs = cos_packet.outs
 cos__packet = packet("cos_", ("cos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 cos__plans = cos__packet.plans
 tan_packet = packet(
@@ -689,6 +732,7 @@ tan_packet = packet(
     False,
 )
 tan_plans = tan_packet.plans
+tan_outs = tan_packet.outs
 tan__packet = packet("tan_", ("tan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 tan__plans = tan__packet.plans
 tanh_packet = packet(
@@ -701,6 +745,7 @@ tanh_packet = packet(
     False,
 )
 tanh_plans = tanh_packet.plans
+tanh_outs = tanh_packet.outs
 tanh__packet = packet("tanh_", ("tanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 tanh__plans = tanh__packet.plans
 sinh_packet = packet(
@@ -713,6 +758,7 @@ sinh_packet = packet(
     False,
 )
 sinh_plans = sinh_packet.plans
+sinh_outs = sinh_packet.outs
 sinh__packet = packet("sinh_", ("sinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 sinh__plans = sinh__packet.plans
 cosh_packet = packet(
@@ -725,6 +771,7 @@ cosh_packet = packet(
     False,
 )
 cosh_plans = cosh_packet.plans
+cosh_outs = cosh_packet.outs
 cosh__packet = packet("cosh_", ("cosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 cosh__plans = cosh__packet.plans
 asin_packet = packet(
@@ -737,6 +784,7 @@ asin_packet = packet(
     False,
 )
 asin_plans = asin_packet.plans
+asin_outs = asin_packet.outs
 asin__packet = packet("asin_", ("asin_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 asin__plans = asin__packet.plans
 acos_packet = packet(
@@ -749,6 +797,7 @@ acos_packet = packet(
     False,
 )
 acos_plans = acos_packet.plans
+acos_outs = acos_packet.outs
 acos__packet = packet("acos_", ("acos_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 acos__plans = acos__packet.plans
 atan_packet = packet(
@@ -761,6 +810,7 @@ atan_packet = packet(
     False,
 )
 atan_plans = atan_packet.plans
+atan_outs = atan_packet.outs
 atan__packet = packet("atan_", ("atan_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 atan__plans = atan__packet.plans
 asinh_packet = packet(
@@ -773,6 +823,7 @@ asinh_packet = packet(
     False,
 )
 asinh_plans = asinh_packet.plans
+asinh_outs = asinh_packet.outs
 asinh__packet = packet("asinh_", ("asinh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 asinh__plans = asinh__packet.plans
 acosh_packet = packet(
@@ -785,6 +836,7 @@ acosh_packet = packet(
     False,
 )
 acosh_plans = acosh_packet.plans
+acosh_outs = acosh_packet.outs
 acosh__packet = packet("acosh_", ("acosh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 acosh__plans = acosh__packet.plans
 atanh_packet = packet(
@@ -797,6 +849,7 @@ atanh_packet = packet(
     False,
 )
 atanh_plans = atanh_packet.plans
+atanh_outs = atanh_packet.outs
 atanh__packet = packet("atanh_", ("atanh_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 atanh__plans = atanh__packet.plans
 sigmoid_packet = packet(
@@ -809,6 +862,7 @@ sigmoid_packet = packet(
     False,
 )
 sigmoid_plans = sigmoid_packet.plans
+sigmoid_outs = sigmoid_packet.outs
 sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 sigmoid__plans = sigmoid__packet.plans
 erf_packet = packet(
@@ -821,6 +875,7 @@ erf_packet = packet(
     False,
 )
 erf_plans = erf_packet.plans
+erf_outs = erf_packet.outs
 erf__packet = packet("erf_", ("erf_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 erf__plans = erf__packet.plans
 erfc_packet = packet(
@@ -833,6 +888,7 @@ erfc_packet = packet(
     False,
 )
 erfc_plans = erfc_packet.plans
+erfc_outs = erfc_packet.outs
 erfc__packet = packet("erfc_", ("erfc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 erfc__plans = erfc__packet.plans
 arcsin_packet = packet("arcsin", ("arcsin",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
@@ -857,6 +913,7 @@ floor_packet = packet(
     False,
 )
 floor_plans = floor_packet.plans
+floor_outs = floor_packet.outs
 floor__packet = packet("floor_", ("floor_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 floor__plans = floor__packet.plans
 ceil_packet = packet(
@@ -869,6 +926,7 @@ ceil_packet = packet(
     False,
 )
 ceil_plans = ceil_packet.plans
+ceil_outs = ceil_packet.outs
 ceil__packet = packet("ceil_", ("ceil_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 ceil__plans = ceil__packet.plans
 round_packet = packet(
@@ -886,6 +944,7 @@ round_packet = packet(
     False,
 )
 round_plans = round_packet.plans
+round_outs = round_packet.outs
 round__packet = packet(
     "round_",
     (
@@ -909,6 +968,7 @@ trunc_packet = packet(
     False,
 )
 trunc_plans = trunc_packet.plans
+trunc_outs = trunc_packet.outs
 trunc__packet = packet("trunc_", ("trunc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 trunc__plans = trunc__packet.plans
 fix_packet = packet("fix", ("fix",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
@@ -923,6 +983,7 @@ conj_physical_packet = packet(
     False,
 )
 conj_physical_plans = conj_physical_packet.plans
+conj_physical_outs = conj_physical_packet.outs
 conj_physical__packet = packet(
     "conj_physical_", ("conj_physical_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
 )
@@ -947,6 +1008,7 @@ relu_packet = packet(
     False,
 )
 relu_plans = relu_packet.plans
+relu_outs = relu_packet.outs
 relu__packet = packet("relu_", ("relu_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 relu__plans = relu__packet.plans
 gelu_packet = packet(
@@ -962,6 +1024,7 @@ gelu_packet = packet(
     False,
 )
 gelu_plans = gelu_packet.plans
+gelu_outs = gelu_packet.outs
 gelu__packet = packet(
     "gelu_",
     ("gelu_",),
@@ -982,6 +1045,7 @@ silu_packet = packet(
     False,
 )
 silu_plans = silu_packet.plans
+silu_outs = silu_packet.outs
 silu__packet = packet("silu_", ("silu_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
 silu__plans = silu__packet.plans
 softplus_packet = packet(
@@ -999,6 +1063,7 @@ softplus_packet = packet(
 )
 softplus_plans = softplus_packet.plans
 softplus_scaled = softplus_packet.scaled
+softplus_outs = softplus_packet.outs
 leaky_relu_packet = packet(
     "leaky_relu",
     (
@@ -1012,6 +1077,7 @@ leaky_relu_packet = packet(
     False,
 )
 leaky_relu_plans = leaky_relu_packet.plans
+leaky_relu_outs = leaky_relu_packet.outs
 leaky_relu__packet = packet(
     "leaky_relu_",
     ("leaky_relu_",),
@@ -1111,6 +1177,7 @@ eq_packet = packet(
     True,
 )
 eq_plans = eq_packet.plans
+eq_outs = eq_packet.outs
 eq__packet = packet(
     "eq_",
     ("eq_.Tensor",),
@@ -1134,6 +1201,7 @@ ne_packet = packet(
     True,
 )
 ne_plans = ne_packet.plans
+ne_outs = ne_packet.outs
 ne__packet = packet(
     "ne_",
     ("ne_.Tensor",),
@@ -1157,6 +1225,7 @@ lt_packet = packet(
     True,
 )
 lt_plans = lt_packet.plans
+lt_outs = lt_packet.outs
 lt__packet = packet(
     "lt_",
     ("lt_.Tensor",),
@@ -1180,6 +1249,7 @@ le_packet = packet(
     True,
 )
 le_plans = le_packet.plans
+le_outs = le_packet.outs
 le__packet = packet(
     "le_",
     ("le_.Tensor",),
@@ -1203,6 +1273,7 @@ gt_packet = packet(
     True,
 )
 gt_plans = gt_packet.plans
+gt_outs = gt_packet.outs
 gt__packet = packet(
     "gt_",
     ("gt_.Tensor",),
@@ -1226,6 +1297,7 @@ ge_packet = packet(
     True,
 )
 ge_plans = ge_packet.plans
+ge_outs = ge_packet.outs
 ge__packet = packet(
     "ge_",
     ("ge_.Tensor",),
@@ -1302,6 +1374,7 @@ logical_not_packet = packet(
     False,
 )
 logical_not_plans = logical_not_packet.plans
+logical_not_outs = logical_not_packet.outs
 logical_not__packet = packet(
     "logical_not_", ("logical_not_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
 )
@@ -1319,6 +1392,7 @@ logical_and_packet = packet(
     False,
 )
 logical_and_plans = logical_and_packet.plans
+logical_and_outs = logical_and_packet.outs
 logical_and__packet = packet(
     "logical_and_",
     ("logical_and_",),
@@ -1342,6 +1416,7 @@ logical_or_packet = packet(
     False,
 )
 logical_or_plans = logical_or_packet.plans
+logical_or_outs = logical_or_packet.outs
 logical_or__packet = packet(
     "logical_or_",
     ("logical_or_",),
@@ -1365,6 +1440,7 @@ logical_xor_packet = packet(
     False,
 )
 logical_xor_plans = logical_xor_packet.plans
+logical_xor_outs = logical_xor_packet.outs
 logical_xor__packet = packet(
     "logical_xor_",
     ("logical_xor_",),
@@ -1388,6 +1464,7 @@ bitwise_and_packet = packet(
     True,
 )
 bitwise_and_plans = bitwise_and_packet.plans
+bitwise_and_outs = bitwise_and_packet.outs
 bitwise_and__packet = packet(
     "bitwise_and_",
     ("bitwise_and_.Tensor",),
@@ -1411,6 +1488,7 @@ bitwise_or_packet = packet(
     True,
 )
 bitwise_or_plans = bitwise_or_packet.plans
+bitwise_or_outs = bitwise_or_packet.outs
 bitwise_or__packet = packet(
     "bitwise_or_",
     ("bitwise_or_.Tensor",),
@@ -1434,6 +1512,7 @@ bitwise_xor_packet = packet(
     True,
 )
 bitwise_xor_plans = bitwise_xor_packet.plans
+bitwise_xor_outs = bitwise_xor_packet.outs
 bitwise_xor__packet = packet(
     "bitwise_xor_",
     ("bitwise_xor_.Tensor",),
@@ -1457,6 +1536,7 @@ bitwise_left_shift_packet = packet(
     True,
 )
 bitwise_left_shift_plans = bitwise_left_shift_packet.plans
+bitwise_left_shift_outs = bitwise_left_shift_packet.outs
 bitwise_left_shift__packet = packet(
     "bitwise_left_shift_",
     ("bitwise_left_shift_.Tensor",),
@@ -1480,6 +1560,7 @@ bitwise_right_shift_packet = packet(
     True,
 )
 bitwise_right_shift_plans = bitwise_right_shift_packet.plans
+bitwise_right_shift_outs = bitwise_right_shift_packet.outs
 bitwise_right_shift__packet = packet(
     "bitwise_right_shift_",
     ("bitwise_right_shift_.Tensor",),
@@ -1500,6 +1581,7 @@ bitwise_not_packet = packet(
     False,
 )
 bitwise_not_plans = bitwise_not_packet.plans
+bitwise_not_outs = bitwise_not_packet.outs
 bitwise_not__packet = packet(
     "bitwise_not_", ("bitwise_not_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
 )
@@ -1520,6 +1602,7 @@ clamp_packet = packet(
     False,
 )
 clamp_plans = clamp_packet.plans
+clamp_outs = clamp_packet.outs
 clamp__packet = packet(
     "clamp_",
     (
@@ -1549,6 +1632,7 @@ clamp_min_packet = packet(
     False,
 )
 clamp_min_plans = clamp_min_packet.plans
+clamp_min_outs = clamp_min_packet.outs
 clamp_min__packet = packet(
     "clamp_min_",
     (
@@ -1577,6 +1661,7 @@ clamp_max_packet = packet(
     False,
 )
 clamp_max_plans = clamp_max_packet.plans
+clamp_max_outs = clamp_max_packet.outs
 clamp_max__packet = packet(
     "clamp_max_",
     (
@@ -1632,6 +1717,7 @@ where_packet = packet(
     True,
 )
 where_plans = where_packet.plans
+where_outs = where_packet.outs
 lerp_packet = packet(
     "lerp",
     (
@@ -1648,6 +1734,7 @@ lerp_packet = packet(
     False,
 )
 lerp_plans = lerp_packet.plans
+lerp_outs = lerp_packet.outs
 lerp__packet = packet(
     "lerp_",
     (
@@ -1678,6 +1765,7 @@ addcmul_packet = packet(
 )
 addcmul_plans = addcmul_packet.plans
 addcmul_scaled = addcmul_packet.scaled
+addcmul_outs = addcmul_packet.outs
 addcmul__packet = packet(
     "addcmul_",
     ("addcmul_",),
@@ -1707,6 +1795,7 @@ addcdiv_packet = packet(
 )
 addcdiv_plans = addcdiv_packet.plans
 addcdiv_scaled = addcdiv_packet.scaled
+addcdiv_outs = addcdiv_packet.outs
 addcdiv__packet = packet(
     "addcdiv_",
     ("addcdiv_",),
@@ -1725,7 +1814,25 @@ addcdiv__scaled = addcdiv__packet.scaled
 def add(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
     """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     if modes or out is not None:
-        return add_packet.call_parameters(input, other, alpha, out=out)
+        if modes:
+            return add_packet.call_parameters(input, other, alpha, out=out)
+        kind_other = other.__class__
+        try:
+            plan = add_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = add_packet.miss_out(input, other, alpha, out)
+        return plan(input, other, alpha, out)
     if alpha is INT_1:
         kind = other.__class__
         try:
@@ -1773,7 +1880,25 @@ def add_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
 def sub(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
     """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     if modes or out is not None:
-        return sub_packet.call_parameters(input, other, alpha, out=out)
+        if modes:
+            return sub_packet.call_parameters(input, other, alpha, out=out)
+        kind_other = other.__class__
+        try:
+            plan = sub_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                (None if alpha is INT_1 else alpha.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = sub_packet.miss_out(input, other, alpha, out)
+        return plan(input, other, alpha, out)
     if alpha is INT_1:
         kind = other.__class__
         try:
@@ -1845,7 +1970,24 @@ def rsub(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
 def mul(input: Any, other: Any, *, out: Any = None) -> Any:
     """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return mul_packet.call_parameters(input, other, out=out)
+        if modes:
+            return mul_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = mul_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = mul_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = mul_plans[input._spec][
@@ -1875,7 +2017,25 @@ def div(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = No
 
     div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
     if modes or out is not None:
-        return div_packet.call_parameters(input, other, rounding_mode, out=out)
+        if modes:
+            return div_packet.call_parameters(input, other, rounding_mode, out=out)
+        kind_other = other.__class__
+        try:
+            plan = div_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                rounding_mode,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = div_packet.miss_out(input, other, rounding_mode, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = div_plans[input._spec][
@@ -1905,7 +2065,24 @@ def div_(input: Any, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
 def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:
     """floor_divide(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return floor_divide_packet.call_parameters(input, other, out=out)
+        if modes:
+            return floor_divide_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = floor_divide_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor_divide_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = floor_divide_plans[input._spec][
@@ -1933,7 +2110,24 @@ def floor_divide_(input: Any, other: Any) -> Any:
 def remainder(input: Any, other: Any, *, out: Any = None) -> Any:
     """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return remainder_packet.call_parameters(input, other, out=out)
+        if modes:
+            return remainder_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = remainder_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = remainder_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = remainder_plans[input._spec][
@@ -1961,7 +2155,24 @@ def remainder_(input: Any, other: Any) -> Any:
 def fmod(input: Any, other: Any, *, out: Any = None) -> Any:
     """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return fmod_packet.call_parameters(input, other, out=out)
+        if modes:
+            return fmod_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = fmod_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = fmod_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = fmod_plans[input._spec][
@@ -1993,7 +2204,31 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:
 
     pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
     if modes or out is not None:
-        return pow_packet.call_parameters(input, exponent, out=out)
+        if modes:
+            return pow_packet.call_parameters(input, exponent, out=out)
+        kind_self = input.__class__
+        kind_exponent = exponent.__class__
+        try:
+            plan = pow_outs[
+                (
+                    kind_self
+                    if kind_self is float or kind_self is int
+                    else None
+                    if input is None
+                    else input._spec
+                ),
+                (
+                    kind_exponent
+                    if kind_exponent is float or kind_exponent is int
+                    else None
+                    if exponent is None
+                    else exponent._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = pow_packet.miss_out(input, exponent, out)
+        return plan(input, exponent, out)
     kind_self = input.__class__
     kind_exponent = exponent.__class__
     try:
@@ -2030,7 +2265,13 @@ def pow_(input: Any, exponent: Any) -> Any:
 def maximum(input: Any, other: Any, *, out: Any = None) -> Any:
     """maximum(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return maximum_packet.call_parameters(input, other, out=out)
+        if modes:
+            return maximum_packet.call_parameters(input, other, out=out)
+        try:
+            plan = maximum_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = maximum_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = maximum_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2041,7 +2282,13 @@ def maximum(input: Any, other: Any, *, out: Any = None) -> Any:
 def minimum(input: Any, other: Any, *, out: Any = None) -> Any:
     """minimum(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return minimum_packet.call_parameters(input, other, out=out)
+        if modes:
+            return minimum_packet.call_parameters(input, other, out=out)
+        try:
+            plan = minimum_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = minimum_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = minimum_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2052,7 +2299,13 @@ def minimum(input: Any, other: Any, *, out: Any = None) -> Any:
 def fmax(input: Any, other: Any, *, out: Any = None) -> Any:
     """fmax(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return fmax_packet.call_parameters(input, other, out=out)
+        if modes:
+            return fmax_packet.call_parameters(input, other, out=out)
+        try:
+            plan = fmax_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = fmax_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = fmax_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2063,7 +2316,13 @@ def fmax(input: Any, other: Any, *, out: Any = None) -> Any:
 def fmin(input: Any, other: Any, *, out: Any = None) -> Any:
     """fmin(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return fmin_packet.call_parameters(input, other, out=out)
+        if modes:
+            return fmin_packet.call_parameters(input, other, out=out)
+        try:
+            plan = fmin_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = fmin_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = fmin_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2074,7 +2333,13 @@ def fmin(input: Any, other: Any, *, out: Any = None) -> Any:
 def atan2(input: Any, other: Any, *, out: Any = None) -> Any:
     """atan2(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return atan2_packet.call_parameters(input, other, out=out)
+        if modes:
+            return atan2_packet.call_parameters(input, other, out=out)
+        try:
+            plan = atan2_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atan2_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = atan2_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2107,7 +2372,13 @@ def arctan2(input: Any, other: Any) -> Any:
 def neg(input: Any, *, out: Any = None) -> Any:
     """neg(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return neg_packet.call_parameters(input, out=out)
+        if modes:
+            return neg_packet.call_parameters(input, out=out)
+        try:
+            plan = neg_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = neg_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = neg_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2129,7 +2400,13 @@ def neg_(input: Any) -> Any:
 def abs(input: Any, *, out: Any = None) -> Any:
     """abs(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return abs_packet.call_parameters(input, out=out)
+        if modes:
+            return abs_packet.call_parameters(input, out=out)
+        try:
+            plan = abs_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = abs_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = abs_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2184,7 +2461,13 @@ def positive(input: Any) -> Any:
 def sign(input: Any, *, out: Any = None) -> Any:
     """sign(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return sign_packet.call_parameters(input, out=out)
+        if modes:
+            return sign_packet.call_parameters(input, out=out)
+        try:
+            plan = sign_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sign_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = sign_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2206,7 +2489,13 @@ def sign_(input: Any) -> Any:
 def square(input: Any, *, out: Any = None) -> Any:
     """square(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return square_packet.call_parameters(input, out=out)
+        if modes:
+            return square_packet.call_parameters(input, out=out)
+        try:
+            plan = square_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = square_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = square_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2228,7 +2517,13 @@ def square_(input: Any) -> Any:
 def reciprocal(input: Any, *, out: Any = None) -> Any:
     """reciprocal(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return reciprocal_packet.call_parameters(input, out=out)
+        if modes:
+            return reciprocal_packet.call_parameters(input, out=out)
+        try:
+            plan = reciprocal_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = reciprocal_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = reciprocal_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2250,7 +2545,13 @@ def reciprocal_(input: Any) -> Any:
 def exp(input: Any, *, out: Any = None) -> Any:
     """exp(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return exp_packet.call_parameters(input, out=out)
+        if modes:
+            return exp_packet.call_parameters(input, out=out)
+        try:
+            plan = exp_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = exp_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2269,10 +2570,44 @@ def exp_(input: Any) -> Any:
     return plan(input)
 
 
+def exp2(input: Any, *, out: Any = None) -> Any:
+    """exp2(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return exp2_packet.call_parameters(input, out=out)
+        try:
+            plan = exp2_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp2_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = exp2_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = exp2_packet.miss(input)
+    return plan(input)
+
+
+def exp2_(input: Any) -> Any:
+    """exp2_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return exp2__packet.call_parameters(input)
+    try:
+        plan = exp2__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = exp2__packet.miss(input)
+    return plan(input)
+
+
 def expm1(input: Any, *, out: Any = None) -> Any:
     """expm1(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return expm1_packet.call_parameters(input, out=out)
+        if modes:
+            return expm1_packet.call_parameters(input, out=out)
+        try:
+            plan = expm1_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = expm1_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = expm1_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2294,7 +2629,13 @@ def expm1_(input: Any) -> Any:
 def log(input: Any, *, out: Any = None) -> Any:
     """log(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return log_packet.call_parameters(input, out=out)
+        if modes:
+            return log_packet.call_parameters(input, out=out)
+        try:
+            plan = log_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = log_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2316,7 +2657,13 @@ def log_(input: Any) -> Any:
 def log1p(input: Any, *, out: Any = None) -> Any:
     """log1p(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return log1p_packet.call_parameters(input, out=out)
+        if modes:
+            return log1p_packet.call_parameters(input, out=out)
+        try:
+            plan = log1p_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log1p_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = log1p_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2338,7 +2685,13 @@ def log1p_(input: Any) -> Any:
 def log2(input: Any, *, out: Any = None) -> Any:
     """log2(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return log2_packet.call_parameters(input, out=out)
+        if modes:
+            return log2_packet.call_parameters(input, out=out)
+        try:
+            plan = log2_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log2_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = log2_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2360,7 +2713,13 @@ def log2_(input: Any) -> Any:
 def log10(input: Any, *, out: Any = None) -> Any:
     """log10(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return log10_packet.call_parameters(input, out=out)
+        if modes:
+            return log10_packet.call_parameters(input, out=out)
+        try:
+            plan = log10_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log10_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = log10_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2382,7 +2741,13 @@ def log10_(input: Any) -> Any:
 def sqrt(input: Any, *, out: Any = None) -> Any:
     """sqrt(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return sqrt_packet.call_parameters(input, out=out)
+        if modes:
+            return sqrt_packet.call_parameters(input, out=out)
+        try:
+            plan = sqrt_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sqrt_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = sqrt_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2404,7 +2769,13 @@ def sqrt_(input: Any) -> Any:
 def rsqrt(input: Any, *, out: Any = None) -> Any:
     """rsqrt(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return rsqrt_packet.call_parameters(input, out=out)
+        if modes:
+            return rsqrt_packet.call_parameters(input, out=out)
+        try:
+            plan = rsqrt_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = rsqrt_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = rsqrt_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2426,7 +2797,13 @@ def rsqrt_(input: Any) -> Any:
 def sin(input: Any, *, out: Any = None) -> Any:
     """sin(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return sin_packet.call_parameters(input, out=out)
+        if modes:
+            return sin_packet.call_parameters(input, out=out)
+        try:
+            plan = sin_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sin_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = sin_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2448,7 +2825,13 @@ def sin_(input: Any) -> Any:
 def cos(input: Any, *, out: Any = None) -> Any:
     """cos(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return cos_packet.call_parameters(input, out=out)
+        if modes:
+            return cos_packet.call_parameters(input, out=out)
+        try:
+            plan = cos_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cos_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = cos_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2470,7 +2853,13 @@ def cos_(input: Any) -> Any:
 def tan(input: Any, *, out: Any = None) -> Any:
     """tan(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return tan_packet.call_parameters(input, out=out)
+        if modes:
+            return tan_packet.call_parameters(input, out=out)
+        try:
+            plan = tan_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = tan_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = tan_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2492,7 +2881,13 @@ def tan_(input: Any) -> Any:
 def tanh(input: Any, *, out: Any = None) -> Any:
     """tanh(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return tanh_packet.call_parameters(input, out=out)
+        if modes:
+            return tanh_packet.call_parameters(input, out=out)
+        try:
+            plan = tanh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = tanh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = tanh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2514,7 +2909,13 @@ def tanh_(input: Any) -> Any:
 def sinh(input: Any, *, out: Any = None) -> Any:
     """sinh(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return sinh_packet.call_parameters(input, out=out)
+        if modes:
+            return sinh_packet.call_parameters(input, out=out)
+        try:
+            plan = sinh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sinh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = sinh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2536,7 +2937,13 @@ def sinh_(input: Any) -> Any:
 def cosh(input: Any, *, out: Any = None) -> Any:
     """cosh(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return cosh_packet.call_parameters(input, out=out)
+        if modes:
+            return cosh_packet.call_parameters(input, out=out)
+        try:
+            plan = cosh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cosh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = cosh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2558,7 +2965,13 @@ def cosh_(input: Any) -> Any:
 def asin(input: Any, *, out: Any = None) -> Any:
     """asin(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return asin_packet.call_parameters(input, out=out)
+        if modes:
+            return asin_packet.call_parameters(input, out=out)
+        try:
+            plan = asin_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = asin_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = asin_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2580,7 +2993,13 @@ def asin_(input: Any) -> Any:
 def acos(input: Any, *, out: Any = None) -> Any:
     """acos(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return acos_packet.call_parameters(input, out=out)
+        if modes:
+            return acos_packet.call_parameters(input, out=out)
+        try:
+            plan = acos_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = acos_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = acos_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2602,7 +3021,13 @@ def acos_(input: Any) -> Any:
 def atan(input: Any, *, out: Any = None) -> Any:
     """atan(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return atan_packet.call_parameters(input, out=out)
+        if modes:
+            return atan_packet.call_parameters(input, out=out)
+        try:
+            plan = atan_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atan_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = atan_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2624,7 +3049,13 @@ def atan_(input: Any) -> Any:
 def asinh(input: Any, *, out: Any = None) -> Any:
     """asinh(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return asinh_packet.call_parameters(input, out=out)
+        if modes:
+            return asinh_packet.call_parameters(input, out=out)
+        try:
+            plan = asinh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = asinh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = asinh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2646,7 +3077,13 @@ def asinh_(input: Any) -> Any:
 def acosh(input: Any, *, out: Any = None) -> Any:
     """acosh(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return acosh_packet.call_parameters(input, out=out)
+        if modes:
+            return acosh_packet.call_parameters(input, out=out)
+        try:
+            plan = acosh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = acosh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = acosh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2668,7 +3105,13 @@ def acosh_(input: Any) -> Any:
 def atanh(input: Any, *, out: Any = None) -> Any:
     """atanh(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return atanh_packet.call_parameters(input, out=out)
+        if modes:
+            return atanh_packet.call_parameters(input, out=out)
+        try:
+            plan = atanh_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = atanh_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = atanh_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2690,7 +3133,13 @@ def atanh_(input: Any) -> Any:
 def sigmoid(input: Any, *, out: Any = None) -> Any:
     """sigmoid(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return sigmoid_packet.call_parameters(input, out=out)
+        if modes:
+            return sigmoid_packet.call_parameters(input, out=out)
+        try:
+            plan = sigmoid_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sigmoid_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = sigmoid_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2712,7 +3161,13 @@ def sigmoid_(input: Any) -> Any:
 def erf(input: Any, *, out: Any = None) -> Any:
     """erf(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return erf_packet.call_parameters(input, out=out)
+        if modes:
+            return erf_packet.call_parameters(input, out=out)
+        try:
+            plan = erf_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = erf_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = erf_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2734,7 +3189,13 @@ def erf_(input: Any) -> Any:
 def erfc(input: Any, *, out: Any = None) -> Any:
     """erfc(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return erfc_packet.call_parameters(input, out=out)
+        if modes:
+            return erfc_packet.call_parameters(input, out=out)
+        try:
+            plan = erfc_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = erfc_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = erfc_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2822,7 +3283,13 @@ def arctanh(input: Any) -> Any:
 def floor(input: Any, *, out: Any = None) -> Any:
     """floor(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return floor_packet.call_parameters(input, out=out)
+        if modes:
+            return floor_packet.call_parameters(input, out=out)
+        try:
+            plan = floor_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = floor_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = floor_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2844,7 +3311,13 @@ def floor_(input: Any) -> Any:
 def ceil(input: Any, *, out: Any = None) -> Any:
     """ceil(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return ceil_packet.call_parameters(input, out=out)
+        if modes:
+            return ceil_packet.call_parameters(input, out=out)
+        try:
+            plan = ceil_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ceil_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = ceil_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2868,7 +3341,13 @@ def round(input: Any, *, decimals: Any = NOT_GIVEN, out: Any = None) -> Any:
 
     round.decimals(Tensor self, *, int decimals) -> Tensor"""
     if modes or out is not None:
-        return round_packet.call_parameters(input, decimals, out=out)
+        if modes:
+            return round_packet.call_parameters(input, decimals, out=out)
+        try:
+            plan = round_outs[input._spec, decimals, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = round_packet.miss_out(input, decimals, out)
+        return plan(input, out)
     try:
         plan = round_plans[input._spec][decimals]
     except (KeyError, AttributeError, TypeError):
@@ -2892,7 +3371,13 @@ def round_(input: Any, *, decimals: Any = NOT_GIVEN) -> Any:
 def trunc(input: Any, *, out: Any = None) -> Any:
     """trunc(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return trunc_packet.call_parameters(input, out=out)
+        if modes:
+            return trunc_packet.call_parameters(input, out=out)
+        try:
+            plan = trunc_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = trunc_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = trunc_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2925,7 +3410,13 @@ def fix(input: Any) -> Any:
 def conj_physical(input: Any, *, out: Any = None) -> Any:
     """conj_physical(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return conj_physical_packet.call_parameters(input, out=out)
+        if modes:
+            return conj_physical_packet.call_parameters(input, out=out)
+        try:
+            plan = conj_physical_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = conj_physical_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = conj_physical_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -2980,7 +3471,13 @@ def resolve_neg(input: Any) -> Any:
 def relu(input: Any, *, out: Any = None) -> Any:
     """relu(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return relu_packet.call_parameters(input, out=out)
+        if modes:
+            return relu_packet.call_parameters(input, out=out)
+        try:
+            plan = relu_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = relu_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = relu_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3002,7 +3499,13 @@ def relu_(input: Any) -> Any:
 def gelu(input: Any, *, approximate: Any = "none", out: Any = None) -> Any:
     """gelu(Tensor self, *, str approximate='none') -> Tensor"""
     if modes or out is not None:
-        return gelu_packet.call_parameters(input, approximate, out=out)
+        if modes:
+            return gelu_packet.call_parameters(input, approximate, out=out)
+        try:
+            plan = gelu_outs[input._spec, approximate, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = gelu_packet.miss_out(input, approximate, out)
+        return plan(input, out)
     try:
         plan = gelu_plans[input._spec][approximate]
     except (KeyError, AttributeError, TypeError):
@@ -3024,7 +3527,13 @@ def gelu_(input: Any, *, approximate: Any = "none") -> Any:
 def silu(input: Any, *, out: Any = None) -> Any:
     """silu(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return silu_packet.call_parameters(input, out=out)
+        if modes:
+            return silu_packet.call_parameters(input, out=out)
+        try:
+            plan = silu_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = silu_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = silu_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3046,7 +3555,18 @@ def silu_(input: Any) -> Any:
 def softplus(input: Any, beta: Any = INT_1, threshold: Any = INT_20, *, out: Any = None) -> Any:
     """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
     if modes or out is not None:
-        return softplus_packet.call_parameters(input, beta, threshold, out=out)
+        if modes:
+            return softplus_packet.call_parameters(input, beta, threshold, out=out)
+        try:
+            plan = softplus_outs[
+                input._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if threshold is INT_20 else threshold.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = softplus_packet.miss_out(input, beta, threshold, out)
+        return plan(input, beta, threshold, out)
     if beta is INT_1 and threshold is INT_20:
         try:
             plan = softplus_plans[input._spec]
@@ -3066,7 +3586,13 @@ def softplus(input: Any, beta: Any = INT_1, threshold: Any = INT_20, *, out: Any
 def leaky_relu(input: Any, negative_slope: Any = 0.01, *, out: Any = None) -> Any:
     """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
     if modes or out is not None:
-        return leaky_relu_packet.call_parameters(input, negative_slope, out=out)
+        if modes:
+            return leaky_relu_packet.call_parameters(input, negative_slope, out=out)
+        try:
+            plan = leaky_relu_outs[input._spec, negative_slope.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = leaky_relu_packet.miss_out(input, negative_slope, out)
+        return plan(input, negative_slope, out)
     try:
         plan = leaky_relu_plans[input._spec][negative_slope.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -3167,7 +3693,24 @@ def leaky_relu_backward(grad_output: Any, input: Any, negative_slope: Any, self_
 def eq(input: Any, other: Any, *, out: Any = None) -> Any:
     """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return eq_packet.call_parameters(input, other, out=out)
+        if modes:
+            return eq_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = eq_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = eq_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = eq_plans[input._spec][
@@ -3195,7 +3738,24 @@ def eq_(input: Any, other: Any) -> Any:
 def ne(input: Any, other: Any, *, out: Any = None) -> Any:
     """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return ne_packet.call_parameters(input, other, out=out)
+        if modes:
+            return ne_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = ne_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ne_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = ne_plans[input._spec][
@@ -3223,7 +3783,24 @@ def ne_(input: Any, other: Any) -> Any:
 def lt(input: Any, other: Any, *, out: Any = None) -> Any:
     """lt.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return lt_packet.call_parameters(input, other, out=out)
+        if modes:
+            return lt_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = lt_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = lt_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = lt_plans[input._spec][
@@ -3251,7 +3828,24 @@ def lt_(input: Any, other: Any) -> Any:
 def le(input: Any, other: Any, *, out: Any = None) -> Any:
     """le.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return le_packet.call_parameters(input, other, out=out)
+        if modes:
+            return le_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = le_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = le_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = le_plans[input._spec][
@@ -3279,7 +3873,24 @@ def le_(input: Any, other: Any) -> Any:
 def gt(input: Any, other: Any, *, out: Any = None) -> Any:
     """gt.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return gt_packet.call_parameters(input, other, out=out)
+        if modes:
+            return gt_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = gt_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = gt_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = gt_plans[input._spec][
@@ -3307,7 +3918,24 @@ def gt_(input: Any, other: Any) -> Any:
 def ge(input: Any, other: Any, *, out: Any = None) -> Any:
     """ge.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return ge_packet.call_parameters(input, other, out=out)
+        if modes:
+            return ge_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = ge_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = ge_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = ge_plans[input._spec][
@@ -3438,7 +4066,13 @@ def isfinite(input: Any) -> Any:
 def logical_not(input: Any, *, out: Any = None) -> Any:
     """logical_not(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return logical_not_packet.call_parameters(input, out=out)
+        if modes:
+            return logical_not_packet.call_parameters(input, out=out)
+        try:
+            plan = logical_not_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_not_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = logical_not_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3460,7 +4094,13 @@ def logical_not_(input: Any) -> Any:
 def logical_and(input: Any, other: Any, *, out: Any = None) -> Any:
     """logical_and(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return logical_and_packet.call_parameters(input, other, out=out)
+        if modes:
+            return logical_and_packet.call_parameters(input, other, out=out)
+        try:
+            plan = logical_and_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_and_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = logical_and_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3482,7 +4122,13 @@ def logical_and_(input: Any, other: Any) -> Any:
 def logical_or(input: Any, other: Any, *, out: Any = None) -> Any:
     """logical_or(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return logical_or_packet.call_parameters(input, other, out=out)
+        if modes:
+            return logical_or_packet.call_parameters(input, other, out=out)
+        try:
+            plan = logical_or_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_or_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = logical_or_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3504,7 +4150,13 @@ def logical_or_(input: Any, other: Any) -> Any:
 def logical_xor(input: Any, other: Any, *, out: Any = None) -> Any:
     """logical_xor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return logical_xor_packet.call_parameters(input, other, out=out)
+        if modes:
+            return logical_xor_packet.call_parameters(input, other, out=out)
+        try:
+            plan = logical_xor_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logical_xor_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     try:
         plan = logical_xor_plans[input._spec][other._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3526,7 +4178,24 @@ def logical_xor_(input: Any, other: Any) -> Any:
 def bitwise_and(input: Any, other: Any, *, out: Any = None) -> Any:
     """bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return bitwise_and_packet.call_parameters(input, other, out=out)
+        if modes:
+            return bitwise_and_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = bitwise_and_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_and_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = bitwise_and_plans[input._spec][
@@ -3554,7 +4223,24 @@ def bitwise_and_(input: Any, other: Any) -> Any:
 def bitwise_or(input: Any, other: Any, *, out: Any = None) -> Any:
     """bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return bitwise_or_packet.call_parameters(input, other, out=out)
+        if modes:
+            return bitwise_or_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = bitwise_or_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_or_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = bitwise_or_plans[input._spec][
@@ -3582,7 +4268,24 @@ def bitwise_or_(input: Any, other: Any) -> Any:
 def bitwise_xor(input: Any, other: Any, *, out: Any = None) -> Any:
     """bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return bitwise_xor_packet.call_parameters(input, other, out=out)
+        if modes:
+            return bitwise_xor_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = bitwise_xor_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_xor_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = bitwise_xor_plans[input._spec][
@@ -3610,7 +4313,24 @@ def bitwise_xor_(input: Any, other: Any) -> Any:
 def bitwise_left_shift(input: Any, other: Any, *, out: Any = None) -> Any:
     """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return bitwise_left_shift_packet.call_parameters(input, other, out=out)
+        if modes:
+            return bitwise_left_shift_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = bitwise_left_shift_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_left_shift_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = bitwise_left_shift_plans[input._spec][
@@ -3638,7 +4358,24 @@ def bitwise_left_shift_(input: Any, other: Any) -> Any:
 def bitwise_right_shift(input: Any, other: Any, *, out: Any = None) -> Any:
     """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return bitwise_right_shift_packet.call_parameters(input, other, out=out)
+        if modes:
+            return bitwise_right_shift_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = bitwise_right_shift_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_right_shift_packet.miss_out(input, other, out)
+        return plan(input, other, out)
     kind = other.__class__
     try:
         plan = bitwise_right_shift_plans[input._spec][
@@ -3666,7 +4403,13 @@ def bitwise_right_shift_(input: Any, other: Any) -> Any:
 def bitwise_not(input: Any, *, out: Any = None) -> Any:
     """bitwise_not(Tensor self) -> Tensor"""
     if modes or out is not None:
-        return bitwise_not_packet.call_parameters(input, out=out)
+        if modes:
+            return bitwise_not_packet.call_parameters(input, out=out)
+        try:
+            plan = bitwise_not_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = bitwise_not_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = bitwise_not_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -3690,7 +4433,20 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> A
 
     clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
     if modes or out is not None:
-        return clamp_packet.call_parameters(input, min, max, out=out)
+        if modes:
+            return clamp_packet.call_parameters(input, min, max, out=out)
+        kind_min = min.__class__
+        kind_max = max.__class__
+        try:
+            plan = clamp_outs[
+                input._spec,
+                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_packet.miss_out(input, min, max, out)
+        return plan(input, min, max, out)
     kind_min = min.__class__
     kind_max = max.__class__
     try:
@@ -3726,7 +4482,18 @@ def clamp_min(input: Any, min: Any, *, out: Any = None) -> Any:
 
     clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
     if modes or out is not None:
-        return clamp_min_packet.call_parameters(input, min, out=out)
+        if modes:
+            return clamp_min_packet.call_parameters(input, min, out=out)
+        kind_min = min.__class__
+        try:
+            plan = clamp_min_outs[
+                input._spec,
+                (kind_min if kind_min is float or kind_min is int else None if min is None else min._spec),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_min_packet.miss_out(input, min, out)
+        return plan(input, min, out)
     kind = min.__class__
     try:
         plan = clamp_min_plans[input._spec][
@@ -3758,7 +4525,18 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:
 
     clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
     if modes or out is not None:
-        return clamp_max_packet.call_parameters(input, max, out=out)
+        if modes:
+            return clamp_max_packet.call_parameters(input, max, out=out)
+        kind_max = max.__class__
+        try:
+            plan = clamp_max_outs[
+                input._spec,
+                (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = clamp_max_packet.miss_out(input, max, out)
+        return plan(input, max, out)
     kind = max.__class__
     try:
         plan = clamp_max_plans[input._spec][
@@ -3824,7 +4602,25 @@ def clip_(input: Any, min: Any = None, max: Any = None) -> Any:
 def where(condition: Any, input: Any, other: Any, *, out: Any = None) -> Any:
     """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
     if modes or out is not None:
-        return where_packet.call_parameters(condition, input, other, out=out)
+        if modes:
+            return where_packet.call_parameters(condition, input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = where_outs[
+                condition._spec,
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = where_packet.miss_out(condition, input, other, out)
+        return plan(condition, input, other, out)
     kind = other.__class__
     try:
         plan = where_plans[condition._spec][
@@ -3840,7 +4636,25 @@ def lerp(input: Any, end: Any, weight: Any, *, out: Any = None) -> Any:
 
     lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
     if modes or out is not None:
-        return lerp_packet.call_parameters(input, end, weight, out=out)
+        if modes:
+            return lerp_packet.call_parameters(input, end, weight, out=out)
+        kind_weight = weight.__class__
+        try:
+            plan = lerp_outs[
+                input._spec,
+                end._spec,
+                (
+                    kind_weight
+                    if kind_weight is float or kind_weight is int
+                    else None
+                    if weight is None
+                    else weight._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = lerp_packet.miss_out(input, end, weight, out)
+        return plan(input, end, weight, out)
     kind = weight.__class__
     try:
         plan = lerp_plans[input._spec][
@@ -3870,7 +4684,19 @@ def lerp_(input: Any, end: Any, weight: Any) -> Any:
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
     """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     if modes or out is not None:
-        return addcmul_packet.call_parameters(input, tensor1, tensor2, value, out=out)
+        if modes:
+            return addcmul_packet.call_parameters(input, tensor1, tensor2, value, out=out)
+        try:
+            plan = addcmul_outs[
+                input._spec,
+                tensor1._spec,
+                tensor2._spec,
+                (None if value is INT_1 else value.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcmul_packet.miss_out(input, tensor1, tensor2, value, out)
+        return plan(input, tensor1, tensor2, value, out)
     if value is INT_1:
         try:
             plan = addcmul_plans[input._spec][tensor1._spec, tensor2._spec]
@@ -3908,7 +4734,19 @@ def addcmul_(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> A
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
     """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     if modes or out is not None:
-        return addcdiv_packet.call_parameters(input, tensor1, tensor2, value, out=out)
+        if modes:
+            return addcdiv_packet.call_parameters(input, tensor1, tensor2, value, out=out)
+        try:
+            plan = addcdiv_outs[
+                input._spec,
+                tensor1._spec,
+                tensor2._spec,
+                (None if value is INT_1 else value.__class__),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = addcdiv_packet.miss_out(input, tensor1, tensor2, value, out)
+        return plan(input, tensor1, tensor2, value, out)
     if value is INT_1:
         try:
             plan = addcdiv_plans[input._spec][tensor1._spec, tensor2._spec]

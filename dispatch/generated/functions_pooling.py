@@ -111,6 +111,7 @@ avg_pool2d_packet = packet(
     False,
 )
 avg_pool2d_plans = avg_pool2d_packet.plans
+avg_pool2d_outs = avg_pool2d_packet.outs
 avg_pool2d_backward_packet = packet(
     "avg_pool2d_backward",
     ("avg_pool2d_backward",),
@@ -258,9 +259,26 @@ def avg_pool2d(
 ) -> Any:
     """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
     if modes or out is not None:
-        return avg_pool2d_packet.call_parameters(
-            input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out
-        )
+        if modes:
+            return avg_pool2d_packet.call_parameters(
+                input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out
+            )
+        try:
+            plan = avg_pool2d_outs[
+                input._spec,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = avg_pool2d_packet.miss_out(
+                input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out
+            )
+        return plan(input, out)
     try:
         plan = avg_pool2d_plans[input._spec][
             kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override

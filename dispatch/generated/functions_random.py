@@ -137,6 +137,7 @@ bernoulli_packet = packet(
     False,
 )
 bernoulli_plans = bernoulli_packet.plans
+bernoulli_outs = bernoulli_packet.outs
 rand_packet = packet(
     "rand",
     (
@@ -298,6 +299,7 @@ multinomial_packet = packet(
     False,
 )
 multinomial_plans = multinomial_packet.plans
+multinomial_outs = multinomial_packet.outs
 native_dropout_packet = packet(
     "native_dropout",
     ("native_dropout",),
@@ -323,6 +325,7 @@ native_dropout_backward_packet = packet(
     False,
 )
 native_dropout_backward_plans = native_dropout_backward_packet.plans
+native_dropout_backward_outs = native_dropout_backward_packet.outs
 dropout_packet = packet(
     "dropout",
     ("dropout",),
@@ -352,7 +355,13 @@ def bernoulli(input: Any, p: Any = NOT_GIVEN, *, generator: Any = None, out: Any
 
     bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
     if modes or out is not None:
-        return bernoulli_packet.call_parameters(input, p, generator, out=out)
+        if modes:
+            return bernoulli_packet.call_parameters(input, p, generator, out=out)
+        try:
+            plan = bernoulli_outs[input._spec, p.__class__, generator.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = bernoulli_packet.miss_out(input, p, generator, out)
+        return plan(input, p, generator, out)
     try:
         plan = bernoulli_plans[input._spec][p.__class__, generator.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -589,7 +598,13 @@ def multinomial(
 ) -> Any:
     """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
     if modes or out is not None:
-        return multinomial_packet.call_parameters(input, num_samples, replacement, generator, out=out)
+        if modes:
+            return multinomial_packet.call_parameters(input, num_samples, replacement, generator, out=out)
+        try:
+            plan = multinomial_outs[input._spec, num_samples, replacement, generator.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = multinomial_packet.miss_out(input, num_samples, replacement, generator, out)
+        return plan(input, generator, out)
     try:
         plan = multinomial_plans[input._spec][num_samples, replacement, generator.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -611,7 +626,13 @@ def native_dropout(input: Any, p: Any, train: Any) -> Any:
 def native_dropout_backward(grad_output: Any, mask: Any, scale: Any, *, out: Any = None) -> Any:
     """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
     if modes or out is not None:
-        return native_dropout_backward_packet.call_parameters(grad_output, mask, scale, out=out)
+        if modes:
+            return native_dropout_backward_packet.call_parameters(grad_output, mask, scale, out=out)
+        try:
+            plan = native_dropout_backward_outs[grad_output._spec, mask._spec, scale.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = native_dropout_backward_packet.miss_out(grad_output, mask, scale, out)
+        return plan(grad_output, mask, scale, out)
     try:
         plan = native_dropout_backward_plans[grad_output._spec][mask._spec, scale.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -51,6 +51,7 @@ sum_packet = packet(
     False,
 )
 sum_plans = sum_packet.plans
+sum_outs = sum_packet.outs
 mean_packet = packet(
     "mean",
     (
@@ -68,6 +69,7 @@ mean_packet = packet(
     False,
 )
 mean_plans = mean_packet.plans
+mean_outs = mean_packet.outs
 prod_packet = packet(
     "prod",
     (
@@ -85,6 +87,7 @@ prod_packet = packet(
     False,
 )
 prod_plans = prod_packet.plans
+prod_outs = prod_packet.outs
 amax_packet = packet(
     "amax",
     (
@@ -99,6 +102,7 @@ amax_packet = packet(
     False,
 )
 amax_plans = amax_packet.plans
+amax_outs = amax_packet.outs
 amin_packet = packet(
     "amin",
     (
@@ -113,6 +117,7 @@ amin_packet = packet(
     False,
 )
 amin_plans = amin_packet.plans
+amin_outs = amin_packet.outs
 aminmax_packet = packet(
     "aminmax",
     (
@@ -127,6 +132,7 @@ aminmax_packet = packet(
     False,
 )
 aminmax_plans = aminmax_packet.plans
+aminmax_outs = aminmax_packet.outs
 max_packet = packet(
     "max",
     (
@@ -167,6 +173,7 @@ argmax_packet = packet(
     False,
 )
 argmax_plans = argmax_packet.plans
+argmax_outs = argmax_packet.outs
 argmin_packet = packet(
     "argmin",
     (
@@ -181,6 +188,7 @@ argmin_packet = packet(
     False,
 )
 argmin_plans = argmin_packet.plans
+argmin_outs = argmin_packet.outs
 any_packet = packet(
     "any",
     (
@@ -199,6 +207,7 @@ any_packet = packet(
     False,
 )
 any_plans = any_packet.plans
+any_outs = any_packet.outs
 all_packet = packet(
     "all",
     (
@@ -217,6 +226,7 @@ all_packet = packet(
     False,
 )
 all_plans = all_packet.plans
+all_outs = all_packet.outs
 count_nonzero_packet = packet(
     "count_nonzero",
     (
@@ -288,6 +298,7 @@ logsumexp_packet = packet(
     False,
 )
 logsumexp_plans = logsumexp_packet.plans
+logsumexp_outs = logsumexp_packet.outs
 cumsum_packet = packet(
     "cumsum",
     (
@@ -302,6 +313,7 @@ cumsum_packet = packet(
     False,
 )
 cumsum_plans = cumsum_packet.plans
+cumsum_outs = cumsum_packet.outs
 cumsum__packet = packet(
     "cumsum_",
     ("cumsum_",),
@@ -335,7 +347,13 @@ def sum(
 
     sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
-        return sum_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+        if modes:
+            return sum_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+        try:
+            plan = sum_outs[input._spec, dim, keepdim, dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sum_packet.miss_out(input, dim, keepdim, dtype, out)
+        return plan(input, out)
     try:
         plan = sum_plans[input._spec][dim, keepdim, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -350,7 +368,13 @@ def mean(
 
     mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
-        return mean_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+        if modes:
+            return mean_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+        try:
+            plan = mean_outs[input._spec, dim, keepdim, dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = mean_packet.miss_out(input, dim, keepdim, dtype, out)
+        return plan(input, out)
     try:
         plan = mean_plans[input._spec][dim, keepdim, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -365,7 +389,13 @@ def prod(
 
     prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
-        return prod_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+        if modes:
+            return prod_packet.call_parameters(input, dim, keepdim, dtype, out=out)
+        try:
+            plan = prod_outs[input._spec, dim, keepdim, dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = prod_packet.miss_out(input, dim, keepdim, dtype, out)
+        return plan(input, out)
     try:
         plan = prod_plans[input._spec][dim, keepdim, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -376,7 +406,13 @@ def prod(
 def amax(input: Any, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
     """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     if modes or out is not None:
-        return amax_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return amax_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = amax_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = amax_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = amax_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -387,7 +423,13 @@ def amax(input: Any, dim: Any = (), keepdim: Any = False, *, out: Any = None) ->
 def amin(input: Any, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
     """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     if modes or out is not None:
-        return amin_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return amin_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = amin_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = amin_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = amin_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -398,7 +440,13 @@ def amin(input: Any, dim: Any = (), keepdim: Any = False, *, out: Any = None) ->
 def aminmax(input: Any, *, dim: Any = None, keepdim: Any = False, out: Any = None) -> Any:
     """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
     if modes or out is not None:
-        return aminmax_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return aminmax_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = aminmax_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = aminmax_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = aminmax_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -431,7 +479,13 @@ def min(*args: Any, **kwargs: Any) -> Any:
 def argmax(input: Any, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
     """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
-        return argmax_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return argmax_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = argmax_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = argmax_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = argmax_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -442,7 +496,13 @@ def argmax(input: Any, dim: Any = None, keepdim: Any = False, *, out: Any = None
 def argmin(input: Any, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
     """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
-        return argmin_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return argmin_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = argmin_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = argmin_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = argmin_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -457,7 +517,13 @@ def any(input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any 
 
     any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
-        return any_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return any_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = any_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = any_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = any_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -472,7 +538,13 @@ def all(input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any 
 
     all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
-        return all_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return all_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = all_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = all_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = all_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -540,7 +612,13 @@ def std_mean(*args: Any, **kwargs: Any) -> Any:
 def logsumexp(input: Any, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
     """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
-        return logsumexp_packet.call_parameters(input, dim, keepdim, out=out)
+        if modes:
+            return logsumexp_packet.call_parameters(input, dim, keepdim, out=out)
+        try:
+            plan = logsumexp_outs[input._spec, dim, keepdim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logsumexp_packet.miss_out(input, dim, keepdim, out)
+        return plan(input, out)
     try:
         plan = logsumexp_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
@@ -551,7 +629,13 @@ def logsumexp(input: Any, dim: Any, keepdim: Any = False, *, out: Any = None) ->
 def cumsum(input: Any, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
-        return cumsum_packet.call_parameters(input, dim, dtype, out=out)
+        if modes:
+            return cumsum_packet.call_parameters(input, dim, dtype, out=out)
+        try:
+            plan = cumsum_outs[input._spec, dim, dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cumsum_packet.miss_out(input, dim, dtype, out)
+        return plan(input, out)
     try:
         plan = cumsum_plans[input._spec][dim, dtype]
     except (KeyError, AttributeError, TypeError):

@@ -33,6 +33,7 @@ softmax_packet = packet(
     False,
 )
 softmax_plans = softmax_packet.plans
+softmax_outs = softmax_packet.outs
 _softmax_packet = packet(
     "_softmax",
     (
@@ -47,6 +48,7 @@ _softmax_packet = packet(
     False,
 )
 _softmax_plans = _softmax_packet.plans
+_softmax_outs = _softmax_packet.outs
 _softmax_backward_data_packet = packet(
     "_softmax_backward_data",
     (
@@ -62,6 +64,7 @@ _softmax_backward_data_packet = packet(
     False,
 )
 _softmax_backward_data_plans = _softmax_backward_data_packet.plans
+_softmax_backward_data_outs = _softmax_backward_data_packet.outs
 log_softmax_packet = packet(
     "log_softmax",
     (
@@ -76,6 +79,7 @@ log_softmax_packet = packet(
     False,
 )
 log_softmax_plans = log_softmax_packet.plans
+log_softmax_outs = log_softmax_packet.outs
 _log_softmax_packet = packet(
     "_log_softmax",
     (
@@ -90,6 +94,7 @@ _log_softmax_packet = packet(
     False,
 )
 _log_softmax_plans = _log_softmax_packet.plans
+_log_softmax_outs = _log_softmax_packet.outs
 _log_softmax_backward_data_packet = packet(
     "_log_softmax_backward_data",
     (
@@ -105,12 +110,19 @@ _log_softmax_backward_data_packet = packet(
     False,
 )
 _log_softmax_backward_data_plans = _log_softmax_backward_data_packet.plans
+_log_softmax_backward_data_outs = _log_softmax_backward_data_packet.outs
 
 
 def softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
     """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
-        return softmax_packet.call_parameters(input, dim, dtype, out=out)
+        if modes:
+            return softmax_packet.call_parameters(input, dim, dtype, out=out)
+        try:
+            plan = softmax_outs[input._spec, dim, dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = softmax_packet.miss_out(input, dim, dtype, out)
+        return plan(input, out)
     try:
         plan = softmax_plans[input._spec][dim, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -121,7 +133,13 @@ def softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
 def _softmax(input: Any, dim: Any, half_to_float: Any, *, out: Any = None) -> Any:
     """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
     if modes or out is not None:
-        return _softmax_packet.call_parameters(input, dim, half_to_float, out=out)
+        if modes:
+            return _softmax_packet.call_parameters(input, dim, half_to_float, out=out)
+        try:
+            plan = _softmax_outs[input._spec, dim, half_to_float, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _softmax_packet.miss_out(input, dim, half_to_float, out)
+        return plan(input, out)
     try:
         plan = _softmax_plans[input._spec][dim, half_to_float]
     except (KeyError, AttributeError, TypeError):
@@ -134,7 +152,15 @@ def _softmax_backward_data(
 ) -> Any:
     """_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
     if modes or out is not None:
-        return _softmax_backward_data_packet.call_parameters(grad_output, output, dim, input_dtype, out=out)
+        if modes:
+            return _softmax_backward_data_packet.call_parameters(
+                grad_output, output, dim, input_dtype, out=out
+            )
+        try:
+            plan = _softmax_backward_data_outs[grad_output._spec, output._spec, dim, input_dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _softmax_backward_data_packet.miss_out(grad_output, output, dim, input_dtype, out)
+        return plan(grad_output, output, out)
     try:
         plan = _softmax_backward_data_plans[grad_output._spec][output._spec, dim, input_dtype]
     except (KeyError, AttributeError, TypeError):
@@ -145,7 +171,13 @@ def _softmax_backward_data(
 def log_softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
     """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
-        return log_softmax_packet.call_parameters(input, dim, dtype, out=out)
+        if modes:
+            return log_softmax_packet.call_parameters(input, dim, dtype, out=out)
+        try:
+            plan = log_softmax_outs[input._spec, dim, dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = log_softmax_packet.miss_out(input, dim, dtype, out)
+        return plan(input, out)
     try:
         plan = log_softmax_plans[input._spec][dim, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -156,7 +188,13 @@ def log_softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> 
 def _log_softmax(input: Any, dim: Any, half_to_float: Any, *, out: Any = None) -> Any:
     """_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
     if modes or out is not None:
-        return _log_softmax_packet.call_parameters(input, dim, half_to_float, out=out)
+        if modes:
+            return _log_softmax_packet.call_parameters(input, dim, half_to_float, out=out)
+        try:
+            plan = _log_softmax_outs[input._spec, dim, half_to_float, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _log_softmax_packet.miss_out(input, dim, half_to_float, out)
+        return plan(input, out)
     try:
         plan = _log_softmax_plans[input._spec][dim, half_to_float]
     except (KeyError, AttributeError, TypeError):
@@ -169,9 +207,17 @@ def _log_softmax_backward_data(
 ) -> Any:
     """_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
     if modes or out is not None:
-        return _log_softmax_backward_data_packet.call_parameters(
-            grad_output, output, dim, input_dtype, out=out
-        )
+        if modes:
+            return _log_softmax_backward_data_packet.call_parameters(
+                grad_output, output, dim, input_dtype, out=out
+            )
+        try:
+            plan = _log_softmax_backward_data_outs[
+                grad_output._spec, output._spec, dim, input_dtype, out._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = _log_softmax_backward_data_packet.miss_out(grad_output, output, dim, input_dtype, out)
+        return plan(grad_output, output, out)
     try:
         plan = _log_softmax_backward_data_plans[grad_output._spec][output._spec, dim, input_dtype]
     except (KeyError, AttributeError, TypeError):

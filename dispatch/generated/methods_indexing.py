@@ -19,16 +19,19 @@ from .functions_indexing import (
     fliplr_plans,
     flipud_packet,
     flipud_plans,
+    gather_outs,
     gather_packet,
     gather_plans,
     index_add__packet,
     index_add__plans,
     index_add__scaled,
+    index_add_outs,
     index_add_packet,
     index_add_plans,
     index_add_scaled,
     index_copy__packet,
     index_copy__plans,
+    index_copy_outs,
     index_copy_packet,
     index_copy_plans,
     index_fill__packet,
@@ -41,12 +44,14 @@ from .functions_indexing import (
     index_put__plans,
     index_put_packet,
     index_put_plans,
+    index_select_outs,
     index_select_packet,
     index_select_plans,
     masked_fill__packet,
     masked_fill__plans,
     masked_fill_packet,
     masked_fill_plans,
+    masked_select_outs,
     masked_select_packet,
     masked_select_plans,
     nonzero_numpy_packet,
@@ -66,21 +71,25 @@ from .functions_indexing import (
     scatter__packet,
     scatter_add__packet,
     scatter_add__plans,
+    scatter_add_outs,
     scatter_add_packet,
     scatter_add_plans,
     scatter_packet,
     take_along_dim_packet,
     take_along_dim_plans,
+    take_outs,
     take_packet,
     take_plans,
     tile_packet,
     tile_plans,
     tril__packet,
     tril__plans,
+    tril_outs,
     tril_packet,
     tril_plans,
     triu__packet,
     triu__plans,
+    triu_outs,
     triu_packet,
     triu_plans,
 )
@@ -130,7 +139,13 @@ class IndexingMethods:
     def index_select(self, dim: Any, index: Any, *, out: Any = None) -> Any:
         """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
         if modes or out is not None:
-            return index_select_packet.call_parameters(self, dim, index, out=out)
+            if modes:
+                return index_select_packet.call_parameters(self, dim, index, out=out)
+            try:
+                plan = index_select_outs[self._spec, dim, index._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = index_select_packet.miss_out(self, dim, index, out)
+            return plan(self, index, out)
         try:
             plan = index_select_plans[self._spec][dim, index._spec]
         except (KeyError, AttributeError, TypeError):
@@ -140,7 +155,20 @@ class IndexingMethods:
     def index_add(self, dim: Any, index: Any, source: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
         """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
-            return index_add_packet.call_parameters(self, dim, index, source, alpha, out=out)
+            if modes:
+                return index_add_packet.call_parameters(self, dim, index, source, alpha, out=out)
+            try:
+                plan = index_add_outs[
+                    self._spec,
+                    dim,
+                    index._spec,
+                    source._spec,
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = index_add_packet.miss_out(self, dim, index, source, alpha, out)
+            return plan(self, index, source, alpha, out)
         if alpha is INT_1:
             try:
                 plan = index_add_plans[self._spec][dim, index._spec, source._spec]
@@ -176,7 +204,13 @@ class IndexingMethods:
     def index_copy(self, dim: Any, index: Any, source: Any, *, out: Any = None) -> Any:
         """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
         if modes or out is not None:
-            return index_copy_packet.call_parameters(self, dim, index, source, out=out)
+            if modes:
+                return index_copy_packet.call_parameters(self, dim, index, source, out=out)
+            try:
+                plan = index_copy_outs[self._spec, dim, index._spec, source._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = index_copy_packet.miss_out(self, dim, index, source, out)
+            return plan(self, index, source, out)
         try:
             plan = index_copy_plans[self._spec][dim, index._spec, source._spec]
         except (KeyError, AttributeError, TypeError):
@@ -230,7 +264,13 @@ class IndexingMethods:
     def gather(self, dim: Any, index: Any, *, sparse_grad: Any = False, out: Any = None) -> Any:
         """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
         if modes or out is not None:
-            return gather_packet.call_parameters(self, dim, index, sparse_grad, out=out)
+            if modes:
+                return gather_packet.call_parameters(self, dim, index, sparse_grad, out=out)
+            try:
+                plan = gather_outs[self._spec, dim, index._spec, sparse_grad, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = gather_packet.miss_out(self, dim, index, sparse_grad, out)
+            return plan(self, index, out)
         try:
             plan = gather_plans[self._spec][dim, index._spec, sparse_grad]
         except (KeyError, AttributeError, TypeError):
@@ -274,7 +314,13 @@ class IndexingMethods:
     def scatter_add(self, dim: Any, index: Any, src: Any, *, out: Any = None) -> Any:
         """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
         if modes or out is not None:
-            return scatter_add_packet.call_parameters(self, dim, index, src, out=out)
+            if modes:
+                return scatter_add_packet.call_parameters(self, dim, index, src, out=out)
+            try:
+                plan = scatter_add_outs[self._spec, dim, index._spec, src._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = scatter_add_packet.miss_out(self, dim, index, src, out)
+            return plan(self, index, src, out)
         try:
             plan = scatter_add_plans[self._spec][dim, index._spec, src._spec]
         except (KeyError, AttributeError, TypeError):
@@ -324,7 +370,13 @@ class IndexingMethods:
     def masked_select(self, mask: Any, *, out: Any = None) -> Any:
         """masked_select(Tensor self, Tensor mask) -> Tensor"""
         if modes or out is not None:
-            return masked_select_packet.call_parameters(self, mask, out=out)
+            if modes:
+                return masked_select_packet.call_parameters(self, mask, out=out)
+            try:
+                plan = masked_select_outs[self._spec, mask._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = masked_select_packet.miss_out(self, mask, out)
+            return plan(self, mask, out)
         try:
             plan = masked_select_plans[self._spec][mask._spec]
         except (KeyError, AttributeError, TypeError):
@@ -366,7 +418,13 @@ class IndexingMethods:
     def take(self, index: Any, *, out: Any = None) -> Any:
         """take(Tensor self, Tensor index) -> Tensor"""
         if modes or out is not None:
-            return take_packet.call_parameters(self, index, out=out)
+            if modes:
+                return take_packet.call_parameters(self, index, out=out)
+            try:
+                plan = take_outs[self._spec, index._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = take_packet.miss_out(self, index, out)
+            return plan(self, index, out)
         try:
             plan = take_plans[self._spec][index._spec]
         except (KeyError, AttributeError, TypeError):
@@ -472,7 +530,13 @@ class IndexingMethods:
     def tril(self, diagonal: Any = 0, *, out: Any = None) -> Any:
         """tril(Tensor self, int diagonal=0) -> Tensor"""
         if modes or out is not None:
-            return tril_packet.call_parameters(self, diagonal, out=out)
+            if modes:
+                return tril_packet.call_parameters(self, diagonal, out=out)
+            try:
+                plan = tril_outs[self._spec, diagonal, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = tril_packet.miss_out(self, diagonal, out)
+            return plan(self, out)
         try:
             plan = tril_plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):
@@ -492,7 +556,13 @@ class IndexingMethods:
     def triu(self, diagonal: Any = 0, *, out: Any = None) -> Any:
         """triu(Tensor self, int diagonal=0) -> Tensor"""
         if modes or out is not None:
-            return triu_packet.call_parameters(self, diagonal, out=out)
+            if modes:
+                return triu_packet.call_parameters(self, diagonal, out=out)
+            try:
+                plan = triu_outs[self._spec, diagonal, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = triu_packet.miss_out(self, diagonal, out)
+            return plan(self, out)
         try:
             plan = triu_plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):

@@ -13,41 +13,53 @@ from .functions_linalg import (
     addbmm__packet,
     addbmm__plans,
     addbmm__scaled,
+    addbmm_outs,
     addbmm_packet,
     addbmm_plans,
     addbmm_scaled,
     addmm__packet,
     addmm__plans,
     addmm__scaled,
+    addmm_outs,
     addmm_packet,
     addmm_plans,
     addmm_scaled,
     addmv__packet,
     addmv__plans,
     addmv__scaled,
+    addmv_outs,
     addmv_packet,
     addmv_plans,
     addmv_scaled,
     baddbmm__packet,
     baddbmm__plans,
     baddbmm__scaled,
+    baddbmm_outs,
     baddbmm_packet,
     baddbmm_plans,
     baddbmm_scaled,
+    bmm_outs,
     bmm_packet,
     bmm_plans,
+    dot_outs,
     dot_packet,
     dot_plans,
+    ger_outs,
     ger_packet,
     ger_plans,
+    matmul_outs,
     matmul_packet,
     matmul_plans,
+    mm_outs,
     mm_packet,
     mm_plans,
+    mv_outs,
     mv_packet,
     mv_plans,
+    outer_outs,
     outer_packet,
     outer_plans,
+    vdot_outs,
     vdot_packet,
     vdot_plans,
 )
@@ -63,7 +75,13 @@ class LinalgMethods:
     def mm(self, mat2: Any, *, out: Any = None) -> Any:
         """mm(Tensor self, Tensor mat2) -> Tensor"""
         if modes or out is not None:
-            return mm_packet.call_parameters(self, mat2, out=out)
+            if modes:
+                return mm_packet.call_parameters(self, mat2, out=out)
+            try:
+                plan = mm_outs[self._spec, mat2._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = mm_packet.miss_out(self, mat2, out)
+            return plan(self, mat2, out)
         try:
             plan = mm_plans[self._spec][mat2._spec]
         except (KeyError, AttributeError, TypeError):
@@ -73,7 +91,13 @@ class LinalgMethods:
     def bmm(self, mat2: Any, *, out: Any = None) -> Any:
         """bmm(Tensor self, Tensor mat2) -> Tensor"""
         if modes or out is not None:
-            return bmm_packet.call_parameters(self, mat2, out=out)
+            if modes:
+                return bmm_packet.call_parameters(self, mat2, out=out)
+            try:
+                plan = bmm_outs[self._spec, mat2._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = bmm_packet.miss_out(self, mat2, out)
+            return plan(self, mat2, out)
         try:
             plan = bmm_plans[self._spec][mat2._spec]
         except (KeyError, AttributeError, TypeError):
@@ -83,7 +107,13 @@ class LinalgMethods:
     def mv(self, vec: Any, *, out: Any = None) -> Any:
         """mv(Tensor self, Tensor vec) -> Tensor"""
         if modes or out is not None:
-            return mv_packet.call_parameters(self, vec, out=out)
+            if modes:
+                return mv_packet.call_parameters(self, vec, out=out)
+            try:
+                plan = mv_outs[self._spec, vec._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = mv_packet.miss_out(self, vec, out)
+            return plan(self, vec, out)
         try:
             plan = mv_plans[self._spec][vec._spec]
         except (KeyError, AttributeError, TypeError):
@@ -93,7 +123,13 @@ class LinalgMethods:
     def dot(self, tensor: Any, *, out: Any = None) -> Any:
         """dot(Tensor self, Tensor tensor) -> Tensor"""
         if modes or out is not None:
-            return dot_packet.call_parameters(self, tensor, out=out)
+            if modes:
+                return dot_packet.call_parameters(self, tensor, out=out)
+            try:
+                plan = dot_outs[self._spec, tensor._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = dot_packet.miss_out(self, tensor, out)
+            return plan(self, tensor, out)
         try:
             plan = dot_plans[self._spec][tensor._spec]
         except (KeyError, AttributeError, TypeError):
@@ -103,7 +139,13 @@ class LinalgMethods:
     def vdot(self, other: Any, *, out: Any = None) -> Any:
         """vdot(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return vdot_packet.call_parameters(self, other, out=out)
+            if modes:
+                return vdot_packet.call_parameters(self, other, out=out)
+            try:
+                plan = vdot_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = vdot_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = vdot_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -113,7 +155,13 @@ class LinalgMethods:
     def outer(self, vec2: Any, *, out: Any = None) -> Any:
         """outer(Tensor self, Tensor vec2) -> Tensor"""
         if modes or out is not None:
-            return outer_packet.call_parameters(self, vec2, out=out)
+            if modes:
+                return outer_packet.call_parameters(self, vec2, out=out)
+            try:
+                plan = outer_outs[self._spec, vec2._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = outer_packet.miss_out(self, vec2, out)
+            return plan(self, vec2, out)
         try:
             plan = outer_plans[self._spec][vec2._spec]
         except (KeyError, AttributeError, TypeError):
@@ -123,7 +171,13 @@ class LinalgMethods:
     def ger(self, vec2: Any, *, out: Any = None) -> Any:
         """ger(Tensor self, Tensor vec2) -> Tensor"""
         if modes or out is not None:
-            return ger_packet.call_parameters(self, vec2, out=out)
+            if modes:
+                return ger_packet.call_parameters(self, vec2, out=out)
+            try:
+                plan = ger_outs[self._spec, vec2._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = ger_packet.miss_out(self, vec2, out)
+            return plan(self, vec2, out)
         try:
             plan = ger_plans[self._spec][vec2._spec]
         except (KeyError, AttributeError, TypeError):
@@ -133,7 +187,20 @@ class LinalgMethods:
     def addmm(self, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
         """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
-            return addmm_packet.call_parameters(self, mat1, mat2, beta, alpha, out=out)
+            if modes:
+                return addmm_packet.call_parameters(self, mat1, mat2, beta, alpha, out=out)
+            try:
+                plan = addmm_outs[
+                    self._spec,
+                    mat1._spec,
+                    mat2._spec,
+                    (None if beta is INT_1 else beta.__class__),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = addmm_packet.miss_out(self, mat1, mat2, beta, alpha, out)
+            return plan(self, mat1, mat2, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmm_plans[self._spec][mat1._spec, mat2._spec]
@@ -175,7 +242,20 @@ class LinalgMethods:
     def addmv(self, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
         """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
-            return addmv_packet.call_parameters(self, mat, vec, beta, alpha, out=out)
+            if modes:
+                return addmv_packet.call_parameters(self, mat, vec, beta, alpha, out=out)
+            try:
+                plan = addmv_outs[
+                    self._spec,
+                    mat._spec,
+                    vec._spec,
+                    (None if beta is INT_1 else beta.__class__),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = addmv_packet.miss_out(self, mat, vec, beta, alpha, out)
+            return plan(self, mat, vec, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmv_plans[self._spec][mat._spec, vec._spec]
@@ -219,7 +299,20 @@ class LinalgMethods:
     ) -> Any:
         """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
-            return baddbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+            if modes:
+                return baddbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+            try:
+                plan = baddbmm_outs[
+                    self._spec,
+                    batch1._spec,
+                    batch2._spec,
+                    (None if beta is INT_1 else beta.__class__),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = baddbmm_packet.miss_out(self, batch1, batch2, beta, alpha, out)
+            return plan(self, batch1, batch2, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = baddbmm_plans[self._spec][batch1._spec, batch2._spec]
@@ -263,7 +356,20 @@ class LinalgMethods:
     ) -> Any:
         """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
-            return addbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+            if modes:
+                return addbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+            try:
+                plan = addbmm_outs[
+                    self._spec,
+                    batch1._spec,
+                    batch2._spec,
+                    (None if beta is INT_1 else beta.__class__),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = addbmm_packet.miss_out(self, batch1, batch2, beta, alpha, out)
+            return plan(self, batch1, batch2, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addbmm_plans[self._spec][batch1._spec, batch2._spec]
@@ -305,7 +411,13 @@ class LinalgMethods:
     def matmul(self, other: Any, *, out: Any = None) -> Any:
         """matmul(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return matmul_packet.call_parameters(self, other, out=out)
+            if modes:
+                return matmul_packet.call_parameters(self, other, out=out)
+            try:
+                plan = matmul_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = matmul_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = matmul_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):

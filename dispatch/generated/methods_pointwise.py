@@ -13,33 +13,39 @@ from ..core.overload_packet import NOT_GIVEN
 from .functions_pointwise import (
     abs__packet,
     abs__plans,
+    abs_outs,
     abs_packet,
     abs_plans,
     absolute_packet,
     absolute_plans,
     acos__packet,
     acos__plans,
+    acos_outs,
     acos_packet,
     acos_plans,
     acosh__packet,
     acosh__plans,
+    acosh_outs,
     acosh_packet,
     acosh_plans,
     add__packet,
     add__plans,
     add__scaled,
+    add_outs,
     add_packet,
     add_plans,
     add_scaled,
     addcdiv__packet,
     addcdiv__plans,
     addcdiv__scaled,
+    addcdiv_outs,
     addcdiv_packet,
     addcdiv_plans,
     addcdiv_scaled,
     addcmul__packet,
     addcmul__plans,
     addcmul__scaled,
+    addcmul_outs,
     addcmul_packet,
     addcmul_plans,
     addcmul_scaled,
@@ -59,62 +65,77 @@ from .functions_pointwise import (
     arctanh_plans,
     asin__packet,
     asin__plans,
+    asin_outs,
     asin_packet,
     asin_plans,
     asinh__packet,
     asinh__plans,
+    asinh_outs,
     asinh_packet,
     asinh_plans,
     atan2__packet,
     atan2__plans,
+    atan2_outs,
     atan2_packet,
     atan2_plans,
     atan__packet,
     atan__plans,
+    atan_outs,
     atan_packet,
     atan_plans,
     atanh__packet,
     atanh__plans,
+    atanh_outs,
     atanh_packet,
     atanh_plans,
     bitwise_and__packet,
     bitwise_and__plans,
+    bitwise_and_outs,
     bitwise_and_packet,
     bitwise_and_plans,
     bitwise_left_shift__packet,
     bitwise_left_shift__plans,
+    bitwise_left_shift_outs,
     bitwise_left_shift_packet,
     bitwise_left_shift_plans,
     bitwise_not__packet,
     bitwise_not__plans,
+    bitwise_not_outs,
     bitwise_not_packet,
     bitwise_not_plans,
     bitwise_or__packet,
     bitwise_or__plans,
+    bitwise_or_outs,
     bitwise_or_packet,
     bitwise_or_plans,
     bitwise_right_shift__packet,
     bitwise_right_shift__plans,
+    bitwise_right_shift_outs,
     bitwise_right_shift_packet,
     bitwise_right_shift_plans,
     bitwise_xor__packet,
     bitwise_xor__plans,
+    bitwise_xor_outs,
     bitwise_xor_packet,
     bitwise_xor_plans,
     ceil__packet,
     ceil__plans,
+    ceil_outs,
     ceil_packet,
     ceil_plans,
     clamp__packet,
     clamp__plans,
     clamp_max__packet,
     clamp_max__plans,
+    clamp_max_outs,
     clamp_max_packet,
     clamp_max_plans,
     clamp_min__packet,
     clamp_min__plans,
+    clamp_min_outs,
     clamp_min_packet,
     clamp_min_plans,
+    clamp_outs,
     clamp_packet,
     clamp_plans,
     clip__packet,
@@ -124,39 +145,53 @@ from .functions_pointwise import (
     conj_packet,
     conj_physical__packet,
     conj_physical__plans,
+    conj_physical_outs,
     conj_physical_packet,
     conj_physical_plans,
     conj_plans,
     cos__packet,
     cos__plans,
+    cos_outs,
     cos_packet,
     cos_plans,
     cosh__packet,
     cosh__plans,
+    cosh_outs,
     cosh_packet,
     cosh_plans,
     div__packet,
     div__plans,
+    div_outs,
     div_packet,
     div_plans,
     eq__packet,
     eq__plans,
+    eq_outs,
     eq_packet,
     eq_plans,
     erf__packet,
     erf__plans,
+    erf_outs,
     erf_packet,
     erf_plans,
     erfc__packet,
     erfc__plans,
+    erfc_outs,
     erfc_packet,
     erfc_plans,
+    exp2__packet,
+    exp2__plans,
+    exp2_outs,
+    exp2_packet,
+    exp2_plans,
     exp__packet,
     exp__plans,
+    exp_outs,
     exp_packet,
     exp_plans,
     expm1__packet,
     expm1__plans,
+    expm1_outs,
     expm1_packet,
     expm1_plans,
     fix_packet,
@@ -165,20 +200,26 @@ from .functions_pointwise import (
     floor__plans,
     floor_divide__packet,
     floor_divide__plans,
+    floor_divide_outs,
     floor_divide_packet,
     floor_divide_plans,
+    floor_outs,
     floor_packet,
     floor_plans,
+    fmax_outs,
     fmax_packet,
     fmax_plans,
+    fmin_outs,
     fmin_packet,
     fmin_plans,
     fmod__packet,
     fmod__plans,
+    fmod_outs,
     fmod_packet,
     fmod_plans,
     ge__packet,
     ge__plans,
+    ge_outs,
     ge_packet,
     ge_plans,
     gelu__packet,
@@ -189,6 +230,7 @@ from .functions_pointwise import (
     greater_plans,
     gt__packet,
     gt__plans,
+    gt_outs,
     gt_packet,
     gt_plans,
     isfinite_packet,
@@ -199,12 +241,14 @@ from .functions_pointwise import (
     isnan_plans,
     le__packet,
     le__plans,
+    le_outs,
     le_packet,
     le_plans,
     leaky_relu__packet,
     leaky_relu__plans,
     lerp__packet,
     lerp__plans,
+    lerp_outs,
     lerp_packet,
     lerp_plans,
     less_equal_packet,
@@ -213,54 +257,68 @@ from .functions_pointwise import (
     less_plans,
     log1p__packet,
     log1p__plans,
+    log1p_outs,
     log1p_packet,
     log1p_plans,
     log2__packet,
     log2__plans,
+    log2_outs,
     log2_packet,
     log2_plans,
     log10__packet,
     log10__plans,
+    log10_outs,
     log10_packet,
     log10_plans,
     log__packet,
     log__plans,
+    log_outs,
     log_packet,
     log_plans,
     logical_and__packet,
     logical_and__plans,
+    logical_and_outs,
     logical_and_packet,
     logical_and_plans,
     logical_not__packet,
     logical_not__plans,
+    logical_not_outs,
     logical_not_packet,
     logical_not_plans,
     logical_or__packet,
     logical_or__plans,
+    logical_or_outs,
     logical_or_packet,
     logical_or_plans,
     logical_xor__packet,
     logical_xor__plans,
+    logical_xor_outs,
     logical_xor_packet,
     logical_xor_plans,
     lt__packet,
     lt__plans,
+    lt_outs,
     lt_packet,
     lt_plans,
+    maximum_outs,
     maximum_packet,
     maximum_plans,
+    minimum_outs,
     minimum_packet,
     minimum_plans,
     mul__packet,
     mul__plans,
+    mul_outs,
     mul_packet,
     mul_plans,
     ne__packet,
     ne__plans,
+    ne_outs,
     ne_packet,
     ne_plans,
     neg__packet,
     neg__plans,
+    neg_outs,
     neg_packet,
     neg_plans,
     negative_packet,
@@ -271,18 +329,22 @@ from .functions_pointwise import (
     positive_plans,
     pow__packet,
     pow__plans,
+    pow_outs,
     pow_packet,
     pow_plans,
     reciprocal__packet,
     reciprocal__plans,
+    reciprocal_outs,
     reciprocal_packet,
     reciprocal_plans,
     relu__packet,
     relu__plans,
+    relu_outs,
     relu_packet,
     relu_plans,
     remainder__packet,
     remainder__plans,
+    remainder_outs,
     remainder_packet,
     remainder_plans,
     resolve_conj_packet,
@@ -291,10 +353,12 @@ from .functions_pointwise import (
     resolve_neg_plans,
     round__packet,
     round__plans,
+    round_outs,
     round_packet,
     round_plans,
     rsqrt__packet,
     rsqrt__plans,
+    rsqrt_outs,
     rsqrt_packet,
     rsqrt_plans,
     rsub_packet,
@@ -302,48 +366,59 @@ from .functions_pointwise import (
     rsub_scaled,
     sigmoid__packet,
     sigmoid__plans,
+    sigmoid_outs,
     sigmoid_packet,
     sigmoid_plans,
     sign__packet,
     sign__plans,
+    sign_outs,
     sign_packet,
     sign_plans,
     silu__packet,
     silu__plans,
     sin__packet,
     sin__plans,
+    sin_outs,
     sin_packet,
     sin_plans,
     sinh__packet,
     sinh__plans,
+    sinh_outs,
     sinh_packet,
     sinh_plans,
     sqrt__packet,
     sqrt__plans,
+    sqrt_outs,
     sqrt_packet,
     sqrt_plans,
     square__packet,
     square__plans,
+    square_outs,
     square_packet,
     square_plans,
     sub__packet,
     sub__plans,
     sub__scaled,
+    sub_outs,
     sub_packet,
     sub_plans,
     sub_scaled,
     tan__packet,
     tan__plans,
+    tan_outs,
     tan_packet,
     tan_plans,
     tanh__packet,
     tanh__plans,
+    tanh_outs,
     tanh_packet,
     tanh_plans,
     trunc__packet,
     trunc__plans,
+    trunc_outs,
     trunc_packet,
     trunc_plans,
+    where_outs,
     where_packet,
     where_plans,
 )
@@ -359,7 +434,25 @@ class PointwiseMethods:
     def add(self, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
         """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
-            return add_packet.call_parameters(self, other, alpha, out=out)
+            if modes:
+                return add_packet.call_parameters(self, other, alpha, out=out)
+            kind_other = other.__class__
+            try:
+                plan = add_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = add_packet.miss_out(self, other, alpha, out)
+            return plan(self, other, alpha, out)
         if alpha is INT_1:
             kind = other.__class__
             try:
@@ -447,7 +540,25 @@ class PointwiseMethods:
     def sub(self, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
         """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
-            return sub_packet.call_parameters(self, other, alpha, out=out)
+            if modes:
+                return sub_packet.call_parameters(self, other, alpha, out=out)
+            kind_other = other.__class__
+            try:
+                plan = sub_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = sub_packet.miss_out(self, other, alpha, out)
+            return plan(self, other, alpha, out)
         if alpha is INT_1:
             kind = other.__class__
             try:
@@ -558,7 +669,24 @@ class PointwiseMethods:
     def mul(self, other: Any, *, out: Any = None) -> Any:
         """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return mul_packet.call_parameters(self, other, out=out)
+            if modes:
+                return mul_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = mul_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = mul_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = mul_plans[self._spec][
@@ -628,7 +756,25 @@ class PointwiseMethods:
 
         div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
         if modes or out is not None:
-            return div_packet.call_parameters(self, other, rounding_mode, out=out)
+            if modes:
+                return div_packet.call_parameters(self, other, rounding_mode, out=out)
+            kind_other = other.__class__
+            try:
+                plan = div_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    rounding_mode,
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = div_packet.miss_out(self, other, rounding_mode, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = div_plans[self._spec][
@@ -686,7 +832,24 @@ class PointwiseMethods:
     def floor_divide(self, other: Any, *, out: Any = None) -> Any:
         """floor_divide(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return floor_divide_packet.call_parameters(self, other, out=out)
+            if modes:
+                return floor_divide_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = floor_divide_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = floor_divide_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = floor_divide_plans[self._spec][
@@ -740,7 +903,24 @@ class PointwiseMethods:
     def remainder(self, other: Any, *, out: Any = None) -> Any:
         """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return remainder_packet.call_parameters(self, other, out=out)
+            if modes:
+                return remainder_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = remainder_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = remainder_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = remainder_plans[self._spec][
@@ -794,7 +974,24 @@ class PointwiseMethods:
     def fmod(self, other: Any, *, out: Any = None) -> Any:
         """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return fmod_packet.call_parameters(self, other, out=out)
+            if modes:
+                return fmod_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = fmod_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fmod_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = fmod_plans[self._spec][
@@ -824,7 +1021,24 @@ class PointwiseMethods:
 
         pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
         if modes or out is not None:
-            return pow_packet.call_parameters(self, exponent, out=out)
+            if modes:
+                return pow_packet.call_parameters(self, exponent, out=out)
+            kind_exponent = exponent.__class__
+            try:
+                plan = pow_outs[
+                    self._spec,
+                    (
+                        kind_exponent
+                        if kind_exponent is float or kind_exponent is int
+                        else None
+                        if exponent is None
+                        else exponent._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = pow_packet.miss_out(self, exponent, out)
+            return plan(self, exponent, out)
         kind = exponent.__class__
         try:
             plan = pow_plans[self._spec][
@@ -880,7 +1094,13 @@ class PointwiseMethods:
     def maximum(self, other: Any, *, out: Any = None) -> Any:
         """maximum(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return maximum_packet.call_parameters(self, other, out=out)
+            if modes:
+                return maximum_packet.call_parameters(self, other, out=out)
+            try:
+                plan = maximum_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = maximum_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = maximum_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -890,7 +1110,13 @@ class PointwiseMethods:
     def minimum(self, other: Any, *, out: Any = None) -> Any:
         """minimum(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return minimum_packet.call_parameters(self, other, out=out)
+            if modes:
+                return minimum_packet.call_parameters(self, other, out=out)
+            try:
+                plan = minimum_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = minimum_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = minimum_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -900,7 +1126,13 @@ class PointwiseMethods:
     def fmax(self, other: Any, *, out: Any = None) -> Any:
         """fmax(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return fmax_packet.call_parameters(self, other, out=out)
+            if modes:
+                return fmax_packet.call_parameters(self, other, out=out)
+            try:
+                plan = fmax_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = fmax_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = fmax_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -910,7 +1142,13 @@ class PointwiseMethods:
     def fmin(self, other: Any, *, out: Any = None) -> Any:
         """fmin(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return fmin_packet.call_parameters(self, other, out=out)
+            if modes:
+                return fmin_packet.call_parameters(self, other, out=out)
+            try:
+                plan = fmin_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = fmin_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = fmin_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -920,7 +1158,13 @@ class PointwiseMethods:
     def atan2(self, other: Any, *, out: Any = None) -> Any:
         """atan2(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return atan2_packet.call_parameters(self, other, out=out)
+            if modes:
+                return atan2_packet.call_parameters(self, other, out=out)
+            try:
+                plan = atan2_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = atan2_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = atan2_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -950,7 +1194,13 @@ class PointwiseMethods:
     def neg(self, *, out: Any = None) -> Any:
         """neg(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return neg_packet.call_parameters(self, out=out)
+            if modes:
+                return neg_packet.call_parameters(self, out=out)
+            try:
+                plan = neg_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = neg_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = neg_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -979,7 +1229,13 @@ class PointwiseMethods:
     def abs(self, *, out: Any = None) -> Any:
         """abs(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return abs_packet.call_parameters(self, out=out)
+            if modes:
+                return abs_packet.call_parameters(self, out=out)
+            try:
+                plan = abs_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = abs_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = abs_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1047,7 +1303,13 @@ class PointwiseMethods:
     def sign(self, *, out: Any = None) -> Any:
         """sign(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return sign_packet.call_parameters(self, out=out)
+            if modes:
+                return sign_packet.call_parameters(self, out=out)
+            try:
+                plan = sign_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sign_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = sign_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1067,7 +1329,13 @@ class PointwiseMethods:
     def square(self, *, out: Any = None) -> Any:
         """square(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return square_packet.call_parameters(self, out=out)
+            if modes:
+                return square_packet.call_parameters(self, out=out)
+            try:
+                plan = square_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = square_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = square_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1087,7 +1355,13 @@ class PointwiseMethods:
     def reciprocal(self, *, out: Any = None) -> Any:
         """reciprocal(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return reciprocal_packet.call_parameters(self, out=out)
+            if modes:
+                return reciprocal_packet.call_parameters(self, out=out)
+            try:
+                plan = reciprocal_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = reciprocal_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = reciprocal_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1107,7 +1381,13 @@ class PointwiseMethods:
     def exp(self, *, out: Any = None) -> Any:
         """exp(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return exp_packet.call_parameters(self, out=out)
+            if modes:
+                return exp_packet.call_parameters(self, out=out)
+            try:
+                plan = exp_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = exp_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = exp_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1124,10 +1404,42 @@ class PointwiseMethods:
             plan = exp__packet.miss(self)
         return plan(self)
 
+    def exp2(self, *, out: Any = None) -> Any:
+        """exp2(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return exp2_packet.call_parameters(self, out=out)
+            try:
+                plan = exp2_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = exp2_packet.miss_out(self, out)
+            return plan(self, out)
+        try:
+            plan = exp2_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp2_packet.miss(self)
+        return plan(self)
+
+    def exp2_(self) -> Any:
+        """exp2_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return exp2__packet.call_parameters(self)
+        try:
+            plan = exp2__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = exp2__packet.miss(self)
+        return plan(self)
+
     def expm1(self, *, out: Any = None) -> Any:
         """expm1(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return expm1_packet.call_parameters(self, out=out)
+            if modes:
+                return expm1_packet.call_parameters(self, out=out)
+            try:
+                plan = expm1_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = expm1_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = expm1_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1147,7 +1459,13 @@ class PointwiseMethods:
     def log(self, *, out: Any = None) -> Any:
         """log(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return log_packet.call_parameters(self, out=out)
+            if modes:
+                return log_packet.call_parameters(self, out=out)
+            try:
+                plan = log_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = log_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = log_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1167,7 +1485,13 @@ class PointwiseMethods:
     def log1p(self, *, out: Any = None) -> Any:
         """log1p(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return log1p_packet.call_parameters(self, out=out)
+            if modes:
+                return log1p_packet.call_parameters(self, out=out)
+            try:
+                plan = log1p_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = log1p_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = log1p_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1187,7 +1511,13 @@ class PointwiseMethods:
     def log2(self, *, out: Any = None) -> Any:
         """log2(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return log2_packet.call_parameters(self, out=out)
+            if modes:
+                return log2_packet.call_parameters(self, out=out)
+            try:
+                plan = log2_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = log2_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = log2_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1207,7 +1537,13 @@ class PointwiseMethods:
     def log10(self, *, out: Any = None) -> Any:
         """log10(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return log10_packet.call_parameters(self, out=out)
+            if modes:
+                return log10_packet.call_parameters(self, out=out)
+            try:
+                plan = log10_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = log10_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = log10_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1227,7 +1563,13 @@ class PointwiseMethods:
     def sqrt(self, *, out: Any = None) -> Any:
         """sqrt(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return sqrt_packet.call_parameters(self, out=out)
+            if modes:
+                return sqrt_packet.call_parameters(self, out=out)
+            try:
+                plan = sqrt_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sqrt_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = sqrt_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1247,7 +1589,13 @@ class PointwiseMethods:
     def rsqrt(self, *, out: Any = None) -> Any:
         """rsqrt(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return rsqrt_packet.call_parameters(self, out=out)
+            if modes:
+                return rsqrt_packet.call_parameters(self, out=out)
+            try:
+                plan = rsqrt_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = rsqrt_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = rsqrt_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1267,7 +1615,13 @@ class PointwiseMethods:
     def sin(self, *, out: Any = None) -> Any:
         """sin(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return sin_packet.call_parameters(self, out=out)
+            if modes:
+                return sin_packet.call_parameters(self, out=out)
+            try:
+                plan = sin_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sin_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = sin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1287,7 +1641,13 @@ class PointwiseMethods:
     def cos(self, *, out: Any = None) -> Any:
         """cos(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return cos_packet.call_parameters(self, out=out)
+            if modes:
+                return cos_packet.call_parameters(self, out=out)
+            try:
+                plan = cos_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = cos_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = cos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1307,7 +1667,13 @@ class PointwiseMethods:
     def tan(self, *, out: Any = None) -> Any:
         """tan(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return tan_packet.call_parameters(self, out=out)
+            if modes:
+                return tan_packet.call_parameters(self, out=out)
+            try:
+                plan = tan_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = tan_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = tan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1327,7 +1693,13 @@ class PointwiseMethods:
     def tanh(self, *, out: Any = None) -> Any:
         """tanh(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return tanh_packet.call_parameters(self, out=out)
+            if modes:
+                return tanh_packet.call_parameters(self, out=out)
+            try:
+                plan = tanh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = tanh_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = tanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1347,7 +1719,13 @@ class PointwiseMethods:
     def sinh(self, *, out: Any = None) -> Any:
         """sinh(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return sinh_packet.call_parameters(self, out=out)
+            if modes:
+                return sinh_packet.call_parameters(self, out=out)
+            try:
+                plan = sinh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sinh_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = sinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1367,7 +1745,13 @@ class PointwiseMethods:
     def cosh(self, *, out: Any = None) -> Any:
         """cosh(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return cosh_packet.call_parameters(self, out=out)
+            if modes:
+                return cosh_packet.call_parameters(self, out=out)
+            try:
+                plan = cosh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = cosh_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = cosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1387,7 +1771,13 @@ class PointwiseMethods:
     def asin(self, *, out: Any = None) -> Any:
         """asin(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return asin_packet.call_parameters(self, out=out)
+            if modes:
+                return asin_packet.call_parameters(self, out=out)
+            try:
+                plan = asin_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = asin_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = asin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1407,7 +1797,13 @@ class PointwiseMethods:
     def acos(self, *, out: Any = None) -> Any:
         """acos(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return acos_packet.call_parameters(self, out=out)
+            if modes:
+                return acos_packet.call_parameters(self, out=out)
+            try:
+                plan = acos_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = acos_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = acos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1427,7 +1823,13 @@ class PointwiseMethods:
     def atan(self, *, out: Any = None) -> Any:
         """atan(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return atan_packet.call_parameters(self, out=out)
+            if modes:
+                return atan_packet.call_parameters(self, out=out)
+            try:
+                plan = atan_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = atan_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = atan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1447,7 +1849,13 @@ class PointwiseMethods:
     def asinh(self, *, out: Any = None) -> Any:
         """asinh(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return asinh_packet.call_parameters(self, out=out)
+            if modes:
+                return asinh_packet.call_parameters(self, out=out)
+            try:
+                plan = asinh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = asinh_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = asinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1467,7 +1875,13 @@ class PointwiseMethods:
     def acosh(self, *, out: Any = None) -> Any:
         """acosh(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return acosh_packet.call_parameters(self, out=out)
+            if modes:
+                return acosh_packet.call_parameters(self, out=out)
+            try:
+                plan = acosh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = acosh_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = acosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1487,7 +1901,13 @@ class PointwiseMethods:
     def atanh(self, *, out: Any = None) -> Any:
         """atanh(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return atanh_packet.call_parameters(self, out=out)
+            if modes:
+                return atanh_packet.call_parameters(self, out=out)
+            try:
+                plan = atanh_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = atanh_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = atanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1507,7 +1927,13 @@ class PointwiseMethods:
     def sigmoid(self, *, out: Any = None) -> Any:
         """sigmoid(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return sigmoid_packet.call_parameters(self, out=out)
+            if modes:
+                return sigmoid_packet.call_parameters(self, out=out)
+            try:
+                plan = sigmoid_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sigmoid_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = sigmoid_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1527,7 +1953,13 @@ class PointwiseMethods:
     def erf(self, *, out: Any = None) -> Any:
         """erf(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return erf_packet.call_parameters(self, out=out)
+            if modes:
+                return erf_packet.call_parameters(self, out=out)
+            try:
+                plan = erf_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = erf_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = erf_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1547,7 +1979,13 @@ class PointwiseMethods:
     def erfc(self, *, out: Any = None) -> Any:
         """erfc(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return erfc_packet.call_parameters(self, out=out)
+            if modes:
+                return erfc_packet.call_parameters(self, out=out)
+            try:
+                plan = erfc_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = erfc_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = erfc_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1627,7 +2065,13 @@ class PointwiseMethods:
     def floor(self, *, out: Any = None) -> Any:
         """floor(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return floor_packet.call_parameters(self, out=out)
+            if modes:
+                return floor_packet.call_parameters(self, out=out)
+            try:
+                plan = floor_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = floor_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = floor_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1647,7 +2091,13 @@ class PointwiseMethods:
     def ceil(self, *, out: Any = None) -> Any:
         """ceil(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return ceil_packet.call_parameters(self, out=out)
+            if modes:
+                return ceil_packet.call_parameters(self, out=out)
+            try:
+                plan = ceil_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = ceil_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = ceil_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1669,7 +2119,13 @@ class PointwiseMethods:
 
         round.decimals(Tensor self, *, int decimals) -> Tensor"""
         if modes or out is not None:
-            return round_packet.call_parameters(self, decimals, out=out)
+            if modes:
+                return round_packet.call_parameters(self, decimals, out=out)
+            try:
+                plan = round_outs[self._spec, decimals, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = round_packet.miss_out(self, decimals, out)
+            return plan(self, out)
         try:
             plan = round_plans[self._spec][decimals]
         except (KeyError, AttributeError, TypeError):
@@ -1691,7 +2147,13 @@ class PointwiseMethods:
     def trunc(self, *, out: Any = None) -> Any:
         """trunc(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return trunc_packet.call_parameters(self, out=out)
+            if modes:
+                return trunc_packet.call_parameters(self, out=out)
+            try:
+                plan = trunc_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = trunc_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = trunc_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1721,7 +2183,13 @@ class PointwiseMethods:
     def conj_physical(self, *, out: Any = None) -> Any:
         """conj_physical(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return conj_physical_packet.call_parameters(self, out=out)
+            if modes:
+                return conj_physical_packet.call_parameters(self, out=out)
+            try:
+                plan = conj_physical_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = conj_physical_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = conj_physical_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1771,7 +2239,13 @@ class PointwiseMethods:
     def relu(self, *, out: Any = None) -> Any:
         """relu(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return relu_packet.call_parameters(self, out=out)
+            if modes:
+                return relu_packet.call_parameters(self, out=out)
+            try:
+                plan = relu_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = relu_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = relu_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1821,7 +2295,24 @@ class PointwiseMethods:
     def eq(self, other: Any, *, out: Any = None) -> Any:
         """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return eq_packet.call_parameters(self, other, out=out)
+            if modes:
+                return eq_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = eq_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = eq_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = eq_plans[self._spec][
@@ -1861,7 +2352,24 @@ class PointwiseMethods:
     def ne(self, other: Any, *, out: Any = None) -> Any:
         """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return ne_packet.call_parameters(self, other, out=out)
+            if modes:
+                return ne_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = ne_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = ne_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = ne_plans[self._spec][
@@ -1901,7 +2409,24 @@ class PointwiseMethods:
     def lt(self, other: Any, *, out: Any = None) -> Any:
         """lt.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return lt_packet.call_parameters(self, other, out=out)
+            if modes:
+                return lt_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = lt_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = lt_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = lt_plans[self._spec][
@@ -1941,7 +2466,24 @@ class PointwiseMethods:
     def le(self, other: Any, *, out: Any = None) -> Any:
         """le.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return le_packet.call_parameters(self, other, out=out)
+            if modes:
+                return le_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = le_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = le_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = le_plans[self._spec][
@@ -1981,7 +2523,24 @@ class PointwiseMethods:
     def gt(self, other: Any, *, out: Any = None) -> Any:
         """gt.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return gt_packet.call_parameters(self, other, out=out)
+            if modes:
+                return gt_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = gt_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = gt_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = gt_plans[self._spec][
@@ -2021,7 +2580,24 @@ class PointwiseMethods:
     def ge(self, other: Any, *, out: Any = None) -> Any:
         """ge.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return ge_packet.call_parameters(self, other, out=out)
+            if modes:
+                return ge_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = ge_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = ge_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = ge_plans[self._spec][
@@ -2156,7 +2732,13 @@ class PointwiseMethods:
     def logical_not(self, *, out: Any = None) -> Any:
         """logical_not(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return logical_not_packet.call_parameters(self, out=out)
+            if modes:
+                return logical_not_packet.call_parameters(self, out=out)
+            try:
+                plan = logical_not_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logical_not_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = logical_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2176,7 +2758,13 @@ class PointwiseMethods:
     def logical_and(self, other: Any, *, out: Any = None) -> Any:
         """logical_and(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return logical_and_packet.call_parameters(self, other, out=out)
+            if modes:
+                return logical_and_packet.call_parameters(self, other, out=out)
+            try:
+                plan = logical_and_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logical_and_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = logical_and_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2196,7 +2784,13 @@ class PointwiseMethods:
     def logical_or(self, other: Any, *, out: Any = None) -> Any:
         """logical_or(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return logical_or_packet.call_parameters(self, other, out=out)
+            if modes:
+                return logical_or_packet.call_parameters(self, other, out=out)
+            try:
+                plan = logical_or_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logical_or_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = logical_or_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2216,7 +2810,13 @@ class PointwiseMethods:
     def logical_xor(self, other: Any, *, out: Any = None) -> Any:
         """logical_xor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return logical_xor_packet.call_parameters(self, other, out=out)
+            if modes:
+                return logical_xor_packet.call_parameters(self, other, out=out)
+            try:
+                plan = logical_xor_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logical_xor_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         try:
             plan = logical_xor_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2236,7 +2836,24 @@ class PointwiseMethods:
     def bitwise_and(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return bitwise_and_packet.call_parameters(self, other, out=out)
+            if modes:
+                return bitwise_and_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = bitwise_and_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = bitwise_and_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
@@ -2304,7 +2921,24 @@ class PointwiseMethods:
     def bitwise_or(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return bitwise_or_packet.call_parameters(self, other, out=out)
+            if modes:
+                return bitwise_or_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = bitwise_or_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = bitwise_or_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
@@ -2372,7 +3006,24 @@ class PointwiseMethods:
     def bitwise_xor(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return bitwise_xor_packet.call_parameters(self, other, out=out)
+            if modes:
+                return bitwise_xor_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = bitwise_xor_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = bitwise_xor_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
@@ -2440,7 +3091,24 @@ class PointwiseMethods:
     def bitwise_left_shift(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return bitwise_left_shift_packet.call_parameters(self, other, out=out)
+            if modes:
+                return bitwise_left_shift_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = bitwise_left_shift_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = bitwise_left_shift_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = bitwise_left_shift_plans[self._spec][
@@ -2494,7 +3162,24 @@ class PointwiseMethods:
     def bitwise_right_shift(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return bitwise_right_shift_packet.call_parameters(self, other, out=out)
+            if modes:
+                return bitwise_right_shift_packet.call_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = bitwise_right_shift_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = bitwise_right_shift_packet.miss_out(self, other, out)
+            return plan(self, other, out)
         kind = other.__class__
         try:
             plan = bitwise_right_shift_plans[self._spec][
@@ -2548,7 +3233,13 @@ class PointwiseMethods:
     def bitwise_not(self, *, out: Any = None) -> Any:
         """bitwise_not(Tensor self) -> Tensor"""
         if modes or out is not None:
-            return bitwise_not_packet.call_parameters(self, out=out)
+            if modes:
+                return bitwise_not_packet.call_parameters(self, out=out)
+            try:
+                plan = bitwise_not_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = bitwise_not_packet.miss_out(self, out)
+            return plan(self, out)
         try:
             plan = bitwise_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2579,7 +3270,32 @@ class PointwiseMethods:
 
         clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
         if modes or out is not None:
-            return clamp_packet.call_parameters(self, min, max, out=out)
+            if modes:
+                return clamp_packet.call_parameters(self, min, max, out=out)
+            kind_min = min.__class__
+            kind_max = max.__class__
+            try:
+                plan = clamp_outs[
+                    self._spec,
+                    (
+                        kind_min
+                        if kind_min is float or kind_min is int
+                        else None
+                        if min is None
+                        else min._spec
+                    ),
+                    (
+                        kind_max
+                        if kind_max is float or kind_max is int
+                        else None
+                        if max is None
+                        else max._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = clamp_packet.miss_out(self, min, max, out)
+            return plan(self, min, max, out)
         kind_min = min.__class__
         kind_max = max.__class__
         try:
@@ -2613,7 +3329,24 @@ class PointwiseMethods:
 
         clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
         if modes or out is not None:
-            return clamp_min_packet.call_parameters(self, min, out=out)
+            if modes:
+                return clamp_min_packet.call_parameters(self, min, out=out)
+            kind_min = min.__class__
+            try:
+                plan = clamp_min_outs[
+                    self._spec,
+                    (
+                        kind_min
+                        if kind_min is float or kind_min is int
+                        else None
+                        if min is None
+                        else min._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = clamp_min_packet.miss_out(self, min, out)
+            return plan(self, min, out)
         kind = min.__class__
         try:
             plan = clamp_min_plans[self._spec][
@@ -2643,7 +3376,24 @@ class PointwiseMethods:
 
         clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
         if modes or out is not None:
-            return clamp_max_packet.call_parameters(self, max, out=out)
+            if modes:
+                return clamp_max_packet.call_parameters(self, max, out=out)
+            kind_max = max.__class__
+            try:
+                plan = clamp_max_outs[
+                    self._spec,
+                    (
+                        kind_max
+                        if kind_max is float or kind_max is int
+                        else None
+                        if max is None
+                        else max._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = clamp_max_packet.miss_out(self, max, out)
+            return plan(self, max, out)
         kind = max.__class__
         try:
             plan = clamp_max_plans[self._spec][
@@ -2705,7 +3455,25 @@ class PointwiseMethods:
     def where(self, condition: Any, other: Any, *, out: Any = None) -> Any:
         """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
-            return where_packet.call_parameters(condition, self, other, out=out)
+            if modes:
+                return where_packet.call_parameters(condition, self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = where_outs[
+                    condition._spec,
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = where_packet.miss_out(condition, self, other, out)
+            return plan(condition, self, other, out)
         kind = other.__class__
         try:
             plan = where_plans[condition._spec][
@@ -2720,7 +3488,25 @@ class PointwiseMethods:
 
         lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
         if modes or out is not None:
-            return lerp_packet.call_parameters(self, end, weight, out=out)
+            if modes:
+                return lerp_packet.call_parameters(self, end, weight, out=out)
+            kind_weight = weight.__class__
+            try:
+                plan = lerp_outs[
+                    self._spec,
+                    end._spec,
+                    (
+                        kind_weight
+                        if kind_weight is float or kind_weight is int
+                        else None
+                        if weight is None
+                        else weight._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = lerp_packet.miss_out(self, end, weight, out)
+            return plan(self, end, weight, out)
         kind = weight.__class__
         try:
             plan = lerp_plans[self._spec][
@@ -2750,7 +3536,19 @@ class PointwiseMethods:
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
         """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
         if modes or out is not None:
-            return addcmul_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+            if modes:
+                return addcmul_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+            try:
+                plan = addcmul_outs[
+                    self._spec,
+                    tensor1._spec,
+                    tensor2._spec,
+                    (None if value is INT_1 else value.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = addcmul_packet.miss_out(self, tensor1, tensor2, value, out)
+            return plan(self, tensor1, tensor2, value, out)
         if value is INT_1:
             try:
                 plan = addcmul_plans[self._spec][tensor1._spec, tensor2._spec]
@@ -2786,7 +3584,19 @@ class PointwiseMethods:
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
         """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
         if modes or out is not None:
-            return addcdiv_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+            if modes:
+                return addcdiv_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+            try:
+                plan = addcdiv_outs[
+                    self._spec,
+                    tensor1._spec,
+                    tensor2._spec,
+                    (None if value is INT_1 else value.__class__),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = addcdiv_packet.miss_out(self, tensor1, tensor2, value, out)
+            return plan(self, tensor1, tensor2, value, out)
         if value is INT_1:
             try:
                 plan = addcdiv_plans[self._spec][tensor1._spec, tensor2._spec]

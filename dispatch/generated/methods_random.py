@@ -12,6 +12,7 @@ from ..core.overload_packet import NOT_GIVEN
 from .functions_random import (
     bernoulli__packet,
     bernoulli__plans,
+    bernoulli_outs,
     bernoulli_packet,
     bernoulli_plans,
     cauchy__packet,
@@ -22,6 +23,7 @@ from .functions_random import (
     geometric__plans,
     log_normal__packet,
     log_normal__plans,
+    multinomial_outs,
     multinomial_packet,
     multinomial_plans,
     normal__packet,
@@ -130,7 +132,13 @@ class RandomMethods:
 
         bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
         if modes or out is not None:
-            return bernoulli_packet.call_parameters(self, p, generator, out=out)
+            if modes:
+                return bernoulli_packet.call_parameters(self, p, generator, out=out)
+            try:
+                plan = bernoulli_outs[self._spec, p.__class__, generator.__class__, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = bernoulli_packet.miss_out(self, p, generator, out)
+            return plan(self, p, generator, out)
         try:
             plan = bernoulli_plans[self._spec][p.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
@@ -142,7 +150,13 @@ class RandomMethods:
     ) -> Any:
         """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
         if modes or out is not None:
-            return multinomial_packet.call_parameters(self, num_samples, replacement, generator, out=out)
+            if modes:
+                return multinomial_packet.call_parameters(self, num_samples, replacement, generator, out=out)
+            try:
+                plan = multinomial_outs[self._spec, num_samples, replacement, generator.__class__, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = multinomial_packet.miss_out(self, num_samples, replacement, generator, out)
+            return plan(self, generator, out)
         try:
             plan = multinomial_plans[self._spec][num_samples, replacement, generator.__class__]
         except (KeyError, AttributeError, TypeError):

@@ -10,35 +10,47 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN
 from .functions_reduction import (
+    all_outs,
     all_packet,
     all_plans,
+    amax_outs,
     amax_packet,
     amax_plans,
+    amin_outs,
     amin_packet,
     amin_plans,
+    aminmax_outs,
     aminmax_packet,
     aminmax_plans,
+    any_outs,
     any_packet,
     any_plans,
+    argmax_outs,
     argmax_packet,
     argmax_plans,
+    argmin_outs,
     argmin_packet,
     argmin_plans,
     count_nonzero_packet,
     count_nonzero_plans,
     cumsum__packet,
     cumsum__plans,
+    cumsum_outs,
     cumsum_packet,
     cumsum_plans,
+    logsumexp_outs,
     logsumexp_packet,
     logsumexp_plans,
     max_packet,
+    mean_outs,
     mean_packet,
     mean_plans,
     min_packet,
+    prod_outs,
     prod_packet,
     prod_plans,
     std_packet,
+    sum_outs,
     sum_packet,
     sum_plans,
     var_packet,
@@ -59,7 +71,13 @@ class ReductionMethods:
 
         sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
-            return sum_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+            if modes:
+                return sum_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+            try:
+                plan = sum_outs[self._spec, dim, keepdim, dtype, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sum_packet.miss_out(self, dim, keepdim, dtype, out)
+            return plan(self, out)
         try:
             plan = sum_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -73,7 +91,13 @@ class ReductionMethods:
 
         mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
-            return mean_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+            if modes:
+                return mean_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+            try:
+                plan = mean_outs[self._spec, dim, keepdim, dtype, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = mean_packet.miss_out(self, dim, keepdim, dtype, out)
+            return plan(self, out)
         try:
             plan = mean_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -87,7 +111,13 @@ class ReductionMethods:
 
         prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
-            return prod_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+            if modes:
+                return prod_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+            try:
+                plan = prod_outs[self._spec, dim, keepdim, dtype, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = prod_packet.miss_out(self, dim, keepdim, dtype, out)
+            return plan(self, out)
         try:
             plan = prod_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -97,7 +127,13 @@ class ReductionMethods:
     def amax(self, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
         """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
         if modes or out is not None:
-            return amax_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return amax_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = amax_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = amax_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = amax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -107,7 +143,13 @@ class ReductionMethods:
     def amin(self, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
         """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
         if modes or out is not None:
-            return amin_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return amin_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = amin_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = amin_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = amin_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -117,7 +159,13 @@ class ReductionMethods:
     def aminmax(self, *, dim: Any = None, keepdim: Any = False, out: Any = None) -> Any:
         """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
         if modes or out is not None:
-            return aminmax_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return aminmax_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = aminmax_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = aminmax_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = aminmax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -147,7 +195,13 @@ class ReductionMethods:
     def argmax(self, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
         """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
-            return argmax_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return argmax_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = argmax_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = argmax_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = argmax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -157,7 +211,13 @@ class ReductionMethods:
     def argmin(self, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
         """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
-            return argmin_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return argmin_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = argmin_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = argmin_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = argmin_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -171,7 +231,13 @@ class ReductionMethods:
 
         any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
-            return any_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return any_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = any_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = any_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = any_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -185,7 +251,13 @@ class ReductionMethods:
 
         all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
-            return all_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return all_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = all_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = all_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = all_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -227,7 +299,13 @@ class ReductionMethods:
     def logsumexp(self, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
         """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
-            return logsumexp_packet.call_parameters(self, dim, keepdim, out=out)
+            if modes:
+                return logsumexp_packet.call_parameters(self, dim, keepdim, out=out)
+            try:
+                plan = logsumexp_outs[self._spec, dim, keepdim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logsumexp_packet.miss_out(self, dim, keepdim, out)
+            return plan(self, out)
         try:
             plan = logsumexp_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -237,7 +315,13 @@ class ReductionMethods:
     def cumsum(self, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
         """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
-            return cumsum_packet.call_parameters(self, dim, dtype, out=out)
+            if modes:
+                return cumsum_packet.call_parameters(self, dim, dtype, out=out)
+            try:
+                plan = cumsum_outs[self._spec, dim, dtype, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = cumsum_packet.miss_out(self, dim, dtype, out)
+            return plan(self, out)
         try:
             plan = cumsum_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):

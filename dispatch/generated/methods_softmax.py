@@ -9,8 +9,10 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from .functions_softmax import (
+    log_softmax_outs,
     log_softmax_packet,
     log_softmax_plans,
+    softmax_outs,
     softmax_packet,
     softmax_plans,
 )
@@ -26,7 +28,13 @@ class SoftmaxMethods:
     def softmax(self, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
         """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
-            return softmax_packet.call_parameters(self, dim, dtype, out=out)
+            if modes:
+                return softmax_packet.call_parameters(self, dim, dtype, out=out)
+            try:
+                plan = softmax_outs[self._spec, dim, dtype, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = softmax_packet.miss_out(self, dim, dtype, out)
+            return plan(self, out)
         try:
             plan = softmax_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -36,7 +44,13 @@ class SoftmaxMethods:
     def log_softmax(self, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
         """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
-            return log_softmax_packet.call_parameters(self, dim, dtype, out=out)
+            if modes:
+                return log_softmax_packet.call_parameters(self, dim, dtype, out=out)
+            try:
+                plan = log_softmax_outs[self._spec, dim, dtype, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = log_softmax_packet.miss_out(self, dim, dtype, out)
+            return plan(self, out)
         try:
             plan = log_softmax_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):

@@ -760,10 +760,23 @@ def register() -> None:
     )
     structured("exp.out", native.unary_float, "exp_stub", "out")
     autograd("exp.out", out_refuses_grad)
+    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml:290")
+    structured("exp2", native.unary_float, "exp2_stub", "functional")
+    autograd("exp2", autograd_pointwise.plan_exp2)
+    define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:290")
+    structured("exp2_", native.unary_float, "exp2_stub", "inplace")
+    autograd("exp2_", autograd_pointwise.plan_exp2_)
+    define(
+        "exp2.out",
+        "exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:290",
+    )
+    structured("exp2.out", native.unary_float, "exp2_stub", "out")
+    autograd("exp2.out", out_refuses_grad)
     define(
         "expm1",
         "expm1(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:290",
+        "native_functions/pointwise.yaml:297",
         (
             "core",
             "pointwise",
@@ -774,7 +787,7 @@ def register() -> None:
     define(
         "expm1_",
         "expm1_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:290",
+        "native_functions/pointwise.yaml:297",
         (
             "core",
             "pointwise",
@@ -785,7 +798,7 @@ def register() -> None:
     define(
         "expm1.out",
         "expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:290",
+        "native_functions/pointwise.yaml:297",
         (
             "core",
             "pointwise",
@@ -796,7 +809,7 @@ def register() -> None:
     define(
         "log",
         "log(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:298",
+        "native_functions/pointwise.yaml:305",
         (
             "core",
             "pointwise",
@@ -807,7 +820,7 @@ def register() -> None:
     define(
         "log_",
         "log_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:298",
+        "native_functions/pointwise.yaml:305",
         (
             "core",
             "pointwise",
@@ -818,7 +831,7 @@ def register() -> None:
     define(
         "log.out",
         "log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:298",
+        "native_functions/pointwise.yaml:305",
         (
             "core",
             "pointwise",
@@ -829,7 +842,7 @@ def register() -> None:
     define(
         "log1p",
         "log1p(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:306",
+        "native_functions/pointwise.yaml:313",
         (
             "core",
             "pointwise",
@@ -840,7 +853,7 @@ def register() -> None:
     define(
         "log1p_",
         "log1p_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:306",
+        "native_functions/pointwise.yaml:313",
         (
             "core",
             "pointwise",
@@ -851,7 +864,7 @@ def register() -> None:
     define(
         "log1p.out",
         "log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:306",
+        "native_functions/pointwise.yaml:313",
         (
             "core",
             "pointwise",
@@ -862,7 +875,7 @@ def register() -> None:
     define(
         "log2",
         "log2(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:314",
+        "native_functions/pointwise.yaml:321",
         (
             "core",
             "pointwise",
@@ -873,7 +886,7 @@ def register() -> None:
     define(
         "log2_",
         "log2_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:314",
+        "native_functions/pointwise.yaml:321",
         (
             "core",
             "pointwise",
@@ -884,7 +897,7 @@ def register() -> None:
     define(
         "log2.out",
         "log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:314",
+        "native_functions/pointwise.yaml:321",
         (
             "core",
             "pointwise",
@@ -895,7 +908,7 @@ def register() -> None:
     define(
         "log10",
         "log10(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:322",
+        "native_functions/pointwise.yaml:329",
         (
             "core",
             "pointwise",
@@ -906,7 +919,7 @@ def register() -> None:
     define(
         "log10_",
         "log10_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:322",
+        "native_functions/pointwise.yaml:329",
         (
             "core",
             "pointwise",
@@ -917,7 +930,7 @@ def register() -> None:
     define(
         "log10.out",
         "log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:322",
+        "native_functions/pointwise.yaml:329",
         (
             "core",
             "pointwise",
@@ -928,7 +941,7 @@ def register() -> None:
     define(
         "sqrt",
         "sqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:330",
+        "native_functions/pointwise.yaml:337",
         (
             "core",
             "pointwise",
@@ -939,7 +952,7 @@ def register() -> None:
     define(
         "sqrt_",
         "sqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:330",
+        "native_functions/pointwise.yaml:337",
         (
             "core",
             "pointwise",
@@ -950,7 +963,7 @@ def register() -> None:
     define(
         "sqrt.out",
         "sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:330",
+        "native_functions/pointwise.yaml:337",
         (
             "core",
             "pointwise",
@@ -961,7 +974,7 @@ def register() -> None:
     define(
         "rsqrt",
         "rsqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:338",
+        "native_functions/pointwise.yaml:345",
         (
             "core",
             "pointwise",
@@ -972,7 +985,7 @@ def register() -> None:
     define(
         "rsqrt_",
         "rsqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:338",
+        "native_functions/pointwise.yaml:345",
         (
             "core",
             "pointwise",
@@ -983,7 +996,7 @@ def register() -> None:
     define(
         "rsqrt.out",
         "rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:338",
+        "native_functions/pointwise.yaml:345",
         (
             "core",
             "pointwise",
@@ -994,7 +1007,7 @@ def register() -> None:
     define(
         "sin",
         "sin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:346",
+        "native_functions/pointwise.yaml:353",
         (
             "core",
             "pointwise",
@@ -1005,7 +1018,7 @@ def register() -> None:
     define(
         "sin_",
         "sin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:346",
+        "native_functions/pointwise.yaml:353",
         (
             "core",
             "pointwise",
@@ -1016,7 +1029,7 @@ def register() -> None:
     define(
         "sin.out",
         "sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:346",
+        "native_functions/pointwise.yaml:353",
         (
             "core",
             "pointwise",
@@ -1027,7 +1040,7 @@ def register() -> None:
     define(
         "cos",
         "cos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:354",
+        "native_functions/pointwise.yaml:361",
         (
             "core",
             "pointwise",
@@ -1038,7 +1051,7 @@ def register() -> None:
     define(
         "cos_",
         "cos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:354",
+        "native_functions/pointwise.yaml:361",
         (
             "core",
             "pointwise",
@@ -1049,7 +1062,7 @@ def register() -> None:
     define(
         "cos.out",
         "cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:354",
+        "native_functions/pointwise.yaml:361",
         (
             "core",
             "pointwise",
@@ -1060,7 +1073,7 @@ def register() -> None:
     define(
         "tan",
         "tan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:362",
+        "native_functions/pointwise.yaml:369",
         (
             "core",
             "pointwise",
@@ -1071,7 +1084,7 @@ def register() -> None:
     define(
         "tan_",
         "tan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:362",
+        "native_functions/pointwise.yaml:369",
         (
             "core",
             "pointwise",
@@ -1082,7 +1095,7 @@ def register() -> None:
     define(
         "tan.out",
         "tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:362",
+        "native_functions/pointwise.yaml:369",
         (
             "core",
             "pointwise",
@@ -1093,7 +1106,7 @@ def register() -> None:
     define(
         "tanh",
         "tanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:370",
+        "native_functions/pointwise.yaml:377",
         (
             "core",
             "pointwise",
@@ -1104,7 +1117,7 @@ def register() -> None:
     define(
         "tanh_",
         "tanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:370",
+        "native_functions/pointwise.yaml:377",
         (
             "core",
             "pointwise",
@@ -1115,7 +1128,7 @@ def register() -> None:
     define(
         "tanh.out",
         "tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:370",
+        "native_functions/pointwise.yaml:377",
         (
             "core",
             "pointwise",
@@ -1126,7 +1139,7 @@ def register() -> None:
     define(
         "sinh",
         "sinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:378",
+        "native_functions/pointwise.yaml:385",
         (
             "core",
             "pointwise",
@@ -1137,7 +1150,7 @@ def register() -> None:
     define(
         "sinh_",
         "sinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:378",
+        "native_functions/pointwise.yaml:385",
         (
             "core",
             "pointwise",
@@ -1148,7 +1161,7 @@ def register() -> None:
     define(
         "sinh.out",
         "sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:378",
+        "native_functions/pointwise.yaml:385",
         (
             "core",
             "pointwise",
@@ -1159,7 +1172,7 @@ def register() -> None:
     define(
         "cosh",
         "cosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:386",
+        "native_functions/pointwise.yaml:393",
         (
             "core",
             "pointwise",
@@ -1170,7 +1183,7 @@ def register() -> None:
     define(
         "cosh_",
         "cosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:386",
+        "native_functions/pointwise.yaml:393",
         (
             "core",
             "pointwise",
@@ -1181,7 +1194,7 @@ def register() -> None:
     define(
         "cosh.out",
         "cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:386",
+        "native_functions/pointwise.yaml:393",
         (
             "core",
             "pointwise",
@@ -1192,7 +1205,7 @@ def register() -> None:
     define(
         "asin",
         "asin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:394",
+        "native_functions/pointwise.yaml:401",
         (
             "core",
             "pointwise",
@@ -1203,7 +1216,7 @@ def register() -> None:
     define(
         "asin_",
         "asin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:394",
+        "native_functions/pointwise.yaml:401",
         (
             "core",
             "pointwise",
@@ -1214,7 +1227,7 @@ def register() -> None:
     define(
         "asin.out",
         "asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:394",
+        "native_functions/pointwise.yaml:401",
         (
             "core",
             "pointwise",
@@ -1225,7 +1238,7 @@ def register() -> None:
     define(
         "acos",
         "acos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:402",
+        "native_functions/pointwise.yaml:409",
         (
             "core",
             "pointwise",
@@ -1236,7 +1249,7 @@ def register() -> None:
     define(
         "acos_",
         "acos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:402",
+        "native_functions/pointwise.yaml:409",
         (
             "core",
             "pointwise",
@@ -1247,7 +1260,7 @@ def register() -> None:
     define(
         "acos.out",
         "acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:402",
+        "native_functions/pointwise.yaml:409",
         (
             "core",
             "pointwise",
@@ -1258,7 +1271,7 @@ def register() -> None:
     define(
         "atan",
         "atan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:410",
+        "native_functions/pointwise.yaml:417",
         (
             "core",
             "pointwise",
@@ -1269,7 +1282,7 @@ def register() -> None:
     define(
         "atan_",
         "atan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:410",
+        "native_functions/pointwise.yaml:417",
         (
             "core",
             "pointwise",
@@ -1280,7 +1293,7 @@ def register() -> None:
     define(
         "atan.out",
         "atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:410",
+        "native_functions/pointwise.yaml:417",
         (
             "core",
             "pointwise",
@@ -1291,7 +1304,7 @@ def register() -> None:
     define(
         "asinh",
         "asinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:418",
+        "native_functions/pointwise.yaml:425",
         (
             "core",
             "pointwise",
@@ -1302,7 +1315,7 @@ def register() -> None:
     define(
         "asinh_",
         "asinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:418",
+        "native_functions/pointwise.yaml:425",
         (
             "core",
             "pointwise",
@@ -1313,7 +1326,7 @@ def register() -> None:
     define(
         "asinh.out",
         "asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:418",
+        "native_functions/pointwise.yaml:425",
         (
             "core",
             "pointwise",
@@ -1324,7 +1337,7 @@ def register() -> None:
     define(
         "acosh",
         "acosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:426",
+        "native_functions/pointwise.yaml:433",
         (
             "core",
             "pointwise",
@@ -1335,7 +1348,7 @@ def register() -> None:
     define(
         "acosh_",
         "acosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:426",
+        "native_functions/pointwise.yaml:433",
         (
             "core",
             "pointwise",
@@ -1346,7 +1359,7 @@ def register() -> None:
     define(
         "acosh.out",
         "acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:426",
+        "native_functions/pointwise.yaml:433",
         (
             "core",
             "pointwise",
@@ -1357,7 +1370,7 @@ def register() -> None:
     define(
         "atanh",
         "atanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:434",
+        "native_functions/pointwise.yaml:441",
         (
             "core",
             "pointwise",
@@ -1368,7 +1381,7 @@ def register() -> None:
     define(
         "atanh_",
         "atanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:434",
+        "native_functions/pointwise.yaml:441",
         (
             "core",
             "pointwise",
@@ -1379,7 +1392,7 @@ def register() -> None:
     define(
         "atanh.out",
         "atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:434",
+        "native_functions/pointwise.yaml:441",
         (
             "core",
             "pointwise",
@@ -1390,7 +1403,7 @@ def register() -> None:
     define(
         "sigmoid",
         "sigmoid(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:442",
+        "native_functions/pointwise.yaml:449",
         (
             "core",
             "pointwise",
@@ -1401,7 +1414,7 @@ def register() -> None:
     define(
         "sigmoid_",
         "sigmoid_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:442",
+        "native_functions/pointwise.yaml:449",
         (
             "core",
             "pointwise",
@@ -1412,7 +1425,7 @@ def register() -> None:
     define(
         "sigmoid.out",
         "sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:442",
+        "native_functions/pointwise.yaml:449",
         (
             "core",
             "pointwise",
@@ -1423,7 +1436,7 @@ def register() -> None:
     define(
         "erf",
         "erf(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:450",
+        "native_functions/pointwise.yaml:457",
         (
             "core",
             "pointwise",
@@ -1434,7 +1447,7 @@ def register() -> None:
     define(
         "erf_",
         "erf_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:450",
+        "native_functions/pointwise.yaml:457",
         (
             "core",
             "pointwise",
@@ -1445,7 +1458,7 @@ def register() -> None:
     define(
         "erf.out",
         "erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:450",
+        "native_functions/pointwise.yaml:457",
         (
             "core",
             "pointwise",
@@ -1453,38 +1466,38 @@ def register() -> None:
     )
     structured("erf.out", native.unary_float, "erf_stub", "out")
     autograd("erf.out", out_refuses_grad)
-    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:458", ("pointwise",))
+    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:465", ("pointwise",))
     structured("erfc", native.unary_float, "erfc_stub", "functional")
     autograd("erfc", autograd_pointwise.plan_erfc)
     define(
-        "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:458", ("pointwise",)
+        "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:465", ("pointwise",)
     )
     structured("erfc_", native.unary_float, "erfc_stub", "inplace")
     autograd("erfc_", autograd_pointwise.plan_erfc_)
     define(
         "erfc.out",
         "erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:458",
+        "native_functions/pointwise.yaml:465",
         ("pointwise",),
     )
     structured("erfc.out", native.unary_float, "erfc_stub", "out")
     autograd("erfc.out", out_refuses_grad)
-    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml:466")
+    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml:473")
     composite("arcsin", "CompositeImplicitAutograd", composition.asin)
-    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml:471")
+    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml:478")
     composite("arccos", "CompositeImplicitAutograd", composition.acos)
-    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:476")
+    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:483")
     composite("arctan", "CompositeImplicitAutograd", composition.atan)
-    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:481")
+    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:488")
     composite("arcsinh", "CompositeImplicitAutograd", composition.asinh)
-    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:486")
+    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:493")
     composite("arccosh", "CompositeImplicitAutograd", composition.acosh)
-    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:491")
+    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml:498")
     composite("arctanh", "CompositeImplicitAutograd", composition.atanh)
     define(
         "floor",
         "floor(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:496",
+        "native_functions/pointwise.yaml:503",
         (
             "core",
             "pointwise",
@@ -1495,7 +1508,7 @@ def register() -> None:
     define(
         "floor_",
         "floor_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:496",
+        "native_functions/pointwise.yaml:503",
         (
             "core",
             "pointwise",
@@ -1506,7 +1519,7 @@ def register() -> None:
     define(
         "floor.out",
         "floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:496",
+        "native_functions/pointwise.yaml:503",
         (
             "core",
             "pointwise",
@@ -1517,7 +1530,7 @@ def register() -> None:
     define(
         "ceil",
         "ceil(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:504",
+        "native_functions/pointwise.yaml:511",
         (
             "core",
             "pointwise",
@@ -1528,7 +1541,7 @@ def register() -> None:
     define(
         "ceil_",
         "ceil_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:504",
+        "native_functions/pointwise.yaml:511",
         (
             "core",
             "pointwise",
@@ -1539,7 +1552,7 @@ def register() -> None:
     define(
         "ceil.out",
         "ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:504",
+        "native_functions/pointwise.yaml:511",
         (
             "core",
             "pointwise",
@@ -1550,7 +1563,7 @@ def register() -> None:
     define(
         "round",
         "round(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml:519",
         (
             "core",
             "pointwise",
@@ -1561,7 +1574,7 @@ def register() -> None:
     define(
         "round_",
         "round_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml:519",
         (
             "core",
             "pointwise",
@@ -1572,7 +1585,7 @@ def register() -> None:
     define(
         "round.out",
         "round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:512",
+        "native_functions/pointwise.yaml:519",
         (
             "core",
             "pointwise",
@@ -1583,7 +1596,7 @@ def register() -> None:
     define(
         "trunc",
         "trunc(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml:527",
         (
             "core",
             "pointwise",
@@ -1594,7 +1607,7 @@ def register() -> None:
     define(
         "trunc_",
         "trunc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml:527",
         (
             "core",
             "pointwise",
@@ -1605,7 +1618,7 @@ def register() -> None:
     define(
         "trunc.out",
         "trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:520",
+        "native_functions/pointwise.yaml:527",
         (
             "core",
             "pointwise",
@@ -1616,7 +1629,7 @@ def register() -> None:
     define(
         "round.decimals",
         "round.decimals(Tensor self, *, int decimals) -> Tensor",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml:535",
         (
             "core",
             "pointwise",
@@ -1627,7 +1640,7 @@ def register() -> None:
     define(
         "round_.decimals",
         "round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml:535",
         (
             "core",
             "pointwise",
@@ -1638,7 +1651,7 @@ def register() -> None:
     define(
         "round.decimals_out",
         "round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:528",
+        "native_functions/pointwise.yaml:535",
         (
             "core",
             "pointwise",
@@ -1646,12 +1659,12 @@ def register() -> None:
     )
     structured("round.decimals_out", native.round_decimals, "round_decimals_stub", "out")
     autograd("round.decimals_out", out_refuses_grad)
-    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml:537")
+    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml:544")
     composite("fix", "CompositeImplicitAutograd", composition.trunc)
     define(
         "conj_physical",
         "conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:542",
+        "native_functions/pointwise.yaml:549",
         ("pointwise",),
     )
     structured("conj_physical", native.unary, "conj_physical_stub", "functional")
@@ -1659,7 +1672,7 @@ def register() -> None:
     define(
         "conj_physical_",
         "conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:542",
+        "native_functions/pointwise.yaml:549",
         ("pointwise",),
     )
     structured("conj_physical_", native.unary, "conj_physical_stub", "inplace")
@@ -1667,21 +1680,21 @@ def register() -> None:
     define(
         "conj_physical.out",
         "conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:542",
+        "native_functions/pointwise.yaml:549",
         ("pointwise",),
     )
     structured("conj_physical.out", native.unary, "conj_physical_stub", "out")
     autograd("conj_physical.out", out_refuses_grad)
-    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:550")
+    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:557")
     composite("conj", "CompositeImplicitAutograd", composition.conj)
-    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:555")
+    define("resolve_conj", "resolve_conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:562")
     composite("resolve_conj", "CompositeImplicitAutograd", composition.unresolved)
-    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:560")
+    define("resolve_neg", "resolve_neg(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml:567")
     composite("resolve_neg", "CompositeImplicitAutograd", composition.unresolved)
     define(
         "relu",
         "relu(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:567",
+        "native_functions/pointwise.yaml:574",
         (
             "core",
             "pointwise",
@@ -1692,7 +1705,7 @@ def register() -> None:
     define(
         "relu_",
         "relu_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:567",
+        "native_functions/pointwise.yaml:574",
         (
             "core",
             "pointwise",
@@ -1703,7 +1716,7 @@ def register() -> None:
     define(
         "relu.out",
         "relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:567",
+        "native_functions/pointwise.yaml:574",
         (
             "core",
             "pointwise",
@@ -1714,7 +1727,7 @@ def register() -> None:
     define(
         "gelu",
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:575",
+        "native_functions/pointwise.yaml:582",
         (
             "core",
             "pointwise",
@@ -1725,7 +1738,7 @@ def register() -> None:
     define(
         "gelu_",
         "gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
-        "native_functions/pointwise.yaml:575",
+        "native_functions/pointwise.yaml:582",
         (
             "core",
             "pointwise",
@@ -1736,7 +1749,7 @@ def register() -> None:
     define(
         "gelu.out",
         "gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:575",
+        "native_functions/pointwise.yaml:582",
         (
             "core",
             "pointwise",
@@ -1744,18 +1757,18 @@ def register() -> None:
     )
     structured("gelu.out", native.gelu, "gelu_stub", "out")
     autograd("gelu.out", out_refuses_grad)
-    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:583", ("pointwise",))
+    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:590", ("pointwise",))
     structured("silu", native.unary_floating, "silu_stub", "functional")
     autograd("silu", autograd_pointwise.plan_silu)
     define(
-        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:583", ("pointwise",)
+        "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:590", ("pointwise",)
     )
     structured("silu_", native.unary_floating, "silu_stub", "inplace")
     autograd("silu_", autograd_pointwise.plan_silu_)
     define(
         "silu.out",
         "silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:583",
+        "native_functions/pointwise.yaml:590",
         ("pointwise",),
     )
     structured("silu.out", native.unary_floating, "silu_stub", "out")
@@ -1763,7 +1776,7 @@ def register() -> None:
     define(
         "softplus",
         "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-        "native_functions/pointwise.yaml:591",
+        "native_functions/pointwise.yaml:598",
         ("pointwise",),
     )
     structured("softplus", native.softplus, "softplus_stub", "functional")
@@ -1771,7 +1784,7 @@ def register() -> None:
     define(
         "softplus.out",
         "softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:591",
+        "native_functions/pointwise.yaml:598",
         ("pointwise",),
     )
     structured("softplus.out", native.softplus, "softplus_stub", "out")
@@ -1779,7 +1792,7 @@ def register() -> None:
     define(
         "leaky_relu",
         "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-        "native_functions/pointwise.yaml:599",
+        "native_functions/pointwise.yaml:606",
         (
             "core",
             "pointwise",
@@ -1790,7 +1803,7 @@ def register() -> None:
     define(
         "leaky_relu_",
         "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:599",
+        "native_functions/pointwise.yaml:606",
         (
             "core",
             "pointwise",
@@ -1801,7 +1814,7 @@ def register() -> None:
     define(
         "leaky_relu.out",
         "leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:599",
+        "native_functions/pointwise.yaml:606",
         (
             "core",
             "pointwise",
@@ -1812,7 +1825,7 @@ def register() -> None:
     define(
         "threshold_backward",
         "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:607",
+        "native_functions/pointwise.yaml:614",
         ("pointwise",),
     )
     structured("threshold_backward", native.threshold_backward, "threshold_backward_stub", "functional")
@@ -1820,7 +1833,7 @@ def register() -> None:
     define(
         "sigmoid_backward",
         "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:613",
+        "native_functions/pointwise.yaml:620",
         ("pointwise",),
     )
     structured("sigmoid_backward", native.binary, "sigmoid_backward_stub", "functional")
@@ -1828,7 +1841,7 @@ def register() -> None:
     define(
         "tanh_backward",
         "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml:619",
+        "native_functions/pointwise.yaml:626",
         ("pointwise",),
     )
     structured("tanh_backward", native.binary, "tanh_backward_stub", "functional")
@@ -1836,7 +1849,7 @@ def register() -> None:
     define(
         "gelu_backward",
         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml:625",
+        "native_functions/pointwise.yaml:632",
         ("pointwise",),
     )
     structured("gelu_backward", native.gelu_backward, "gelu_backward_stub", "functional")
@@ -1844,7 +1857,7 @@ def register() -> None:
     define(
         "silu_backward",
         "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:631",
+        "native_functions/pointwise.yaml:638",
         ("pointwise",),
     )
     structured("silu_backward", native.binary, "silu_backward_stub", "functional")
@@ -1852,7 +1865,7 @@ def register() -> None:
     define(
         "softplus_backward",
         "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml:637",
+        "native_functions/pointwise.yaml:644",
         ("pointwise",),
     )
     structured("softplus_backward", native.softplus_backward, "softplus_backward_stub", "functional")
@@ -1860,7 +1873,7 @@ def register() -> None:
     define(
         "leaky_relu_backward",
         "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-        "native_functions/pointwise.yaml:643",
+        "native_functions/pointwise.yaml:650",
         ("pointwise",),
     )
     structured("leaky_relu_backward", native.leaky_relu_backward, "leaky_relu_backward_stub", "functional")
@@ -1868,7 +1881,7 @@ def register() -> None:
     define(
         "eq.Tensor",
         "eq.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:651",
+        "native_functions/pointwise.yaml:658",
         (
             "core",
             "nondifferentiable",
@@ -1881,7 +1894,7 @@ def register() -> None:
     define(
         "eq_.Tensor",
         "eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:651",
+        "native_functions/pointwise.yaml:658",
         (
             "core",
             "nondifferentiable",
@@ -1894,7 +1907,7 @@ def register() -> None:
     define(
         "eq.Tensor_out",
         "eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:651",
+        "native_functions/pointwise.yaml:658",
         (
             "core",
             "nondifferentiable",
@@ -1905,13 +1918,13 @@ def register() -> None:
     structured("eq.Tensor_out", native.comparison, "eq_stub", "out")
     autograd("eq.Tensor_out", never_differentiable)
     define(
-        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:660"
+        "eq.Scalar", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:667"
     )
     composite("eq.Scalar", "CompositeImplicitAutograd", composition.eq)
     define(
         "ne.Tensor",
         "ne.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:665",
+        "native_functions/pointwise.yaml:672",
         (
             "core",
             "nondifferentiable",
@@ -1924,7 +1937,7 @@ def register() -> None:
     define(
         "ne_.Tensor",
         "ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:665",
+        "native_functions/pointwise.yaml:672",
         (
             "core",
             "nondifferentiable",
@@ -1937,7 +1950,7 @@ def register() -> None:
     define(
         "ne.Tensor_out",
         "ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:665",
+        "native_functions/pointwise.yaml:672",
         (
             "core",
             "nondifferentiable",
@@ -1948,13 +1961,13 @@ def register() -> None:
     structured("ne.Tensor_out", native.comparison, "ne_stub", "out")
     autograd("ne.Tensor_out", never_differentiable)
     define(
-        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:674"
+        "ne.Scalar", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:681"
     )
     composite("ne.Scalar", "CompositeImplicitAutograd", composition.ne)
     define(
         "lt.Tensor",
         "lt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:679",
+        "native_functions/pointwise.yaml:686",
         (
             "core",
             "nondifferentiable",
@@ -1967,7 +1980,7 @@ def register() -> None:
     define(
         "lt_.Tensor",
         "lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:679",
+        "native_functions/pointwise.yaml:686",
         (
             "core",
             "nondifferentiable",
@@ -1980,7 +1993,7 @@ def register() -> None:
     define(
         "lt.Tensor_out",
         "lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:679",
+        "native_functions/pointwise.yaml:686",
         (
             "core",
             "nondifferentiable",
@@ -1991,13 +2004,13 @@ def register() -> None:
     structured("lt.Tensor_out", native.ordering, "lt_stub", "out")
     autograd("lt.Tensor_out", never_differentiable)
     define(
-        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:688"
+        "lt.Scalar", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:695"
     )
     composite("lt.Scalar", "CompositeImplicitAutograd", composition.lt)
     define(
         "le.Tensor",
         "le.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:693",
+        "native_functions/pointwise.yaml:700",
         (
             "core",
             "nondifferentiable",
@@ -2010,7 +2023,7 @@ def register() -> None:
     define(
         "le_.Tensor",
         "le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:693",
+        "native_functions/pointwise.yaml:700",
         (
             "core",
             "nondifferentiable",
@@ -2023,7 +2036,7 @@ def register() -> None:
     define(
         "le.Tensor_out",
         "le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:693",
+        "native_functions/pointwise.yaml:700",
         (
             "core",
             "nondifferentiable",
@@ -2034,13 +2047,13 @@ def register() -> None:
     structured("le.Tensor_out", native.ordering, "le_stub", "out")
     autograd("le.Tensor_out", never_differentiable)
     define(
-        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:702"
+        "le.Scalar", "le.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:709"
     )
     composite("le.Scalar", "CompositeImplicitAutograd", composition.le)
     define(
         "gt.Tensor",
         "gt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:707",
+        "native_functions/pointwise.yaml:714",
         (
             "core",
             "nondifferentiable",
@@ -2053,7 +2066,7 @@ def register() -> None:
     define(
         "gt_.Tensor",
         "gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:707",
+        "native_functions/pointwise.yaml:714",
         (
             "core",
             "nondifferentiable",
@@ -2066,7 +2079,7 @@ def register() -> None:
     define(
         "gt.Tensor_out",
         "gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:707",
+        "native_functions/pointwise.yaml:714",
         (
             "core",
             "nondifferentiable",
@@ -2077,13 +2090,13 @@ def register() -> None:
     structured("gt.Tensor_out", native.ordering, "gt_stub", "out")
     autograd("gt.Tensor_out", never_differentiable)
     define(
-        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:716"
+        "gt.Scalar", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:723"
     )
     composite("gt.Scalar", "CompositeImplicitAutograd", composition.gt)
     define(
         "ge.Tensor",
         "ge.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:721",
+        "native_functions/pointwise.yaml:728",
         (
             "core",
             "nondifferentiable",
@@ -2096,7 +2109,7 @@ def register() -> None:
     define(
         "ge_.Tensor",
         "ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:721",
+        "native_functions/pointwise.yaml:728",
         (
             "core",
             "nondifferentiable",
@@ -2109,7 +2122,7 @@ def register() -> None:
     define(
         "ge.Tensor_out",
         "ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:721",
+        "native_functions/pointwise.yaml:728",
         (
             "core",
             "nondifferentiable",
@@ -2120,54 +2133,54 @@ def register() -> None:
     structured("ge.Tensor_out", native.ordering, "ge_stub", "out")
     autograd("ge.Tensor_out", never_differentiable)
     define(
-        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:730"
+        "ge.Scalar", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "native_functions/pointwise.yaml:737"
     )
     composite("ge.Scalar", "CompositeImplicitAutograd", composition.ge)
     define(
         "greater.Tensor",
         "greater.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:735",
+        "native_functions/pointwise.yaml:742",
         wrapped_numbers=True,
     )
     composite("greater.Tensor", "CompositeImplicitAutograd", composition.gt)
     define(
         "greater_equal.Tensor",
         "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:741",
+        "native_functions/pointwise.yaml:748",
         wrapped_numbers=True,
     )
     composite("greater_equal.Tensor", "CompositeImplicitAutograd", composition.ge)
     define(
         "less.Tensor",
         "less.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:747",
+        "native_functions/pointwise.yaml:754",
         wrapped_numbers=True,
     )
     composite("less.Tensor", "CompositeImplicitAutograd", composition.lt)
     define(
         "less_equal.Tensor",
         "less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:753",
+        "native_functions/pointwise.yaml:760",
         wrapped_numbers=True,
     )
     composite("less_equal.Tensor", "CompositeImplicitAutograd", composition.le)
     define(
         "not_equal.Tensor",
         "not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:759",
+        "native_functions/pointwise.yaml:766",
         wrapped_numbers=True,
     )
     composite("not_equal.Tensor", "CompositeImplicitAutograd", composition.ne)
-    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:765")
+    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml:772")
     composite("isnan", "CompositeImplicitAutograd", composition.isnan)
-    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:770")
+    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml:777")
     composite("isinf", "CompositeImplicitAutograd", composition.isinf)
-    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:775")
+    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml:782")
     composite("isfinite", "CompositeImplicitAutograd", composition.isfinite)
     define(
         "logical_not",
         "logical_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:780",
+        "native_functions/pointwise.yaml:787",
         (
             "core",
             "nondifferentiable",
@@ -2179,7 +2192,7 @@ def register() -> None:
     define(
         "logical_not_",
         "logical_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:780",
+        "native_functions/pointwise.yaml:787",
         (
             "core",
             "nondifferentiable",
@@ -2191,7 +2204,7 @@ def register() -> None:
     define(
         "logical_not.out",
         "logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:780",
+        "native_functions/pointwise.yaml:787",
         (
             "core",
             "nondifferentiable",
@@ -2203,7 +2216,7 @@ def register() -> None:
     define(
         "logical_and",
         "logical_and(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:788",
+        "native_functions/pointwise.yaml:795",
         (
             "core",
             "nondifferentiable",
@@ -2215,7 +2228,7 @@ def register() -> None:
     define(
         "logical_and_",
         "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:788",
+        "native_functions/pointwise.yaml:795",
         (
             "core",
             "nondifferentiable",
@@ -2227,7 +2240,7 @@ def register() -> None:
     define(
         "logical_and.out",
         "logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:788",
+        "native_functions/pointwise.yaml:795",
         (
             "core",
             "nondifferentiable",
@@ -2239,7 +2252,7 @@ def register() -> None:
     define(
         "logical_or",
         "logical_or(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml:803",
         (
             "core",
             "nondifferentiable",
@@ -2251,7 +2264,7 @@ def register() -> None:
     define(
         "logical_or_",
         "logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml:803",
         (
             "core",
             "nondifferentiable",
@@ -2263,7 +2276,7 @@ def register() -> None:
     define(
         "logical_or.out",
         "logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:796",
+        "native_functions/pointwise.yaml:803",
         (
             "core",
             "nondifferentiable",
@@ -2275,7 +2288,7 @@ def register() -> None:
     define(
         "logical_xor",
         "logical_xor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:804",
+        "native_functions/pointwise.yaml:811",
         (
             "core",
             "nondifferentiable",
@@ -2287,7 +2300,7 @@ def register() -> None:
     define(
         "logical_xor_",
         "logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:804",
+        "native_functions/pointwise.yaml:811",
         (
             "core",
             "nondifferentiable",
@@ -2299,7 +2312,7 @@ def register() -> None:
     define(
         "logical_xor.out",
         "logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:804",
+        "native_functions/pointwise.yaml:811",
         (
             "core",
             "nondifferentiable",
@@ -2311,7 +2324,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor",
         "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:812",
+        "native_functions/pointwise.yaml:819",
         (
             "core",
             "nondifferentiable",
@@ -2324,7 +2337,7 @@ def register() -> None:
     define(
         "bitwise_and_.Tensor",
         "bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:812",
+        "native_functions/pointwise.yaml:819",
         (
             "core",
             "nondifferentiable",
@@ -2337,7 +2350,7 @@ def register() -> None:
     define(
         "bitwise_and.Tensor_out",
         "bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:812",
+        "native_functions/pointwise.yaml:819",
         (
             "core",
             "nondifferentiable",
@@ -2350,13 +2363,13 @@ def register() -> None:
     define(
         "bitwise_and.Scalar",
         "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:821",
+        "native_functions/pointwise.yaml:828",
     )
     composite("bitwise_and.Scalar", "CompositeImplicitAutograd", composition.bitwise_and)
     define(
         "bitwise_or.Tensor",
         "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml:833",
         (
             "core",
             "nondifferentiable",
@@ -2369,7 +2382,7 @@ def register() -> None:
     define(
         "bitwise_or_.Tensor",
         "bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml:833",
         (
             "core",
             "nondifferentiable",
@@ -2382,7 +2395,7 @@ def register() -> None:
     define(
         "bitwise_or.Tensor_out",
         "bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:826",
+        "native_functions/pointwise.yaml:833",
         (
             "core",
             "nondifferentiable",
@@ -2395,13 +2408,13 @@ def register() -> None:
     define(
         "bitwise_or.Scalar",
         "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:835",
+        "native_functions/pointwise.yaml:842",
     )
     composite("bitwise_or.Scalar", "CompositeImplicitAutograd", composition.bitwise_or)
     define(
         "bitwise_xor.Tensor",
         "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:840",
+        "native_functions/pointwise.yaml:847",
         (
             "core",
             "nondifferentiable",
@@ -2414,7 +2427,7 @@ def register() -> None:
     define(
         "bitwise_xor_.Tensor",
         "bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:840",
+        "native_functions/pointwise.yaml:847",
         (
             "core",
             "nondifferentiable",
@@ -2427,7 +2440,7 @@ def register() -> None:
     define(
         "bitwise_xor.Tensor_out",
         "bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:840",
+        "native_functions/pointwise.yaml:847",
         (
             "core",
             "nondifferentiable",
@@ -2440,13 +2453,13 @@ def register() -> None:
     define(
         "bitwise_xor.Scalar",
         "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:849",
+        "native_functions/pointwise.yaml:856",
     )
     composite("bitwise_xor.Scalar", "CompositeImplicitAutograd", composition.bitwise_xor)
     define(
         "bitwise_left_shift.Tensor",
         "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:854",
+        "native_functions/pointwise.yaml:861",
         (
             "nondifferentiable",
             "pointwise",
@@ -2458,7 +2471,7 @@ def register() -> None:
     define(
         "bitwise_left_shift_.Tensor",
         "bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:854",
+        "native_functions/pointwise.yaml:861",
         (
             "nondifferentiable",
             "pointwise",
@@ -2470,7 +2483,7 @@ def register() -> None:
     define(
         "bitwise_left_shift.Tensor_out",
         "bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:854",
+        "native_functions/pointwise.yaml:861",
         (
             "nondifferentiable",
             "pointwise",
@@ -2482,7 +2495,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor",
         "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:863",
+        "native_functions/pointwise.yaml:870",
         (
             "nondifferentiable",
             "pointwise",
@@ -2494,7 +2507,7 @@ def register() -> None:
     define(
         "bitwise_right_shift_.Tensor",
         "bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:863",
+        "native_functions/pointwise.yaml:870",
         (
             "nondifferentiable",
             "pointwise",
@@ -2506,7 +2519,7 @@ def register() -> None:
     define(
         "bitwise_right_shift.Tensor_out",
         "bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:863",
+        "native_functions/pointwise.yaml:870",
         (
             "nondifferentiable",
             "pointwise",
@@ -2518,7 +2531,7 @@ def register() -> None:
     define(
         "bitwise_not",
         "bitwise_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml:872",
+        "native_functions/pointwise.yaml:879",
         (
             "core",
             "nondifferentiable",
@@ -2530,7 +2543,7 @@ def register() -> None:
     define(
         "bitwise_not_",
         "bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:872",
+        "native_functions/pointwise.yaml:879",
         (
             "core",
             "nondifferentiable",
@@ -2542,7 +2555,7 @@ def register() -> None:
     define(
         "bitwise_not.out",
         "bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:872",
+        "native_functions/pointwise.yaml:879",
         (
             "core",
             "nondifferentiable",
@@ -2554,7 +2567,7 @@ def register() -> None:
     define(
         "clamp",
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:882",
+        "native_functions/pointwise.yaml:889",
         (
             "core",
             "pointwise",
@@ -2565,7 +2578,7 @@ def register() -> None:
     define(
         "clamp_",
         "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:882",
+        "native_functions/pointwise.yaml:889",
         (
             "core",
             "pointwise",
@@ -2576,7 +2589,7 @@ def register() -> None:
     define(
         "clamp.out",
         "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:882",
+        "native_functions/pointwise.yaml:889",
         (
             "core",
             "pointwise",
@@ -2587,7 +2600,7 @@ def register() -> None:
     define(
         "clamp.Tensor",
         "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:896",
         (
             "core",
             "pointwise",
@@ -2598,7 +2611,7 @@ def register() -> None:
     define(
         "clamp_.Tensor",
         "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:896",
         (
             "core",
             "pointwise",
@@ -2609,7 +2622,7 @@ def register() -> None:
     define(
         "clamp.Tensor_out",
         "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:889",
+        "native_functions/pointwise.yaml:896",
         (
             "core",
             "pointwise",
@@ -2620,7 +2633,7 @@ def register() -> None:
     define(
         "clamp_min",
         "clamp_min(Tensor self, Scalar min) -> Tensor",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:903",
         ("pointwise",),
     )
     structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional")
@@ -2628,7 +2641,7 @@ def register() -> None:
     define(
         "clamp_min_",
         "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:903",
         ("pointwise",),
     )
     structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace")
@@ -2636,7 +2649,7 @@ def register() -> None:
     define(
         "clamp_min.out",
         "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:896",
+        "native_functions/pointwise.yaml:903",
         ("pointwise",),
     )
     structured("clamp_min.out", native.clamp_one, "clamp_min_stub", "out")
@@ -2644,7 +2657,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor",
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        "native_functions/pointwise.yaml:904",
+        "native_functions/pointwise.yaml:911",
         ("pointwise",),
     )
     structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional")
@@ -2652,7 +2665,7 @@ def register() -> None:
     define(
         "clamp_min_.Tensor",
         "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:904",
+        "native_functions/pointwise.yaml:911",
         ("pointwise",),
     )
     structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace")
@@ -2660,7 +2673,7 @@ def register() -> None:
     define(
         "clamp_min.Tensor_out",
         "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:904",
+        "native_functions/pointwise.yaml:911",
         ("pointwise",),
     )
     structured("clamp_min.Tensor_out", native.clamp_one, "clamp_min_stub", "out")
@@ -2668,7 +2681,7 @@ def register() -> None:
     define(
         "clamp_max",
         "clamp_max(Tensor self, Scalar max) -> Tensor",
-        "native_functions/pointwise.yaml:912",
+        "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
     structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional")
@@ -2676,7 +2689,7 @@ def register() -> None:
     define(
         "clamp_max_",
         "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:912",
+        "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
     structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace")
@@ -2684,7 +2697,7 @@ def register() -> None:
     define(
         "clamp_max.out",
         "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:912",
+        "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
     structured("clamp_max.out", native.clamp_one, "clamp_max_stub", "out")
@@ -2692,7 +2705,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor",
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        "native_functions/pointwise.yaml:920",
+        "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
     structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional")
@@ -2700,7 +2713,7 @@ def register() -> None:
     define(
         "clamp_max_.Tensor",
         "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:920",
+        "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
     structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace")
@@ -2708,7 +2721,7 @@ def register() -> None:
     define(
         "clamp_max.Tensor_out",
         "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:920",
+        "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
     structured("clamp_max.Tensor_out", native.clamp_one, "clamp_max_stub", "out")
@@ -2716,31 +2729,31 @@ def register() -> None:
     define(
         "clip",
         "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:928",
+        "native_functions/pointwise.yaml:935",
     )
     composite("clip", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip.Tensor",
         "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml:933",
+        "native_functions/pointwise.yaml:940",
     )
     composite("clip.Tensor", "CompositeImplicitAutograd", composition.clamp)
     define(
         "clip_",
         "clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:938",
+        "native_functions/pointwise.yaml:945",
     )
     composite("clip_", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "clip_.Tensor",
         "clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:943",
+        "native_functions/pointwise.yaml:950",
     )
     composite("clip_.Tensor", "CompositeImplicitAutograd", composition.clamp_)
     define(
         "where.self",
         "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:948",
+        "native_functions/pointwise.yaml:955",
         (
             "core",
             "pointwise",
@@ -2752,7 +2765,7 @@ def register() -> None:
     define(
         "where.self_out",
         "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:948",
+        "native_functions/pointwise.yaml:955",
         (
             "core",
             "pointwise",
@@ -2764,25 +2777,25 @@ def register() -> None:
     define(
         "where.ScalarSelf",
         "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml:956",
+        "native_functions/pointwise.yaml:963",
     )
     composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
     define(
         "where.ScalarOther",
         "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:961",
+        "native_functions/pointwise.yaml:968",
     )
     composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
     define(
         "where.Scalar",
         "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml:966",
+        "native_functions/pointwise.yaml:973",
     )
     composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
     define(
         "lerp.Scalar",
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml:971",
+        "native_functions/pointwise.yaml:978",
         ("pointwise",),
     )
     structured("lerp.Scalar", native.lerp, "lerp_stub", "functional")
@@ -2790,7 +2803,7 @@ def register() -> None:
     define(
         "lerp_.Scalar",
         "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:971",
+        "native_functions/pointwise.yaml:978",
         ("pointwise",),
     )
     structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace")
@@ -2798,7 +2811,7 @@ def register() -> None:
     define(
         "lerp.Scalar_out",
         "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:971",
+        "native_functions/pointwise.yaml:978",
         ("pointwise",),
     )
     structured("lerp.Scalar_out", native.lerp, "lerp_stub", "out")
@@ -2806,7 +2819,7 @@ def register() -> None:
     define(
         "lerp.Tensor",
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:985",
         ("pointwise",),
     )
     structured("lerp.Tensor", native.lerp, "lerp_stub", "functional")
@@ -2814,7 +2827,7 @@ def register() -> None:
     define(
         "lerp_.Tensor",
         "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:985",
         ("pointwise",),
     )
     structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace")
@@ -2822,7 +2835,7 @@ def register() -> None:
     define(
         "lerp.Tensor_out",
         "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:978",
+        "native_functions/pointwise.yaml:985",
         ("pointwise",),
     )
     structured("lerp.Tensor_out", native.lerp, "lerp_stub", "out")
@@ -2830,7 +2843,7 @@ def register() -> None:
     define(
         "addcmul",
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:992",
         ("pointwise",),
     )
     structured("addcmul", native.addcmul, "addcmul_stub", "functional")
@@ -2838,7 +2851,7 @@ def register() -> None:
     define(
         "addcmul_",
         "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:992",
         ("pointwise",),
     )
     structured("addcmul_", native.addcmul, "addcmul_stub", "inplace")
@@ -2846,7 +2859,7 @@ def register() -> None:
     define(
         "addcmul.out",
         "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:985",
+        "native_functions/pointwise.yaml:992",
         ("pointwise",),
     )
     structured("addcmul.out", native.addcmul, "addcmul_stub", "out")
@@ -2854,7 +2867,7 @@ def register() -> None:
     define(
         "addcdiv",
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:999",
         ("pointwise",),
     )
     structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional")
@@ -2862,7 +2875,7 @@ def register() -> None:
     define(
         "addcdiv_",
         "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:999",
         ("pointwise",),
     )
     structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace")
@@ -2870,7 +2883,7 @@ def register() -> None:
     define(
         "addcdiv.out",
         "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml:992",
+        "native_functions/pointwise.yaml:999",
         ("pointwise",),
     )
     structured("addcdiv.out", native.addcdiv, "addcdiv_stub", "out")

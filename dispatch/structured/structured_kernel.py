@@ -7,7 +7,7 @@ over both: the plan then only reads bytes, computes, and wraps the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...runtime.device import device as Device
 from ...runtime.float_errors import run_quiet, run_quiet_copy
@@ -19,6 +19,7 @@ from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..iterator.overlap import check_write_overlap
+from ..schema import FunctionSchema
 from ..tensor import Tensor
 from .allocation import allocator_of, numpy_may_allocate
 from .meta_base import MetaBase
@@ -37,34 +38,37 @@ class StructuredKernel:
         form: ``functional``, ``inplace`` or ``out``.
     """
 
-    __slots__ = ("form", "meta", "stub")
+    __slots__ = ("form", "frame", "meta", "stub")
 
     def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
         self.meta = meta
         self.stub = stub
         self.form = form
+        self.frame: _Frame | None = None
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
-        schema = op.schema
-        name = op.name.partition("::")[2].partition(".")[0].rstrip("_")
+        frame = self.frame
+        if frame is None or frame.schema is not op.schema:
+            frame = self.frame = _frame_of(op)
+        _, name, outs, inputs, names, result_type = frame
         runtime = op.runtime_positions(args)
-        specs = [spec_of(value) for value in args]
+        specs = [value._spec if value.__class__ is Tensor else spec_of(value) for value in args]
         for position in runtime:
             if isinstance(args[position], int | float | complex):
                 specs[position] = args[position].__class__
-        outs = [i for i, a in enumerate(schema.arguments) if a.is_out]
-        inputs = [i for i in range(len(args)) if i not in outs]
         given = [specs[0]] if self.form == "inplace" else [specs[i] for i in outs]
         device = device_of(specs)
         builder = MetaBase(name, self.form, given, device)
-        self.meta(builder, *[specs[i] for i in inputs])
-        outputs = tuple(builder.outputs[i] for i in range(len(builder.outputs)))
-        computed = tuple(builder.proxy.get(i, spec) for i, spec in enumerate(outputs))
+        self.meta(builder, *([specs[i] for i in inputs] if outs else specs))
+        declared = builder.outputs
+        outputs = (declared[0],) if len(declared) == 1 else tuple([declared[i] for i in range(len(declared))])
+        proxy = builder.proxy
+        computed = tuple([proxy.get(i, spec) for i, spec in enumerate(outputs)]) if proxy else outputs
         call = StructuredCall(
             name,
-            {schema.arguments[i].name: specs[i] for i in inputs},
-            tuple(schema.arguments[i].name for i in runtime if i in inputs),
+            {names[i]: specs[i] for i in inputs},
+            tuple([names[i] for i in runtime if i not in outs]),
             computed,
             builder.iterator,
             outputs[0].device if outputs else device,
@@ -76,7 +80,7 @@ class StructuredKernel:
             kernel = find_kernel(self.stub, call.device.type, name)(call)
         kinds = [isinstance(args[i], TensorImpl) for i in runtime]
         if self.form == "functional":
-            plan = functional_plan(kernel, outputs, kinds, result_type_of(schema))
+            plan = functional_plan(kernel, outputs, kinds, result_type)
             if (
                 kernel.any_shape
                 and builder.iterator is not None
@@ -86,7 +90,31 @@ class StructuredKernel:
                 plan.of_kind = plans_of_kind(kernel, outputs[0].dtype, len(kinds))  # type: ignore[attr-defined]
             return plan
         written = len(runtime) - len(outs) if self.form == "out" else 0
-        return writing_plan(kernel, builder, outputs, kinds, written, result_type_of(schema))
+        return writing_plan(kernel, builder, outputs, kinds, written, result_type)
+
+
+class _Frame(NamedTuple):
+    """What a form's planning needs of its operator, whatever the call."""
+
+    schema: FunctionSchema
+    name: str
+    outs: list[int]
+    inputs: list[int]
+    names: list[str]
+    result_type: Callable[[Sequence[Any]], Any] | None
+
+
+def _frame_of(op: OperatorEntry) -> _Frame:
+    arguments = op.schema.arguments
+    outs = [i for i, a in enumerate(arguments) if a.is_out]
+    return _Frame(
+        op.schema,
+        op.name.partition("::")[2].partition(".")[0].rstrip("_"),
+        outs,
+        [i for i in range(len(arguments)) if i not in outs],
+        [a.name for a in arguments],
+        result_type_of(op.schema),
+    )
 
 
 def _is_one_spec(args: Sequence[Any], runtime: Sequence[int]) -> bool:
@@ -238,6 +266,26 @@ def functional_plan(
             return out
 
         return binary_second
+    if len(kinds) == 3 and all(kinds):
+
+        def ternary(self: Any, other: Any, third: Any) -> Any:
+            out = Tensor()
+            out._data = fresh(self._data, other._data, third._data)
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return ternary
+    if len(kinds) == 3 and kinds[0] and kinds[1]:
+
+        def ternary_last(self: Any, other: Any, third: Any) -> Any:
+            out = Tensor()
+            out._data = fresh(self._data, other._data, data_of(third))
+            out._spec = spec
+            out._version = out._autograd = out._view_base = None
+            return out
+
+        return ternary_last
 
     def general(*values: Any) -> Any:
         out = Tensor()
@@ -316,6 +364,10 @@ def writing_plan(
             return self
 
         return binary_
+    if not builder.proxy and not builder.resized and len(outputs) == 1 and len(kinds) <= 4:
+        plan = _writing_one(into, kinds, inplace)
+        if plan is not None:
+            return plan
     resized = {i: outputs[i] for i in builder.resized}
     proxies = {i: (spec, allocator_of(spec)) for i, spec in builder.proxy.items()}
     copy_back = {i: _copy_of(outputs[i], spec) for i, (spec, _) in proxies.items()}
@@ -346,6 +398,71 @@ def writing_plan(
         return written[0] if len(written) == 1 else tuple(written)
 
     return writing
+
+
+def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool) -> Plan | None:
+    """The plan that writes one output as it is, from tensors first and numbers after them; None for other calls."""
+    if inplace:
+        if list(kinds) == [True, False]:
+
+            def number_(self: Any, number: Any) -> Any:
+                data = self._data
+                into(data, data, data_of(number))
+                cell = self._version
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return number_
+        if list(kinds) == [True, True, False]:
+
+            def binary_scaled_(self: Any, other: Any, number: Any) -> Any:
+                data = self._data
+                cell = self._version
+                if cell is not None and other._version is cell and other is not self:
+                    check_write_overlap(self, other)
+                into(data, data, other._data, data_of(number))
+                if cell is None:
+                    self.bump_version()
+                else:
+                    cell[0] += 1
+                return self
+
+            return binary_scaled_
+        return None
+    if list(kinds) == [True, True]:
+
+        def unary_out(self: Any, out: Any) -> Any:
+            cell = out._version
+            if cell is not None and self._version is cell and self is not out:
+                check_write_overlap(out, self)
+            into(out._data, self._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return unary_out
+    if list(kinds) == [True, True, True]:
+
+        def binary_out(self: Any, other: Any, out: Any) -> Any:
+            cell = out._version
+            if cell is not None:
+                for value in (self, other):
+                    if value._version is cell and value is not out:
+                        check_write_overlap(out, value)
+            into(out._data, self._data, other._data)
+            if cell is None:
+                out.bump_version()
+            else:
+                cell[0] += 1
+            return out
+
+        return binary_out
+    return None
 
 
 def _copy_of(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:

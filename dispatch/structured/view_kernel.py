@@ -26,7 +26,8 @@ from ..tensor import Tensor
 class Geometry(NamedTuple):
     """Where a view's elements are: sizes, strides and offset in elements of the result's dtype.
 
-    `numpy_index` is the same as a NumPy index, where there is one, which is the quickest way to the host's view.
+    `numpy_index` is the same as a NumPy index, where there is one, which is the quickest way to the host's view;
+    `axes` says that it is the input with its dimensions in this order.
     """
 
     sizes: tuple[int, ...]
@@ -34,6 +35,7 @@ class Geometry(NamedTuple):
     offset: int = 0
     numpy_index: tuple[Any, ...] | None = None
     dtype: ScalarType | None = None
+    axes: tuple[int, ...] | None = None
 
 
 GeometryFunction = Callable[..., Geometry]
@@ -119,7 +121,7 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
     if offset == 0 and result.numel == spec.numel:
         if spec.is_contiguous and result.is_contiguous:
             return operator.methodcaller("reshape", sizes)
-        axes = _permutation(spec, result)
+        axes = geometry.axes or _permutation(spec, result)
         if axes is not None:
             return operator.methodcaller("transpose", axes)
     if geometry.numpy_index is not None:

@@ -104,6 +104,10 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
             rest = np.broadcast_to(other.data, pointers.shape).view(storage)
         return TensorHandle(memory_access.load(pointers, active, rest, storage).view(dtype), type_)
 
+    def create_splat(self, ret_ty: Any, arg: Any) -> Any:
+        # Triton's goes by the handle's type, which for a comparison is that of its operands.
+        return TensorHandle(np.full(ret_ty.shape, arg.data, arg.data.dtype), arg.dtype.scalar)
+
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, cache_policy: Any) -> Any:
         dtype = numpy_type(ptrs.get_element_ty())
         pointers = ptrs.data

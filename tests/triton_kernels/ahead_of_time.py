@@ -123,7 +123,9 @@ def operators():
     yield "sum bfloat16 aligned, whole", lambda: empty(512, 4096, dtype=tt.bfloat16).sum(1)
     for name in ("amax", "any", "all", "prod", "mean"):
         yield f"{name} rows", lambda name=name: reduce(f"{name}_stub", empty(64, 100))
-    yield "argmax rows", lambda: reduce("argmax_stub", empty(64, 100), tt.int64)
+    yield from joint_reductions()
+    yield from rows()
+    yield from losses()
     for dtype in (tt.float32, tt.float64, tt.float16, tt.bfloat16, tt.int32, tt.int64):
         yield f"mm {dtype.name}", lambda d=dtype: empty(2048, 2048, dtype=d).mm(empty(2048, 2048, dtype=d))
     yield (
@@ -135,6 +137,7 @@ def operators():
     yield from product_sums()
     yield from pools()
     yield from random_numbers()
+    yield from indexing()
 
 
 def product_sums():
@@ -183,6 +186,92 @@ def random_numbers():
     yield "arange float32 aligned, whole", lambda: tt.arange(4096.0, device="cuda")
     yield "arange int64", lambda: tt.arange(4096, device="cuda")
     yield "linspace bfloat16", lambda: tt.linspace(0, 1, 4096, dtype=tt.bfloat16, device="cuda")
+
+
+def indexing():
+    rows, two = empty(100, dtype=tt.int64), empty(7, 100, dtype=tt.int32)
+    each = empty(70, 64, dtype=tt.int64)
+    for dtype in (tt.float32, tt.float64, tt.bfloat16, tt.uint8):
+        x = empty(1000, 64, dtype=dtype)
+        wide = empty(100, 64, dtype=dtype)
+        yield f"index {dtype.name}", lambda x=x: x[rows]
+        yield f"index twice {dtype.name}", lambda x=x: x[rows, two]
+        yield f"gather {dtype.name}", lambda x=x: x.gather(0, each)
+        yield f"index_put {dtype.name}", lambda x=x, v=wide: x.index_put((rows,), v)
+        yield f"index_put twice {dtype.name}", lambda x=x: x.index_put((rows, two), x[:7, :1])
+        yield f"index_put accumulate {dtype.name}", lambda x=x, v=wide: x.index_put((rows,), v, True)
+        yield f"index_add {dtype.name}", lambda x=x, v=wide: x.index_add(0, rows, v, alpha=3)
+        yield f"scatter_add {dtype.name}", lambda x=x: x.scatter_add(0, each, x)
+        yield f"scatter multiply {dtype.name}", lambda x=x: x.scatter(0, each, x, reduce="multiply")
+        yield f"tril {dtype.name}", lambda x=x: x.tril(-1)
+        yield f"flip {dtype.name}", lambda x=x: x.flip((0,))
+        yield f"cat {dtype.name}", lambda x=x, v=wide: tt.cat([x, v])
+        yield f"masked_fill {dtype.name}", lambda x=x: x.masked_fill(empty(1000, 64, dtype=tt.bool), 2.5)
+        yield f"nonzero {dtype.name}", lambda x=x: found_nonzero(x)
+        if dtype.is_floating_point:
+            yield (
+                f"embedding {dtype.name}",
+                lambda v=wide: tt.embedding_dense_backward(v, rows, 1000, 3, True),
+            )
+            for norm in (0.0, 1.0, 2.0, 3.0, float("inf")):
+                yield (
+                    f"renorm {norm} {dtype.name}",
+                    lambda x=x, p=norm: tt.embedding_renorm_(x, rows, 1.0, p),
+                )
+
+
+def found_nonzero(x):
+    driver.copy_device_to_host = lambda dst, *_: dst.fill(5)
+    x.nonzero()
+    del driver.copy_device_to_host
+
+
+def joint_reductions():
+    for name in ("argmax", "logsumexp", "var_mean", "std"):
+        function = getattr(tt, name)
+        yield f"{name} rows", lambda f=function: f(empty(64, 100), 1)
+        yield f"{name} columns of float64", lambda f=function: f(empty(3000, 64, dtype=tt.float64), 0)
+    yield "max bfloat16", lambda: empty(64, 4096, dtype=tt.bfloat16).max(1)
+    yield "argmax int8 all", lambda: empty(1 << 20, dtype=tt.int8).argmax()
+    yield "var all", lambda: empty(1 << 20).var()
+    yield "aminmax int64", lambda: tt.aminmax(empty(64, 100, dtype=tt.int64), dim=1)
+
+
+def rows():
+    for function in (tt.softmax, tt.log_softmax):
+        name = function.__name__
+        for dtype in (tt.float32, tt.bfloat16):
+            x = empty(64, 4096, dtype=dtype)
+            yield f"{name} {dtype.name} aligned, whole", lambda f=function, x=x: f(x, 1)
+            yield f"{name} {dtype.name} backward", lambda f=function, x=x: gradients(f, x, 1)
+        yield f"{name} columns", lambda f=function: gradients(f, empty(64, 4096), 0)
+        for dtype in (tt.float32, tt.float64):
+            x = empty(4, 50_257, dtype=dtype)
+            yield f"{name} {dtype.name} long", lambda f=function, x=x: gradients(f, x, 1)
+    for dtype in (tt.float32, tt.float64):
+        yield f"cumsum {dtype.name}", lambda d=dtype: empty(64, 4096, dtype=d).cumsum(1)
+    yield "cumsum columns", lambda: empty(4096, 64).cumsum(0)
+    yield "cumsum all of int32", lambda: empty(1 << 20, dtype=tt.int32).cumsum(0)
+
+
+def gradients(function, x, dim):
+    x = x.detach().requires_grad_()
+    y = function(x, dim)
+    y.backward(empty(*y.shape, dtype=y.dtype))
+
+
+def losses():
+    nll, mse = tt.nn.functional.nll_loss, tt.nn.functional.mse_loss
+    target, labels = empty(64, dtype=tt.int64), empty(2, 8, 8, dtype=tt.int64)
+    for dtype in (tt.float32, tt.bfloat16):
+        x, weight, image = (empty(*sizes, dtype=dtype) for sizes in ((64, 1000), (1000,), (2, 10, 8, 8)))
+        for label, function, given in (
+            ("nll_loss", lambda y, _: nll(y, target), x),
+            ("nll_loss weighted", lambda y, _, w=weight: nll(y, target, w, reduction="sum"), x),
+            ("nll_loss2d", lambda y, _: nll(y, labels, reduction="none"), image),
+            ("mse_loss", lambda y, _, x=x: mse(y, x), x),
+        ):
+            yield f"{label} {dtype.name}", lambda f=function, x=given: gradients(f, x, 0)
 
 
 def reduce(stub, x, dtype=None):

@@ -22,6 +22,9 @@ def reduced_dims(dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
     """The dimensions to reduce, wrapped and sorted; none named means all. Raises RuntimeError for one twice."""
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(rank))
+    if dim.__class__ is int:
+        one = wrap_dim(dim, rank)
+        return (one,) if rank else ()
     dims = [wrap_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
     for position, d in enumerate(dims):
         if d in dims[:position]:
@@ -33,4 +36,4 @@ def reduced_shape(sizes: Sequence[int], dims: Sequence[int], keepdim: bool) -> t
     """The sizes after reducing `dims`."""
     if keepdim:
         return tuple(1 if i in dims else n for i, n in enumerate(sizes))
-    return tuple(n for i, n in enumerate(sizes) if i not in dims)
+    return tuple([n for i, n in enumerate(sizes) if i not in dims])

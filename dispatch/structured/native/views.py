@@ -153,7 +153,8 @@ def transpose(self: TensorSpec, dim0: int, dim1: int) -> Geometry:
     order = list(range(self.ndim))
     if order:
         order[a], order[b] = order[b], order[a]
-    return Geometry(tuple(self.sizes[d] for d in order), tuple(self.strides[d] for d in order))
+    sizes, strides = self.sizes, self.strides
+    return Geometry(tuple([sizes[d] for d in order]), tuple([strides[d] for d in order]), axes=tuple(order))
 
 
 def t(self: TensorSpec) -> Geometry:

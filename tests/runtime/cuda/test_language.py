@@ -218,6 +218,13 @@ def ambiguous_kernel(x, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def masked_by_a_scalar_kernel(x, out, LIMIT: tl.constexpr, BLOCK: tl.constexpr):
+    index = tl.arange(0, BLOCK)
+    wanted = (index < BLOCK) & (tl.program_id(0) > LIMIT)
+    tl.store(out + index, tl.load(x + index, mask=wanted, other=7))
+
+
+@triton.jit
 def philox_kernel(out, seed, BLOCK: tl.constexpr):
     index = tl.arange(0, BLOCK)
     a, b, c, d = tl.randint4x(seed, index)
@@ -232,6 +239,13 @@ def test_a_jit_function_can_be_a_constant(cuda, function, sign):
     x = np.arange(16, dtype=np.float32)
     result = cuda.map(apply_kernel, x, dtype=np.float32, FUNCTION=function, BLOCK=16)
     np.testing.assert_array_equal(result, sign * x * x)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(-1, [0, 1, 2, 3]), (0, [7, 7, 7, 7])])
+def test_a_mask_may_be_broadcast_from_a_scalar_comparison(cuda, limit, expected):
+    x = np.arange(4, dtype=np.float32)
+    result = cuda.map(masked_by_a_scalar_kernel, x, dtype=np.float32, BLOCK=4, LIMIT=limit)
+    np.testing.assert_array_equal(result, expected)
 
 
 UNARY = {
