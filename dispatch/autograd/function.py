@@ -100,8 +100,8 @@ class FunctionCtx(Node):
         for position in range(inputs):
             if results[position] is not None and position not in self._tensor_positions:
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient different than None at position {position + 1}, but the "
-                    "corresponding forward input was not a Variable"
+                    f"function {self.name()} returned a gradient different than None at position {position + 1}, but "
+                    "the corresponding forward input was not a Variable"
                 )
         out = []
         for position in self._tensor_positions:
@@ -191,8 +191,8 @@ class Function:
             check_inplace(written)
             if not any(out is written for out in outputs):
                 raise RuntimeError(
-                    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
-                    "are modified inplace must all be outputs of the Function."
+                    "Some elements marked as dirty during the forward method were not returned as output. The inputs "
+                    "that are modified inplace must all be outputs of the Function."
                 )
         made: list[Any] = []
         specs = []

@@ -114,7 +114,8 @@ def test_forms(func: str, form: str) -> None:
         (
             "native_dropout(Tensor input, float p) -> (Tensor, Tensor)",
             "native_dropout.out",
-            "native_dropout.out(Tensor input, float p, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
+            "native_dropout.out(Tensor input, float p, *, Tensor(a!) out0, Tensor(b!) out1) "
+            "-> (Tensor(a!), Tensor(b!))",
         ),
     ],
 )
