@@ -60,14 +60,26 @@ def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
     by_name = {str(f.name): f for f in operators.functions}
     out: list[Derivative] = []
     counts: dict[str, int] = {}
+    places: dict[str, Location] = {}
     for fields, location in read_entries(path):
+        if "name" not in fields:
+            raise ModelError(f"{location}: an entry needs a 'name'")
         schema = parse_schema(str(fields.pop("name")), str(location))
         function = by_name.get(str(schema.operator_name))
         if function is None:
             raise ModelError(f"{location}: no operator {schema.operator_name}")
         if function.schema != schema:
             raise ModelError(f"{location}: the declaration is '{function.schema}', here stands '{schema}'")
+        before = places.setdefault(str(schema.operator_name), location)
+        if before is not location:
+            raise ModelError(
+                f"{location}: the derivative of {schema.operator_name} stands at {before} already"
+            )
         outputs = fields.pop("output_differentiability", None)
+        if outputs is not None and len(outputs) != len(schema.returns):
+            raise ModelError(
+                f"{location}: output_differentiability has {len(outputs)} entries for {len(schema.returns)} results"
+            )
         forward = fields.pop("result", None)
         formulas = tuple(_formula(names, text, function, location) for names, text in fields.items())
         camel = _camel(function.base)
@@ -120,6 +132,7 @@ def _formula(names: Any, text: Any, function: NativeFunction, location: Location
             attribute_of.add(id(node.value))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             calls.append(node.func.id)
+    bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Name):
             continue
@@ -132,8 +145,13 @@ def _formula(names: Any, text: Any, function: NativeFunction, location: Location
                 target = statics
             if name not in target:
                 target.append(name)
-        elif name in results and name not in used_results:
-            used_results.append(name)
+        elif name in results:
+            if name not in used_results:
+                used_results.append(name)
+        elif name not in ("grad", "grads", "output_mask", *calls) and name not in bound:
+            raise ModelError(
+                f"{location}: formula '{source}' uses '{name}', which {function.name} does not have"
+            )
     specs = tuple(n for n in spec_only if n not in whole)
     uses_grads = any(isinstance(n, ast.Name) and n.id == "grads" for n in ast.walk(tree))
     return Formula(

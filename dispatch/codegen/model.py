@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...runtime.dispatch_key import BY_NAME
 from ..schema import FunctionSchema, OperatorName, parse_name, parse_schema
 from ..schema.function_schema import AliasInfo, Argument, Return
 
@@ -36,7 +37,19 @@ FIELDS = frozenset(
 )
 BACKENDS = ("CPU", "CUDA", "Meta")
 IGNORED_BACKENDS = frozenset(
-    {"MkldnnCPU", "Mkldnn", "MKLDNN", "MPS", "ZeroTensor", "NestedTensorCPU", "NestedTensorCUDA"}
+    {
+        "CompositeImplicitAutogradNestedTensor",
+        "MKLDNN",
+        "MPS",
+        "MTIA",
+        "Mkldnn",
+        "MkldnnCPU",
+        "NestedTensorCPU",
+        "NestedTensorCUDA",
+        "NestedTensorHPU",
+        "NestedTensorMeta",
+        "ZeroTensor",
+    }
 )
 """Entries for libraries and layouts that are not built: parsed, and then left alone."""
 
@@ -139,7 +152,12 @@ class NativeFunction:
             raise ModelError(f"{location}: variants are function and method, got {sorted(variants)}")
         dispatch: list[tuple[str, str]] = []
         for keys, kernel in (fields.get("dispatch") or {}).items():
-            dispatch += [(key, kernel) for key in _words(keys) if key not in IGNORED_BACKENDS]
+            for key in _words(keys):
+                if key in IGNORED_BACKENDS:
+                    continue
+                if key not in BY_NAME:
+                    raise ModelError(f"{location}: dispatch of {schema.operator_name} names no key: {key}")
+                dispatch.append((key, kernel))
         made = NativeFunction(
             schema=schema,
             family=family,
@@ -184,10 +202,13 @@ class NativeFunction:
             returns = ()
             letters = "abcdefgh"
             many = len(self.schema.returns) > 1
-            for letter, each in zip(letters, self.schema.returns, strict=False):
+            for number, (letter, each) in enumerate(zip(letters, self.schema.returns, strict=False)):
                 mark = AliasInfo((letter,), (letter,), True)
                 out = Argument(
-                    each.name or "out" if many else "out", each.type, kwarg_only=True, alias_info=mark
+                    each.name or f"out{number}" if many else "out",
+                    each.type,
+                    kwarg_only=True,
+                    alias_info=mark,
                 )
                 arguments.append(out)
                 returns += (replace(each, alias_info=mark),)

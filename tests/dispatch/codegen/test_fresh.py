@@ -1,0 +1,57 @@
+"""The generated files are what the generator would write now."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from triten.dispatch.codegen.__main__ import DISPATCH, generate
+
+GENERATED = DISPATCH / "generated"
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, str]:
+    return generate()
+
+
+def shape(text: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Imports as a sorted list, and the rest in order: what a formatter may not change."""
+    imports: list[tuple[str, str]] = []
+    rest: list[str] = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom):
+            imports += [
+                ("." * node.level + (node.module or ""), f"{a.name} as {a.asname}") for a in node.names
+            ]
+        elif isinstance(node, ast.Import):
+            imports += [("", f"{a.name} as {a.asname}") for a in node.names]
+        else:
+            rest.append(ast.dump(node))
+    return sorted(imports), rest
+
+
+def test_no_file_is_missing_or_left_over(files: dict[str, str]) -> None:
+    present = {path.name for path in GENERATED.iterdir() if path.suffix in (".py", ".pyi")}
+    assert present == set(files)
+
+
+def test_every_file_is_fresh(files: dict[str, str]) -> None:
+    """Compared as syntax, so that the test needs no formatter; ``--check`` compares the text."""
+    stale = [name for name, text in files.items() if shape(text) != shape((GENERATED / name).read_text())]
+    assert not stale, f"run python -m triten.dispatch.codegen: {stale}"
+
+
+def test_generating_twice_gives_the_same(files: dict[str, str]) -> None:
+    assert generate() == files
+
+
+def test_files_say_where_they_come_from(files: dict[str, str]) -> None:
+    for name in files:
+        text = (GENERATED / name).read_text()
+        assert "enerated by `python -m triten.dispatch.codegen`" in text, name
+
+
+def test_nothing_generated_knows_the_machine(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        assert str(Path(__file__).parents[3]) not in text, name
