@@ -52,6 +52,8 @@ class Constants(dict[Any, Any]):
 
     def __missing__(self, value: Any) -> Any:
         np_dtype = self.np_dtype
+        if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
+            raise OverflowError(f"int too big to convert: expected 64 bits, got {value}")
         if value.__class__ is complex and np_dtype.kind != "c":
             name = {"float32": "float", "float64": "double"}.get(np_dtype.name, np_dtype.name)
             raise RuntimeError(f"value cannot be converted to type {name} without overflow")

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..runtime.device import CPU
+from ..runtime.tensor_impl import TensorImpl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from ..runtime.tensor_impl import TensorImpl
 
     _Base = TensorImpl
 else:
@@ -50,6 +49,12 @@ class ConversionMethods(_Base):
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """The result of a NumPy function of this tensor, as a tensor over the same memory."""
+        from .composite.tensor_data import from_numpy
+
+        return from_numpy(np.asarray(array))
 
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
@@ -92,14 +97,28 @@ class ConversionMethods(_Base):
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
         return bool(self.item())
 
+    def _only_number(self, kind: str) -> Any:
+        """`item` for Python's conversions: ValueError for several elements, RuntimeError for lost imaginary parts."""
+        spec = self._spec
+        if spec.numel != 1:
+            raise ValueError(
+                f"only one element tensors can be converted to Python scalars, got {spec.numel} elements"
+            )
+        number = self.item()
+        if number.__class__ is complex and kind != "complex":
+            if number.imag:
+                raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+            return number.real
+        return number
+
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._only_number("double"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._only_number("int64_t"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._only_number("complex"))
 
     def __index__(self) -> int:
         spec = self._spec
@@ -120,6 +139,10 @@ class ConversionMethods(_Base):
 
     def __contains__(self, element: Any) -> bool:
         tensor: Any = self
+        if not isinstance(element, TensorImpl | int | float | complex | np.number | np.bool_):
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+            )
         return bool((element == tensor).any().item())
 
     def __reversed__(self) -> Any:
@@ -132,7 +155,7 @@ class ConversionMethods(_Base):
         return tensor_text(self)
 
     def __format__(self, spec: str) -> str:
-        if self._spec.ndim == 0 and spec:
+        if self._spec.ndim == 0 and not self._spec.is_meta:
             return format(self.item(), spec)
         return object.__format__(self, spec)
 

@@ -33,6 +33,8 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Restart the stream at this seed (a 64-bit number; negative ones wrap). Returns the generator."""
+        if not isinstance(seed, int):
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
         if not -(1 << 63) <= seed < 1 << 64:
             raise RuntimeError(
                 f"Overflow when unpacking long: manual_seed expected a 64-bit seed, got {seed}"

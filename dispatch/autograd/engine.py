@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import set_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
 
@@ -199,6 +200,7 @@ def _before(node: Node, buffer: Any) -> Any:
         if grads[number] is not None:
             replaced = hook(grads[number])
             if replaced is not None:
+                _check_replacement(hook, grads[number], replaced)
                 grads[number] = replaced
                 mark_shared(replaced)
     for number, keep in list(hooks.retain.items()):
@@ -209,6 +211,25 @@ def _before(node: Node, buffer: Any) -> Any:
         if replaced is not None:
             grads = list(replaced) if isinstance(replaced, tuple | list) else [replaced]
     return grads if buffer.__class__ is list else grads[0]
+
+
+def _check_replacement(hook: Any, grad: Any, replaced: Any) -> None:
+    """Refuse a hook's result that cannot stand for the gradient. Raises TypeError, RuntimeError."""
+    if not isinstance(replaced, TensorImpl):
+        raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
+    name, given, expected = getattr(hook, "__name__", repr(hook)), replaced._spec, grad._spec
+    if given.sizes != expected.sizes:
+        raise RuntimeError(
+            f"hook '{name}' has changed the size of value: expected {list(expected.sizes)}, got {list(given.sizes)}"
+        )
+    if given.dtype is not expected.dtype:
+        raise RuntimeError(
+            f"hook '{name}' has changed the type of value: expected {expected.dtype}, got {given.dtype}"
+        )
+    if given.device is not expected.device:
+        raise RuntimeError(
+            f"hook '{name}' has changed the device of value: expected {expected.device}, got {given.device}"
+        )
 
 
 def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:

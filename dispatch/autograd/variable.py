@@ -89,8 +89,10 @@ class AutogradMethods(_Base):
         if value is not None:
             if not isinstance(value, TensorImpl):
                 raise TypeError(
-                    f"assigned grad must be a Tensor or None, but got grad of type {type(value).__name__}"
+                    f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
                 )
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
             spec, own = value._spec, self._spec
             if spec.sizes != own.sizes:
                 raise RuntimeError(

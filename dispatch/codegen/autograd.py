@@ -201,12 +201,38 @@ def _plan_lines(
         )
         body.append(f"original = detached_clone(self_) if {needed} else None")
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
+    saving: list[str] = []
+    for n in saves:
+        local = _local(n)
+        users_of = list(
+            dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs if f.source != "None")
+        )
+        condition = " or ".join(
+            ("edges[0] is not None" if inplace and u == "self" else f"needs_{_local(u)}") for u in users_of
+        )
+        source = "original" if inplace and n == "self" else local
+        if is_list(d.function, n):
+            saving.append(f"node.{local} = list({source})")
+            saving.append(f"node.{local}_version = [saved_version(t) for t in {source}]")
+        elif one_list:
+            saving.append(f"node.{local} = {source}")
+            saving.append(f"node.{local}_version = version_of({source})")
+        else:
+            saving.append(f"if {condition}:")
+            saving.append(f"    node.{local} = {source}")
+            if source == "original":
+                saving.append(f"    node.{local}_version = 0")
+            else:
+                saving.append(f"    cell = {source}._version if {n}_is_tensor else None")
+                saving.append(f"    node.{local}_version = 0 if cell is None else cell[0]")
     if inplace:
         body.append(f"node = {d.node}()")
         body += [
             f"node.{n}_spec = " + (f"spec_of({_local(n)})" if is_list(d.function, n) else f"{n}_spec")
             for n in specs
         ]
+        # Versions from before the write, so that a saved argument that is, or overlaps, self is stale.
+        body += saving
         body.append(f"inner({call})")
         result = "self_"
     else:
@@ -220,29 +246,8 @@ def _plan_lines(
     body.append("node.next_edges = edges")
     body.append("node.sequence = next_sequence()")
     body.append("node.hooks = None")
-    for n in saves:
-        local = _local(n)
-        users_of = list(
-            dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs if f.source != "None")
-        )
-        condition = " or ".join(
-            ("edges[0] is not None" if inplace and u == "self" else f"needs_{_local(u)}") for u in users_of
-        )
-        source = "original" if inplace and n == "self" else local
-        if is_list(d.function, n):
-            body.append(f"node.{local} = list({source})")
-            body.append(f"node.{local}_version = [saved_version(t) for t in {source}]")
-        elif one_list:
-            body.append(f"node.{local} = {source}")
-            body.append(f"node.{local}_version = version_of({source})")
-        else:
-            body.append(f"if {condition}:")
-            body.append(f"    node.{local} = {source}")
-            if source == "original":
-                body.append(f"    node.{local}_version = 0")
-            else:
-                body.append(f"    cell = {source}._version if {n}_is_tensor else None")
-                body.append(f"    node.{local}_version = 0 if cell is None else cell[0]")
+    if not inplace:
+        body += saving
     body += [f"node.{_local(n)} = {_local(n)}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...runtime import allocator, device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -65,6 +67,20 @@ _NUMBERS = (int, float, complex, bool)
 
 _PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
 """Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
+
+
+def plain_number(value: Any) -> Any:
+    """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
+    kind = value.__class__
+    if kind in _NUMBERS:
+        return value
+    if isinstance(value, np.number | np.bool_):
+        return value.item()
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return complex(value) if isinstance(value, complex) else value
 
 
 def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -175,6 +191,8 @@ class OverloadPacket:
         Raises TypeError as PyTorch's parser does where none fits.
         """
         entries = self._schemas()
+        args = [plain_number(a) for a in args]
+        kwargs = {name: plain_number(value) for name, value in kwargs.items()}
         if self.numbers_as_tensors:
             args, kwargs = wrap_numbers(args, kwargs)
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
@@ -295,6 +313,8 @@ class OverloadPacket:
         named: dict[str, Any] = {}
         gap = False
         for parameter, value in zip(self.parameters, args, strict=True):
+            if parameter.role == "sizes" and isinstance(value, np.integer):
+                value = (int(value),)
             if value is NOT_GIVEN or (parameter.keyword_only and value is parameter.default):
                 gap = True
             elif gap or parameter.keyword_only:
@@ -367,7 +387,7 @@ class OverloadPacket:
     @staticmethod
     def is_foreign(other: Any) -> bool:
         """Whether a binary operator must leave an operand to its own type."""
-        return not isinstance(other, TensorImpl | int | float | complex)
+        return not isinstance(other, TensorImpl | int | float | complex | np.number | np.bool_)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""

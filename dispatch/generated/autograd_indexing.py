@@ -182,12 +182,12 @@ def plan_index_put_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(values) if needs_values else None)
         node = IndexPutBackward0()
+        node.indices = list(indices)
+        node.indices_version = [saved_version(t) for t in indices]
         inner(self_, indices, values)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.indices = list(indices)
-        node.indices_version = [saved_version(t) for t in indices]
         node.accumulate = accumulate
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -345,14 +345,14 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
             node = IndexAddBackward0()
             node.source_spec = source_spec
-            inner(self_, index, source, alpha)
-            node.next_edges = edges
-            node.sequence = next_sequence()
-            node.hooks = None
             if needs_source:
                 node.index = index
                 cell = index._version if index_is_tensor else None
                 node.index_version = 0 if cell is None else cell[0]
+            inner(self_, index, source, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
             node.dim = dim
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
@@ -369,14 +369,14 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
         node = IndexAddBackward0()
         node.source_spec = source_spec
-        inner(self_, index, source)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_source:
             node.index = index
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
+        inner(self_, index, source)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.dim = dim
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
@@ -460,14 +460,14 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
         node = IndexCopyBackward0()
         node.source_spec = source_spec
-        inner(self_, index, source)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_source:
             node.index = index
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
+        inner(self_, index, source)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -599,14 +599,14 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
         node = ScatterBackward0()
         node.src_spec = src_spec
-        inner(self_, index, src)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_src:
             node.index = index
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
+        inner(self_, index, src)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -673,14 +673,14 @@ def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         check_inplace(self_)
         edges = (inplace_edge(self_),)
         node = ScatterBackward1()
-        inner(self_, index, value)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None:
             node.index = index
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
+        inner(self_, index, value)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -761,14 +761,14 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
         node = ScatterAddBackward0()
         node.src_spec = src_spec
-        inner(self_, index, src)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_src:
             node.index = index
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
+        inner(self_, index, src)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -830,14 +830,14 @@ def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any
         check_inplace(self_)
         edges = (inplace_edge(self_),)
         node = MaskedFillBackward0()
-        inner(self_, mask, value)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None:
             node.mask = mask
             cell = mask._version if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
+        inner(self_, mask, value)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -908,14 +908,14 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(value) if needs_value else None)
         node = MaskedFillBackward1()
-        inner(self_, mask, value)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_value:
             node.mask = mask
             cell = mask._version if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
+        inner(self_, mask, value)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_

@@ -505,10 +505,6 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node = AddmmBackward0()
             node.mat1_spec = mat1_spec
             node.mat2_spec = mat2_spec
-            inner(self_, mat1, mat2, beta, alpha)
-            node.next_edges = edges
-            node.sequence = next_sequence()
-            node.hooks = None
             if needs_mat1:
                 node.mat2 = mat2
                 cell = mat2._version if mat2_is_tensor else None
@@ -517,6 +513,10 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.mat1 = mat1
                 cell = mat1._version if mat1_is_tensor else None
                 node.mat1_version = 0 if cell is None else cell[0]
+            inner(self_, mat1, mat2, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
@@ -547,10 +547,6 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node = AddmmBackward0()
         node.mat1_spec = mat1_spec
         node.mat2_spec = mat2_spec
-        inner(self_, mat1, mat2)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_mat1:
             node.mat2 = mat2
             cell = mat2._version if mat2_is_tensor else None
@@ -559,6 +555,10 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.mat1 = mat1
             cell = mat1._version if mat1_is_tensor else None
             node.mat1_version = 0 if cell is None else cell[0]
+        inner(self_, mat1, mat2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
@@ -712,10 +712,6 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(vec) if needs_vec else None,
             )
             node = AddmvBackward0()
-            inner(self_, mat, vec, beta, alpha)
-            node.next_edges = edges
-            node.sequence = next_sequence()
-            node.hooks = None
             if needs_mat:
                 node.vec = vec
                 cell = vec._version if vec_is_tensor else None
@@ -724,6 +720,10 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.mat = mat
                 cell = mat._version if mat_is_tensor else None
                 node.mat_version = 0 if cell is None else cell[0]
+            inner(self_, mat, vec, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
@@ -752,10 +752,6 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(vec) if needs_vec else None,
         )
         node = AddmvBackward0()
-        inner(self_, mat, vec)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_mat:
             node.vec = vec
             cell = vec._version if vec_is_tensor else None
@@ -764,6 +760,10 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.mat = mat
             cell = mat._version if mat_is_tensor else None
             node.mat_version = 0 if cell is None else cell[0]
+        inner(self_, mat, vec)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
@@ -917,10 +917,6 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(batch2) if needs_batch2 else None,
             )
             node = BaddbmmBackward0()
-            inner(self_, batch1, batch2, beta, alpha)
-            node.next_edges = edges
-            node.sequence = next_sequence()
-            node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
                 cell = batch2._version if batch2_is_tensor else None
@@ -929,6 +925,10 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.batch1 = batch1
                 cell = batch1._version if batch1_is_tensor else None
                 node.batch1_version = 0 if cell is None else cell[0]
+            inner(self_, batch1, batch2, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
@@ -957,10 +957,6 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(batch2) if needs_batch2 else None,
         )
         node = BaddbmmBackward0()
-        inner(self_, batch1, batch2)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
             cell = batch2._version if batch2_is_tensor else None
@@ -969,6 +965,10 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.batch1 = batch1
             cell = batch1._version if batch1_is_tensor else None
             node.batch1_version = 0 if cell is None else cell[0]
+        inner(self_, batch1, batch2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)
@@ -1128,10 +1128,6 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             )
             node = AddbmmBackward0()
             node.batch1_spec = batch1_spec
-            inner(self_, batch1, batch2, beta, alpha)
-            node.next_edges = edges
-            node.sequence = next_sequence()
-            node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
                 cell = batch2._version if batch2_is_tensor else None
@@ -1140,6 +1136,10 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.batch1 = batch1
                 cell = batch1._version if batch1_is_tensor else None
                 node.batch1_version = 0 if cell is None else cell[0]
+            inner(self_, batch1, batch2, beta, alpha)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
             node.beta = beta
             node.alpha = alpha
             node.specs = (self_._spec.detached,)
@@ -1169,10 +1169,6 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         )
         node = AddbmmBackward0()
         node.batch1_spec = batch1_spec
-        inner(self_, batch1, batch2)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
             cell = batch2._version if batch2_is_tensor else None
@@ -1181,6 +1177,10 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.batch1 = batch1
             cell = batch1._version if batch1_is_tensor else None
             node.batch1_version = 0 if cell is None else cell[0]
+        inner(self_, batch1, batch2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.beta = beta
         node.alpha = alpha
         node.specs = (self_._spec.detached,)

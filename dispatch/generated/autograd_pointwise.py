@@ -509,10 +509,6 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
         original = detached_clone(self_) if needs_other else None
         node = MulBackward0()
-        inner(self_, other)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None:
             node.other = other
             cell = other._version if other_is_tensor else None
@@ -520,6 +516,10 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if needs_other:
             node.self_ = original
             node.self__version = 0
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -605,10 +605,6 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
         original = detached_clone(self_) if needs_other else None
         node = DivBackward0()
-        inner(self_, other)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
             cell = other._version if other_is_tensor else None
@@ -616,6 +612,10 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         if needs_other:
             node.self_ = original
             node.self__version = 0
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -707,10 +707,6 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
         original = detached_clone(self_) if needs_other else None
         node = DivBackward1()
-        inner(self_, other)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
             cell = other._version if other_is_tensor else None
@@ -718,6 +714,10 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         if needs_other:
             node.self_ = original
             node.self__version = 0
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.rounding_mode = rounding_mode
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -803,10 +803,6 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
         original = detached_clone(self_) if needs_other else None
         node = RemainderBackward0()
-        inner(self_, other)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_other:
             node.self_ = original
             node.self__version = 0
@@ -814,6 +810,10 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -898,10 +898,6 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
         original = detached_clone(self_) if needs_other else None
         node = FmodBackward0()
-        inner(self_, other)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_other:
             node.self_ = original
             node.self__version = 0
@@ -909,6 +905,10 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -972,13 +972,13 @@ def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = PowBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_, exponent)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.exponent = exponent
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -1071,10 +1071,6 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (inplace_edge(self_), edge_of(exponent) if needs_exponent else None)
         original = detached_clone(self_) if needs_exponent or edges[0] is not None else None
         node = PowBackward1()
-        inner(self_, exponent)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_exponent:
             node.self_ = original
             node.self__version = 0
@@ -1082,6 +1078,10 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             node.exponent = exponent
             cell = exponent._version if exponent_is_tensor else None
             node.exponent_version = 0 if cell is None else cell[0]
+        inner(self_, exponent)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         node.result = save_result(self_)
@@ -1484,10 +1484,6 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
         original = detached_clone(self_) if needs_other or edges[0] is not None else None
         node = Atan2Backward0()
-        inner(self_, other)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_other:
             node.other = other
             cell = other._version if other_is_tensor else None
@@ -1495,6 +1491,10 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if edges[0] is not None or needs_other:
             node.self_ = original
             node.self__version = 0
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -1606,13 +1606,13 @@ def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = AbsBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2227,13 +2227,13 @@ def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = LogBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2294,13 +2294,13 @@ def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = Log1pBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2361,13 +2361,13 @@ def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = Log2Backward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2428,13 +2428,13 @@ def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = Log10Backward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2619,13 +2619,13 @@ def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = SinBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2686,13 +2686,13 @@ def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = CosBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2815,13 +2815,13 @@ def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = SinhBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -2882,13 +2882,13 @@ def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = CoshBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3011,13 +3011,13 @@ def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = AsinBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3078,13 +3078,13 @@ def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = AcosBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3145,13 +3145,13 @@ def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = AtanBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3212,13 +3212,13 @@ def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = AsinhBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3279,13 +3279,13 @@ def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = AcoshBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3346,13 +3346,13 @@ def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = AtanhBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3475,13 +3475,13 @@ def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = ErfBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3542,13 +3542,13 @@ def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = ErfcBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3665,13 +3665,13 @@ def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = GeluBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.approximate = approximate
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -3733,13 +3733,13 @@ def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = SiluBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -3877,13 +3877,13 @@ def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = LeakyReluBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_, negative_slope)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.negative_slope = negative_slope
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4352,13 +4352,13 @@ def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = ClampBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_, min, max)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.min = min
         node.max = max
         node.specs = (self_._spec.detached,)
@@ -4474,10 +4474,6 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         )
         original = detached_clone(self_) if needs_max or needs_min or edges[0] is not None else None
         node = ClampBackward1()
-        inner(self_, min, max)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_min or needs_max:
             node.self_ = original
             node.self__version = 0
@@ -4489,6 +4485,10 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             node.max = max
             cell = max._version if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
+        inner(self_, min, max)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -4558,13 +4558,13 @@ def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = ClampMinBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_, min)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.min = min
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4652,10 +4652,6 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         edges = (inplace_edge(self_), edge_of(min) if needs_min else None)
         original = detached_clone(self_) if needs_min or edges[0] is not None else None
         node = ClampMinBackward1()
-        inner(self_, min)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_min:
             node.self_ = original
             node.self__version = 0
@@ -4663,6 +4659,10 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.min = min
             cell = min._version if min_is_tensor else None
             node.min_version = 0 if cell is None else cell[0]
+        inner(self_, min)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -4726,13 +4726,13 @@ def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         edges = (inplace_edge(self_),)
         original = detached_clone(self_) if edges[0] is not None else None
         node = ClampMaxBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_, max)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
         node.max = max
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -4820,10 +4820,6 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         edges = (inplace_edge(self_), edge_of(max) if needs_max else None)
         original = detached_clone(self_) if needs_max or edges[0] is not None else None
         node = ClampMaxBackward1()
-        inner(self_, max)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_max:
             node.self_ = original
             node.self__version = 0
@@ -4831,6 +4827,10 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.max = max
             cell = max._version if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
+        inner(self_, max)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -5062,10 +5062,6 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         )
         original = detached_clone(self_) if needs_weight else None
         node = LerpBackward1()
-        inner(self_, end, weight)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if edges[0] is not None or needs_end:
             node.weight = weight
             cell = weight._version if weight_is_tensor else None
@@ -5077,6 +5073,10 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         if needs_weight:
             node.self_ = original
             node.self__version = 0
+        inner(self_, end, weight)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_
@@ -5221,10 +5221,6 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(tensor2) if needs_tensor2 else None,
             )
             node = AddcmulBackward0()
-            inner(self_, tensor1, tensor2, value)
-            node.next_edges = edges
-            node.sequence = next_sequence()
-            node.hooks = None
             if needs_tensor1:
                 node.tensor2 = tensor2
                 cell = tensor2._version if tensor2_is_tensor else None
@@ -5233,6 +5229,10 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.tensor1 = tensor1
                 cell = tensor1._version if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
+            inner(self_, tensor1, tensor2, value)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
             node.value = value
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
@@ -5257,10 +5257,6 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(tensor2) if needs_tensor2 else None,
         )
         node = AddcmulBackward0()
-        inner(self_, tensor1, tensor2)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_tensor1:
             node.tensor2 = tensor2
             cell = tensor2._version if tensor2_is_tensor else None
@@ -5269,6 +5265,10 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.tensor1 = tensor1
             cell = tensor1._version if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
+        inner(self_, tensor1, tensor2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.value = value
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
@@ -5415,10 +5415,6 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 edge_of(tensor2) if needs_tensor2 else None,
             )
             node = AddcdivBackward0()
-            inner(self_, tensor1, tensor2, value)
-            node.next_edges = edges
-            node.sequence = next_sequence()
-            node.hooks = None
             if needs_tensor1 or needs_tensor2:
                 node.tensor2 = tensor2
                 cell = tensor2._version if tensor2_is_tensor else None
@@ -5427,6 +5423,10 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.tensor1 = tensor1
                 cell = tensor1._version if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
+            inner(self_, tensor1, tensor2, value)
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
             node.value = value
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
@@ -5451,10 +5451,6 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             edge_of(tensor2) if needs_tensor2 else None,
         )
         node = AddcdivBackward0()
-        inner(self_, tensor1, tensor2)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
         if needs_tensor1 or needs_tensor2:
             node.tensor2 = tensor2
             cell = tensor2._version if tensor2_is_tensor else None
@@ -5463,6 +5459,10 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.tensor1 = tensor1
             cell = tensor1._version if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
+        inner(self_, tensor1, tensor2)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.value = value
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)

@@ -444,7 +444,7 @@ ERRORS = [
     ),
     (
         lambda x: x.index_add(0, index_of(0), x),
-        IndexError,
+        RuntimeError,
         "Number of indices (1) should be equal to source.size(dim): (3)",
     ),
     (

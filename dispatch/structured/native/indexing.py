@@ -341,7 +341,8 @@ def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: Te
     d = wrap_dim(dim, self.ndim)
     count = source.sizes[d] if d < source.ndim else 1
     if count != index.numel:
-        raise IndexError(
+        error = IndexError if name == "index_copy_" else RuntimeError
+        raise error(
             f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): ({count}), "
             f"for dim: {d}"
         )

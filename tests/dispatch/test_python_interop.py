@@ -1,0 +1,60 @@
+"""Tensors beside Python's and NumPy's numbers, arrays and protocols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+
+@pytest.mark.parametrize(
+    ("made", "dtype"),
+    [
+        (lambda: tt.ones(2) * np.float64(2), tt.float32),
+        (lambda: np.float64(2) * tt.ones(2), tt.float32),
+        (lambda: tt.ones(2) * np.float32(2), tt.float32),
+        (lambda: tt.ones(2, dtype=tt.int64) * np.float32(2), tt.float32),
+        (lambda: tt.ones(2, dtype=tt.int32) * np.int64(2), tt.int32),
+        (lambda: tt.ones(2) + np.ones(2), tt.float64),
+        (lambda: np.add(tt.ones(2), tt.ones(2)), tt.float32),
+    ],
+)
+def test_numpy_operands_give_tensors(made: Any, dtype: Any) -> None:
+    result = made()
+    assert isinstance(result, tt.Tensor)
+    assert result.dtype is dtype
+    assert result.tolist() == [2, 2]
+
+
+def test_numpy_integers_are_sizes() -> None:
+    assert tt.zeros(np.int64(3)).shape == (3,)
+    assert tt.zeros(np.int64(3), 2).shape == (3, 2)
+
+
+@pytest.mark.parametrize("element", ["a", None, [1]])
+def test_contains_refuses_what_is_no_number(element: Any) -> None:
+    with pytest.raises(RuntimeError, match="only supports Tensor or scalar"):
+        element in tt.ones(3)  # noqa: B015
+
+
+def test_conversions_to_numbers_refuse_several_elements_and_imaginary_parts() -> None:
+    for kind in (int, float, complex):
+        with pytest.raises(ValueError, match="only one element"):
+            kind(tt.ones(2))
+    with pytest.raises(RuntimeError, match="without overflow"):
+        float(tt.tensor(1 + 2j))
+    assert float(tt.tensor(2 + 0j)) == 2.0
+
+
+def test_numbers_beyond_64_bits_are_refused() -> None:
+    for x in (tt.tensor([1]), tt.tensor([1.0])):
+        with pytest.raises(OverflowError, match="too big"):
+            x + 2**70
+        assert x.tolist() == [1]
+
+
+def test_format_of_a_single_number() -> None:
+    assert f"{tt.tensor(1.5)} {tt.tensor(1.5):.2f}" == "1.5 1.50"
