@@ -218,7 +218,9 @@ class _Body:
         if variadic and not self.operator:
             lines = [
                 f"if {variadic} is None:",
-                f"    {variadic} = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes",
+                f"    {variadic} = sizes",
+                "    if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], '__index__'):",
+                f"        {variadic} = sizes[0]",
                 *lines,
             ]
         scales = [p for p in self.parameters if p.role == "scale"]

@@ -370,7 +370,9 @@ def empty(
 ) -> Any:
     """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if size is None:
-        size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
     if modes or out is not None:
         made = empty_packet.call_parameters(size, dtype, layout, device, pin_memory, memory_format, out=out)
         return made.requires_grad_() if requires_grad else made
@@ -442,7 +444,9 @@ def zeros(
 ) -> Any:
     """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
-        size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
     if modes or out is not None:
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
@@ -467,7 +471,9 @@ def ones(
 ) -> Any:
     """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
-        size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
     if modes or out is not None:
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made

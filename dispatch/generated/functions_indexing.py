@@ -1091,7 +1091,9 @@ def embedding_dense_backward(
 def flip(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """flip(Tensor self, int[] dims) -> Tensor"""
     if dims is None:
-        dims = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        dims = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            dims = sizes[0]
     if modes:
         return flip_packet.call_parameters(input, dims)
     try:
@@ -1148,7 +1150,9 @@ def rot90(input: Any, k: Any = 1, dims: Any = (0, 1)) -> Any:
 def tile(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """tile(Tensor self, SymInt[] dims) -> Tensor"""
     if dims is None:
-        dims = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        dims = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            dims = sizes[0]
     if modes:
         return tile_packet.call_parameters(input, dims)
     try:

@@ -384,7 +384,9 @@ def rand(
 
     rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
-        size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
     if modes or out is not None:
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, out=out)
         return made.requires_grad_() if requires_grad else made
@@ -442,7 +444,9 @@ def randn(
 
     randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
-        size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
     if modes or out is not None:
         made = randn_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, out=out)
         return made.requires_grad_() if requires_grad else made

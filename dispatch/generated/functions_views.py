@@ -513,7 +513,9 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -
 def permute(input: Any, *sizes: Any, dims: Any = None) -> Any:
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
     if dims is None:
-        dims = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        dims = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            dims = sizes[0]
     if modes:
         return permute_packet.call_parameters(input, dims)
     try:
@@ -607,7 +609,9 @@ def detach(input: Any) -> Any:
 def reshape(input: Any, *sizes: Any, shape: Any = None) -> Any:
     """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
     if shape is None:
-        shape = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        shape = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            shape = sizes[0]
     if modes:
         return reshape_packet.call_parameters(input, shape)
     try:
@@ -745,7 +749,9 @@ def narrow(input: Any, dim: Any, start: Any, length: Any) -> Any:
 def broadcast_to(input: Any, *sizes: Any, size: Any = None) -> Any:
     """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     if size is None:
-        size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
     if modes:
         return broadcast_to_packet.call_parameters(input, size)
     try:

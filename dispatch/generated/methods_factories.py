@@ -70,7 +70,9 @@ class FactoriesMethods:
     ) -> Any:
         """new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if size is None:
-            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            size = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                size = sizes[0]
         if modes:
             made = new_empty_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
@@ -94,7 +96,9 @@ class FactoriesMethods:
     ) -> Any:
         """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if size is None:
-            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            size = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                size = sizes[0]
         if modes:
             made = new_zeros_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
@@ -118,7 +122,9 @@ class FactoriesMethods:
     ) -> Any:
         """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if size is None:
-            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            size = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                size = sizes[0]
         if modes:
             made = new_ones_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made

@@ -454,7 +454,9 @@ class IndexingMethods:
     def flip(self, *sizes: Any, dims: Any = None) -> Any:
         """flip(Tensor self, int[] dims) -> Tensor"""
         if dims is None:
-            dims = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            dims = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                dims = sizes[0]
         if modes:
             return flip_packet.call_parameters(self, dims)
         try:
@@ -506,7 +508,9 @@ class IndexingMethods:
     def repeat(self, *sizes: Any, repeats: Any = None) -> Any:
         """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
         if repeats is None:
-            repeats = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            repeats = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                repeats = sizes[0]
         if modes:
             return repeat_packet.call_parameters(self, repeats)
         try:
@@ -518,7 +522,9 @@ class IndexingMethods:
     def tile(self, *sizes: Any, dims: Any = None) -> Any:
         """tile(Tensor self, SymInt[] dims) -> Tensor"""
         if dims is None:
-            dims = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            dims = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                dims = sizes[0]
         if modes:
             return tile_packet.call_parameters(self, dims)
         try:

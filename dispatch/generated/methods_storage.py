@@ -31,7 +31,9 @@ class StorageMethods:
     def resize_(self, *sizes: Any, size: Any = None, memory_format: Any = None) -> Any:
         """resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
         if size is None:
-            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            size = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                size = sizes[0]
         if modes:
             return resize__packet.call_parameters(self, size, memory_format)
         try:

@@ -98,7 +98,9 @@ class ViewsMethods:
 
         view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"""
         if size is None:
-            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            size = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                size = sizes[0]
         if modes:
             return view_packet.call_parameters(self, size)
         try:
@@ -130,7 +132,9 @@ class ViewsMethods:
     def expand(self, *sizes: Any, size: Any = None, implicit: Any = False) -> Any:
         """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
         if size is None:
-            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            size = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                size = sizes[0]
         if modes:
             return expand_packet.call_parameters(self, size, implicit)
         try:
@@ -142,7 +146,9 @@ class ViewsMethods:
     def permute(self, *sizes: Any, dims: Any = None) -> Any:
         """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
         if dims is None:
-            dims = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            dims = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                dims = sizes[0]
         if modes:
             return permute_packet.call_parameters(self, dims)
         try:
@@ -248,7 +254,9 @@ class ViewsMethods:
     def reshape(self, *sizes: Any, shape: Any = None) -> Any:
         """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
         if shape is None:
-            shape = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            shape = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                shape = sizes[0]
         if modes:
             return reshape_packet.call_parameters(self, shape)
         try:
@@ -340,7 +348,9 @@ class ViewsMethods:
     def broadcast_to(self, *sizes: Any, size: Any = None) -> Any:
         """broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
         if size is None:
-            size = sizes[0] if len(sizes) == 1 and sizes[0].__class__ is not int else sizes
+            size = sizes
+            if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+                size = sizes[0]
         if modes:
             return broadcast_to_packet.call_parameters(self, size)
         try:

@@ -436,7 +436,7 @@ def test_gradients_that_do_not_fit_are_refused(value: tt.Tensor, words: str) -> 
 
 
 def test_a_gradient_is_a_tensor() -> None:
-    with pytest.raises(TypeError, match="must be a Tensor or None"):
+    with pytest.raises(TypeError, match="expected to be a Tensor or None"):
         leaf().grad = 1.0
 
 
