@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.scalars import element_of
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from .elementwise import MAX_CONSTANTS
 from .error_state import IGNORE, reset_state, set_state
 from .pointwise import constant_cache
 from .widen import FLOAT32, NARROW
@@ -417,12 +419,18 @@ def multiply_at(target: Any, places: Any, values: Any, narrow: bool) -> None:
 def masked_fill(call: StructuredCall) -> PlannedKernel:
     """A number where the mask holds."""
     constant = constant_cache(call.outputs[0].np_dtype)
+    dtype = call.outputs[0].dtype
+    fitting: dict[Any, Any] = {}
     from_tensor = "value" in call.runtime and not isinstance(call.args["value"], type)
     np_dtype = call.outputs[0].np_dtype
     same = call.args["self"].sizes == call.outputs[0].sizes == call.args["mask"].sizes
 
     def number(value: Any) -> Any:
         if not from_tensor:
+            if value and value not in fitting:
+                element_of(value, dtype)
+                if len(fitting) < MAX_CONSTANTS:
+                    fitting[value] = None
             return constant(value)
         token = set_state(IGNORE)
         try:

@@ -58,3 +58,15 @@ def test_numbers_beyond_64_bits_are_refused() -> None:
 
 def test_format_of_a_single_number() -> None:
     assert f"{tt.tensor(1.5)} {tt.tensor(1.5):.2f}" == "1.5 1.50"
+
+
+@pytest.mark.parametrize("value", [300, -300, float("nan"), float("inf")])
+def test_masked_fill_refuses_a_number_that_the_dtype_cannot_hold(value: Any) -> None:
+    x = tt.tensor([1, 2], dtype=tt.uint8)
+    mask = x > 1
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            x.masked_fill_(mask, value)
+    assert x.tolist() == [1, 2]
+    assert x.masked_fill(mask, 255).tolist() == [1, 255]
+    assert tt.ones(2).masked_fill(mask, float("-inf")).tolist() == [1.0, float("-inf")]
