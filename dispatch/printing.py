@@ -19,12 +19,11 @@ def tensor_text(tensor: Any) -> str:
     notes: list[str] = []
     if spec.is_meta:
         body = "..."
-        notes.append(f"size={tuple(spec.sizes)}")
     else:
         body = _array_text(tensor.host_array(), len(prefix))
     if spec.device.type != "cpu":
         notes.append(f"device='{spec.device}'")
-    if spec.numel == 0 and spec.ndim != 1 and not spec.is_meta:
+    if spec.is_meta or (spec.numel == 0 and spec.ndim != 1):
         notes.append(f"size={tuple(spec.sizes)}")
     usual = ("float32", "int64", "bool", "complex64") if spec.numel else ("float32",)
     if spec.dtype.name not in usual:
@@ -67,7 +66,7 @@ def _formatter(values: Any) -> Any:
     values = values.astype(np.float64)
     finite = values[np.isfinite(values) & (values != 0)]
     if finite.size == 0 or bool((finite == np.ceil(finite)).all() and (abs(finite).max() < 1e8)):
-        if finite.size and abs(finite).max() / abs(finite).min() > 1e8:
+        if finite.size and (abs(finite).max() / abs(finite).min() > 1000.0 or abs(finite).max() > 1e8):
             return _padded(values, lambda v: f"{v:.{_PRECISION}e}")
         return _padded(values, lambda v: f"{v:.0f}." if np.isfinite(v) else str(v))
     largest, smallest = abs(finite).max(), abs(finite).min()
@@ -77,7 +76,8 @@ def _formatter(values: Any) -> Any:
 
 
 def _padded(values: Any, text: Any) -> Any:
-    width = max(len(text(v)) for v in values)
+    shown = [v for v in values if np.isfinite(v) and v != 0]
+    width = max((len(text(v)) for v in shown), default=1)
     return lambda v: f"{text(float(v)):>{width}}"
 
 
@@ -88,7 +88,7 @@ def _nested(array: Any, text: Any, indent: int, summarise: bool) -> str:
     cut = summarise and size > 2 * _EDGE
     picks: list[int | None] = [*range(_EDGE), None, *range(size - _EDGE, size)] if cut else list(range(size))
     if array.ndim == 1:
-        words = ["..." if i is None else str(text(array[i])) for i in picks]
+        words = [" ..." if i is None else str(text(array[i])) for i in picks]
         per_line = max(1, (_WIDTH - indent) // (max(map(len, words)) + 2))
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"

@@ -70,3 +70,17 @@ def test_masked_fill_refuses_a_number_that_the_dtype_cannot_hold(value: Any) -> 
     assert x.tolist() == [1, 2]
     assert x.masked_fill(mask, 255).tolist() == [1, 255]
     assert tt.ones(2).masked_fill(mask, float("-inf")).tolist() == [1.0, float("-inf")]
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (lambda: tt.tensor([1.0, float("inf"), float("nan")]), "tensor([1., inf, nan])"),
+        (lambda: tt.tensor([-0.0, 0.0]), "tensor([-0., 0.])"),
+        (lambda: tt.tensor([1e5, 1.0]), "tensor([1.0000e+05, 1.0000e+00])"),
+        (lambda: tt.arange(2000), "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"),
+        (lambda: tt.ones(2, 3, device="meta"), "tensor(..., device='meta', size=(2, 3))"),
+    ],
+)
+def test_text_is_pytorchs(made: Any, text: str) -> None:
+    assert repr(made()) == text
