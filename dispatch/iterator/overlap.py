@@ -101,3 +101,11 @@ def check_write_overlap(written: TensorImpl, read: TensorImpl) -> None:
     if written._spec.is_meta and root_of(written._data) is not root_of(read._data):
         return
     assert_no_partial_overlap(written._spec, address_of(written._data), read._spec, address_of(read._data))
+
+
+def check_no_overlap(written: TensorImpl, read: TensorImpl) -> None:
+    """`assert_no_overlap` of two tensors of one storage, for operators that write in another order than they read.
+
+    Raises RuntimeError.
+    """
+    assert_no_overlap(written._spec, address_of(written._data), read._spec, address_of(read._data))

@@ -18,7 +18,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..iterator.overlap import check_write_overlap
+from ..iterator.overlap import check_no_overlap, check_write_overlap
 from ..schema import FunctionSchema
 from ..tensor import Tensor
 from .allocation import allocator_of, numpy_may_allocate
@@ -372,12 +372,20 @@ def writing_plan(
     proxies = {i: (spec, allocator_of(spec)) for i, spec in builder.proxy.items()}
     copy_back = {i: _copy_of(outputs[i], spec) for i, (spec, _) in proxies.items()}
 
+    scattered = inplace and bool(builder.extra.get("scattered_writes"))
+
     def writing(*values: Any) -> Any:
         written = values[:1] if inplace else values[first_out:]
         read = values if inplace else values[:first_out]
         for target in written:
             cell = target._version
-            if cell is not None:
+            if scattered:
+                for value in values[1:]:
+                    if isinstance(value, TensorImpl) and (
+                        value is target or (cell is not None and value._version is cell)
+                    ):
+                        check_no_overlap(target, value)
+            elif cell is not None:
                 for value in read:
                     if isinstance(value, TensorImpl) and value._version is cell and value is not target:
                         check_write_overlap(target, value)

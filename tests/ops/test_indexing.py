@@ -651,3 +651,15 @@ def test_take_along_dim_broadcasts_and_counts_from_the_end():
     same(got, x.numpy()[:, [-1, 0]])
     with pytest.raises(RuntimeError, match="out of bounds"):
         tt.take_along_dim(x, index_of([-5]), 1)
+
+
+def test_scattered_writes_refuse_a_source_that_they_overwrite():
+    x = tt.arange(6.0).view(2, 3)
+    for write in (
+        lambda: x.index_add_(0, index_of(1, 0), x),
+        lambda: x.index_copy_(0, index_of(1, 0), x.view(2, 3)),
+        lambda: x.index_add_(0, index_of(0), x[1:]),
+    ):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            write()
+    assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]

@@ -362,12 +362,14 @@ def index_add(
 ) -> None:
     """`self` with slices of `source`, times `alpha`, added where a vector of numbers says."""
     meta.extra["dim"] = _slices("index_add_", self, dim, index, source)
+    meta.extra["scattered_writes"] = True
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 
 
 def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> None:
     """`self` with slices of `source` where a vector of numbers says."""
     meta.extra["dim"] = _slices("index_copy_", self, dim, index, source)
+    meta.extra["scattered_writes"] = True
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 
 
