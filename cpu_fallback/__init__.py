@@ -8,6 +8,7 @@ calls. No loop over elements in Python.
 from . import (
     convolution,
     copy,
+    embedding,
     factories,
     indexing,
     linalg,
@@ -22,6 +23,7 @@ from . import (
 __all__ = [
     "convolution",
     "copy",
+    "embedding",
     "factories",
     "indexing",
     "linalg",

@@ -1,11 +1,13 @@
 """Arrays on both backends, and the count of launches that a computation made."""
 
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
-pytest.importorskip("triton", reason="triton has no wheel for this platform")
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
 from triten.runtime.cuda.driver import driver

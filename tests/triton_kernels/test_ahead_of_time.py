@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton", reason="triton has no wheel for this platform")
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 PROGRAM = Path(__file__).with_name("ahead_of_time.py")
 CAPABILITIES = (80, 90)

@@ -1,0 +1,169 @@
+"""Hooks of tensors, leaves and nodes: what they see, replace, keep and may call."""
+
+from typing import Any
+
+import pytest
+
+import triten as tt
+from triten.autograd import grad
+
+
+def leaf(*values: float) -> tt.Tensor:
+    return tt.tensor(values or (1.0, 2.0)).requires_grad_()
+
+
+def test_a_tensor_hook_sees_and_replaces() -> None:
+    x = leaf()
+    y = x + 0
+    seen: list[Any] = []
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.register_hook(lambda g: g + g)
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.sum().backward()
+    assert seen == [[1.0, 1.0], [2.0, 2.0]]
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_a_hook_on_a_leaf() -> None:
+    x = leaf()
+    handle = x.register_hook(lambda g: g + 10.0)
+    (x + x).sum().backward()
+    assert x.grad.tolist() == [12.0, 12.0]
+    handle.remove()
+    handle.remove()
+    x.sum().backward()
+    assert x.grad.tolist() == [13.0, 13.0]
+    with x.register_hook(lambda g: g + 1.0):
+        x.sum().backward()
+    x.sum().backward()
+    assert x.grad.tolist() == [16.0, 16.0]
+
+
+def test_a_hook_on_one_of_several_uses_sees_the_whole_gradient() -> None:
+    x = leaf()
+    y = x + 0
+    seen: list[Any] = []
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    (y + y + y).sum().backward()
+    assert seen == [[3.0, 3.0]]
+
+
+def test_a_hook_on_the_root() -> None:
+    x = leaf()
+    s = x.sum()
+    s.register_hook(lambda g: g + 4.0)
+    s.backward()
+    assert x.grad.tolist() == [5.0, 5.0]
+
+
+def test_hooks_run_for_returned_gradients_too() -> None:
+    x = leaf()
+    y = x + 0
+    y.register_hook(lambda g: g + 1.0)
+    assert grad(y.sum(), x, retain_graph=True)[0].tolist() == [2.0, 2.0]
+    assert grad(y.sum(), y)[0].tolist() == [2.0, 2.0]
+
+
+def test_what_a_hook_keeps_is_not_written_to_later() -> None:
+    x = leaf()
+    y = x + 0
+    kept: list[Any] = []
+    y.register_hook(kept.append)
+    x.register_hook(kept.append)
+    y.grad_fn.register_hook(lambda gi, go: kept.extend([gi[0], go[0]]))
+    s = y.sum()
+    s.backward(retain_graph=True)
+    s.backward()
+    assert all(g.tolist() == [1.0, 1.0] for g in kept)
+    assert len(kept) == 8
+
+
+def test_retain_grad() -> None:
+    x = leaf()
+    y = x + x
+    y.retain_grad()
+    y.retain_grad()
+    assert y.retains_grad
+    s = (y + y).sum()
+    s.backward(retain_graph=True)
+    assert y.grad.tolist() == [2.0, 2.0]
+    s.backward()
+    assert y.grad.tolist() == [4.0, 4.0]
+    assert x.grad.tolist() == [8.0, 8.0]
+    x.retain_grad()
+    assert not x.retains_grad
+    with pytest.raises(RuntimeError, match="can't retain_grad on Tensor that has requires_grad=False"):
+        tt.ones(1).retain_grad()
+
+
+def test_retain_grad_sees_what_hooks_made() -> None:
+    x = leaf()
+    y = x + 0
+    y.register_hook(lambda g: g + 1.0)
+    y.retain_grad()
+    y.register_hook(lambda g: g + 1.0)
+    y.sum().backward()
+    assert y.grad.tolist() == [3.0, 3.0]
+
+
+def test_post_accumulate_hooks() -> None:
+    x = leaf()
+    seen: list[Any] = []
+
+    def hook(param: Any) -> None:
+        seen.append((param is x, param.grad.tolist()))
+        param.grad = None
+
+    handle = x.register_post_accumulate_grad_hook(hook)
+    (x + x).sum().backward()
+    x.sum().backward()
+    handle.remove()
+    x.sum().backward()
+    assert seen == [(True, [2.0, 2.0]), (True, [1.0, 1.0])]
+    assert x.grad.tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="cannot be registered on non-leaf tensors"):
+        (x + 0).register_post_accumulate_grad_hook(hook)
+
+
+def test_post_accumulate_hooks_do_not_run_for_grad() -> None:
+    x = leaf()
+    seen: list[Any] = []
+    x.register_post_accumulate_grad_hook(seen.append)
+    grad(x.sum(), x)
+    assert seen == []
+
+
+def test_node_hooks() -> None:
+    x, y = leaf(), leaf()
+    out = x + y
+    seen: list[Any] = []
+    out.grad_fn.register_prehook(lambda go: (go[0] + 1.0,))
+    out.grad_fn.register_hook(
+        lambda gi, go: seen.append(([g.tolist() for g in gi], [g.tolist() for g in go]))
+    )
+    handle = out.grad_fn.register_hook(lambda gi, go: (gi[0] + gi[0], gi[1]))
+    out.sum().backward()
+    assert seen == [([[2.0, 2.0], [2.0, 2.0]], [[2.0, 2.0]])]
+    assert (x.grad.tolist(), y.grad.tolist()) == ([4.0, 4.0], [2.0, 2.0])
+    handle.remove()
+
+
+def test_hooks_are_refused_where_there_is_no_gradient() -> None:
+    with pytest.raises(
+        RuntimeError, match="cannot register a hook on a tensor that doesn't require gradient"
+    ):
+        tt.ones(1).register_hook(print)
+
+
+def test_hooks_may_call_backward() -> None:
+    x, other = leaf(), leaf()
+    y = x + 0
+
+    def hook(g: Any) -> None:
+        with tt.enable_grad():
+            (other + other).sum().backward()
+
+    y.register_hook(hook)
+    y.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+    assert other.grad.tolist() == [2.0, 2.0]
