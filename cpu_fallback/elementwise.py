@@ -7,6 +7,7 @@ need a cast, whether the error state matters, whether to work in cache-sized blo
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -105,17 +106,20 @@ def planned(
     ordered = any(o.is_contiguous for o in tensors) and all(
         o.is_contiguous or not any(o.strides) for o in tensors
     )
+    any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
     if plain and stores and kinds == [True, True] and ordered and _is_repeated(operands[0], out_spec):
         first = operator.itemgetter((*(0,) * out_spec.ndim, ...))
         return PlannedKernel(_output_first(function, 2), lambda a, b: function(first(a), b), not silent)
     if plain and stores and all(kinds) and len(kinds) <= 2:
         return PlannedKernel(
-            _output_first(function, len(kinds)), function if ordered else None, not silent, ordered
+            _output_first(function, len(kinds)), function if ordered else None, not silent, any_shape
         )
     if plain and stores and kinds == [True, False]:
         constants = Constants(np_common, operands[1])
         return PlannedKernel(
-            _with_constant_into(function, constants), _with_constant(function, constants) if ordered else None
+            _with_constant_into(function, constants),
+            _with_constant(function, constants) if ordered else None,
+            any_shape=any_shape,
         )
     prepare = [_preparer(o, t) for o, t in zip(operands, targets, strict=True)]
     ready = all(p is _itself for p in prepare)
@@ -131,9 +135,10 @@ def planned(
     )
     if aligned and out_spec.numel > BLOCK and not (stores and plain):
         return PlannedKernel(_in_blocks(compute, prepare, kinds))
+    any_shape = min(any_shape, BLOCK)
     into = _quietly(compute) if ready else _quietly(_prepared(compute, prepare))
     if function in WRITING or not ordered:
-        return PlannedKernel(into)
+        return PlannedKernel(into, any_shape=any_shape)
 
     def fresh(*inputs: Any) -> Any:
         token = set_state(IGNORE)
@@ -147,7 +152,7 @@ def planned(
         finally:
             reset_state(token)
 
-    return PlannedKernel(into, fresh)
+    return PlannedKernel(into, fresh, any_shape=any_shape)
 
 
 WRITING: set[Any] = set()

@@ -7,6 +7,8 @@ A row may name the kinds of dtype that the kernel has (``f`` floats, ``c`` compl
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -203,14 +205,21 @@ def relu(call: StructuredCall) -> PlannedKernel:
     """max(self, 0), NaN kept; the zero is made once."""
     common = compute_dtype_of(call)
     spec = call.args["self"]
-    # NumPy's loop is quicker over two whole arrays than over one and a number.
-    zero = np.zeros(spec.sizes if spec.is_contiguous and spec.numel <= 1 << 14 else (), compute_np(common))
+    np_dtype = compute_np(common)
     maximum = np.maximum
     if common in NARROW or call.outputs[0].dtype is not spec.dtype:
+        zero = np.zeros((), np_dtype)
         return planned(call, lambda a: maximum(zero, a))
-    return PlannedKernel(
-        lambda out, a: maximum(zero, a, out=out), (lambda a: maximum(zero, a)) if spec.is_contiguous else None
-    )
+    if not spec.is_contiguous:
+        zero = np.zeros((), np_dtype)
+        return PlannedKernel(lambda out, a: maximum(zero, a, out=out))
+
+    def sized(sizes: tuple[int, ...]) -> PlannedKernel:
+        # NumPy's loop is quicker over two whole arrays than over one and a number.
+        zero = np.zeros(sizes if math.prod(sizes) <= 1 << 14 else (), np_dtype)
+        return PlannedKernel(lambda out, a: maximum(zero, a, out=out), lambda a: maximum(zero, a))
+
+    return sized(spec.sizes)._replace(any_shape=sys.maxsize, sized=sized)
 
 
 def pow_(call: StructuredCall) -> PlannedKernel:
@@ -227,7 +236,7 @@ def pow_(call: StructuredCall) -> PlannedKernel:
     kernel = planned(call, np.power)
     into, fresh = kernel.into, kernel.fresh
     check = m.exponent_check(compute_np(common), common.name)
-    return PlannedKernel(check(into), None if fresh is None else check(fresh))
+    return PlannedKernel(check(into), None if fresh is None else check(fresh), any_shape=kernel.any_shape)
 
 
 def clamp(call: StructuredCall) -> PlannedKernel:
@@ -255,6 +264,7 @@ def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
     return PlannedKernel(
         lambda out, *values: into(out, values[0], values[present]),
         None if fresh is None else lambda *values: fresh(values[0], values[present]),
+        any_shape=kernel.any_shape,
     )
 
 

@@ -57,6 +57,8 @@ OPERANDS = {
 
 MLP = "F.cross_entropy(F.linear(F.relu(F.linear(x, w1, b1)), w2, b2), target)"
 
+NEW_SHAPE_BAR = 10.0
+
 SMALL_CALLS = (
     SmallCall("a + b", "pointwise", "a + b", "a + b", bar=0.6),
     SmallCall("a * 2.0", "pointwise", "a * 2.0", "a * 2.0"),
@@ -93,9 +95,18 @@ SMALL_CALLS = (
 
 # Each is run on shapes that the process has not seen before; `a`, `b`, `w` and `shape` are new every time.
 NEW_SHAPE_CALLS = (
-    SmallCall("a + b", "new shapes", "a + b", "a + b", bar=10.0),
-    SmallCall("a.sum(0)", "new shapes", "a.sum(0)", "a.sum(0)", bar=10.0),
-    SmallCall("a.transpose(0, 1)", "new shapes", "a.transpose(0, 1)", bar=10.0),
-    SmallCall("ones(shape)", "new shapes", "tt.ones(shape)", "np.ones(shape, np.float32)", bar=10.0),
-    SmallCall("(w * b).sum().backward()", "new shapes", "(w * b).sum().backward()", bar=10.0),
+    SmallCall("a + b", "new shapes", "a + b", "a + b", bar=NEW_SHAPE_BAR),
+    SmallCall("a + a[:1]", "new shapes", "a + a[:1]", "a + a[:1]", bar=NEW_SHAPE_BAR),
+    SmallCall("a * 2.0", "new shapes", "a * 2.0", "a * 2.0", bar=NEW_SHAPE_BAR),
+    SmallCall("a.add_(b)", "new shapes", "a.add_(b)", "np.add(a, b, out=a)", bar=NEW_SHAPE_BAR),
+    SmallCall("a.relu()", "new shapes", "a.relu()", "np.maximum(a, 0)", bar=NEW_SHAPE_BAR),
+    SmallCall("a.sum(0)", "new shapes", "a.sum(0)", "a.sum(0)", bar=NEW_SHAPE_BAR),
+    SmallCall("a @ b.mT", "new shapes", "a @ b.mT", bar=NEW_SHAPE_BAR),
+    SmallCall("softmax", "new shapes", "tt.softmax(a, -1)", bar=NEW_SHAPE_BAR),
+    SmallCall("cat", "new shapes", "tt.cat((a, b))", "np.concatenate((a, b))", bar=NEW_SHAPE_BAR),
+    SmallCall("a.transpose(0, 1)", "new shapes", "a.transpose(0, 1)", bar=NEW_SHAPE_BAR),
+    SmallCall("a.view(-1)", "new shapes", "a.view(-1)", bar=NEW_SHAPE_BAR),
+    SmallCall("a[1:]", "new shapes", "a[1:]", bar=NEW_SHAPE_BAR),
+    SmallCall("ones(shape)", "new shapes", "tt.ones(shape)", "np.ones(shape, np.float32)", bar=NEW_SHAPE_BAR),
+    SmallCall("(w * b).sum().backward()", "new shapes", "(w * b).sum().backward()", bar=NEW_SHAPE_BAR),
 )

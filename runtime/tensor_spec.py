@@ -6,8 +6,6 @@ a kernel depends on, and the tables on the call path are keyed by it.
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,15 +24,18 @@ assert _AUTOGRAD & AUTOGRAD_BITS
 MAX_SPECS = 1 << 15
 """Beyond this many the intern table starts anew; living tensors keep their specs, which stay valid."""
 
+MAX_BYTES = (1 << 63) - 1
+"""What a tensor's elements may take: offsets are signed 64-bit numbers."""
+
 _table: dict[tuple[object, ...], TensorSpec] = {}
-_lock = threading.Lock()
 
 
 class TensorSpec:
     """Metadata of a tensor: sizes, strides (elements), dtype, device, layout, key set, and flags.
 
     Made by `TensorSpec.of` only. `key_set` is the set that c10 gives the tensor; `call_keys` the set used
-    to route calls, in which autograd bits stand only if the tensor requires grad.
+    to route calls, in which autograd bits stand only if the tensor requires grad. `kind` is what the tensor has in
+    common with those of other shapes, as far as the choice of kernels goes.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class TensorSpec:
         "is_meta",
         "itemsize",
         "key_set",
+        "kind",
         "layout",
         "nbytes",
         "ndim",
@@ -67,6 +69,7 @@ class TensorSpec:
     device: Device
     layout: Layout
     key_set: int
+    kind: tuple[ScalarType, Device, int]
     call_keys: int
     ndim: int
     numel: int
@@ -98,11 +101,9 @@ class TensorSpec:
         found = _table.get(key)
         if found is not None:
             return found
-        made = _make(sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout)
-        with _lock:
-            if len(_table) >= MAX_SPECS:
-                _table.clear()
-            return _table.setdefault(key, made)
+        if len(_table) >= MAX_SPECS:
+            _table.clear()
+        return _table.setdefault(key, _make(*key))
 
     def __getattr__(self, name: str) -> Any:
         """Fields that few specs are asked for, computed then and kept."""
@@ -200,13 +201,25 @@ def _make(
     spec.is_inference = is_inference
     spec.read_only = read_only
     spec.ndim = len(sizes)
-    spec.numel = numel = math.prod(sizes)
+    # A tensor is contiguous where each stride is the number of elements that its inner dimensions hold.
+    numel, contiguous = 1, True
+    for i in range(len(sizes) - 1, -1, -1):
+        size = sizes[i]
+        if size != 1:
+            if strides[i] != numel:
+                contiguous = False
+            numel *= size
+    spec.numel = numel
+    spec.is_contiguous = contiguous = contiguous or not numel
     spec.itemsize = itemsize = dtype.itemsize
-    spec.nbytes = numel * itemsize
+    spec.nbytes = nbytes = numel * itemsize
+    if nbytes > MAX_BYTES:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     spec.np_dtype = dtype.np
-    spec.is_contiguous = mf.is_contiguous(sizes, strides)
     dense = (1 << device.backend) | _DENSE
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
+    flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3)
+    spec.kind = (dtype, device, flags if sizes else flags - 32)
     return spec
 
 

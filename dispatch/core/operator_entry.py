@@ -6,7 +6,7 @@ closure over the whole decision. Source: ATen/core/dispatch/OperatorEntry.h.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...runtime.device import device as Device
@@ -24,7 +24,7 @@ from ...runtime.dispatch_key import (
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local
 from ...runtime.tensor_impl import TensorImpl
-from ..schema import FunctionSchema, parse_schema
+from ..schema import FunctionSchema, base_type, parse_schema
 from .argument_roles import is_runtime, key_of, static_key_of, tensors_in
 from .inference import as_inference, guarded_write
 from .kernel_function import KernelFunction, Plan
@@ -56,7 +56,8 @@ class OperatorEntry:
     """An operator by its full name (``aten::add.Tensor``): schema, kernels, tags, memoised decisions.
 
     `kernels` holds, by key, the kernels in the order of their registration, of which the last counts. A registration
-    replaces it whole, so that other threads may read it meanwhile.
+    replaces it whole, so that other threads may read it meanwhile. `kinds` is where a planner keeps what it decided
+    for calls of any shape (see `kind_of`).
     """
 
     __slots__ = (
@@ -66,7 +67,10 @@ class OperatorEntry:
         "_schema_text",
         "_table",
         "bakeable",
+        "device_positions",
+        "is_mutable",
         "kernels",
+        "kinds",
         "name",
         "numbers_as_tensors",
         "positions",
@@ -85,9 +89,12 @@ class OperatorEntry:
         self._schema: FunctionSchema | None = None
         self._table: dict[int, KernelFunction] = {}
         self._plans: dict[Any, Plan] = {}
+        self.kinds: dict[Any, Callable[[Sequence[Any]], Plan | None]] = {}
         self.roles: tuple[bool, ...] | None = None
         self.positions: list[int] = []
         self.bakeable: list[tuple[int, int]] = []
+        self.device_positions: list[int] = []
+        self.is_mutable = False
 
     def define(self, schema: str | FunctionSchema, source: str, tags: frozenset[str]) -> None:
         """Give the operator its schema; text is parsed when first asked for."""
@@ -126,6 +133,8 @@ class OperatorEntry:
             self.positions = [i for i, dynamic in enumerate(roles) if dynamic]
             defaults = [(i, arguments[i].default) for i in self.positions]
             self.bakeable = [(i, d) for i, d in defaults if isinstance(d, int) and d.__class__ is int]
+            self.device_positions = [i for i, a in enumerate(arguments) if base_type(a.type).name == "Device"]
+            self.is_mutable = self.schema.is_mutable
             self.roles = roles
         return roles
 
@@ -133,6 +142,7 @@ class OperatorEntry:
         """Forget every decision, after a registration."""
         self._table = {}
         self._plans = {}
+        self.kinds = {}
 
     def lookup(self, bits: int) -> KernelFunction:
         """The kernel that serves a key set. Raises NotImplementedError where there is none."""
@@ -202,8 +212,11 @@ class OperatorEntry:
 
     def key_set_of(self, args: Sequence[Any]) -> int:
         """The call key set of bound arguments: of their tensors, or of the device argument of a factory."""
+        if self.roles is None:
+            self.runtime_roles()
         bits = 0
-        for value in args:
+        for position in self.positions:
+            value = args[position]
             if isinstance(value, TensorImpl):
                 bits |= value._spec.call_keys
             elif value.__class__ is list or value.__class__ is tuple:
@@ -211,7 +224,7 @@ class OperatorEntry:
                     if isinstance(element, TensorImpl):
                         bits |= element._spec.call_keys
         if not bits:
-            device = next((v for v in args if isinstance(v, Device)), None)
+            device = next((args[i] for i in self.device_positions if isinstance(args[i], Device)), None)
             bits = _DENSE | (1 << (0 if device is None else device.backend))
         return bits
 
@@ -248,14 +261,20 @@ class OperatorEntry:
 
     def plan(self, bits: int, args: Sequence[Any]) -> Plan:
         """A new plan for a key set and bound arguments."""
-        if any(value is CURRENT_CUDA for value in args):
-            return self._plan_on_current_device(bits, args)
-        kernel = self.lookup(bits)
-        plan = kernel.plan(self, bits, args)
-        if not kernel.leaf and kernel.planner is None and not bits & AUTOGRAD_BITS:
-            plan = guarded_below_autograd(args, plan)
-        schema = self.schema
-        return guarded_write(schema, args, plan) if schema.is_mutable else plan
+        if self.roles is None:
+            self.runtime_roles()
+        for position in self.device_positions:
+            if args[position] is CURRENT_CUDA:
+                return self._plan_on_current_device(bits, args)
+        kernel = self._table.get(bits) or self.lookup(bits)
+        planner = kernel.planner
+        if planner is None:
+            plan = kernel.plan(self, bits, args)
+            if not kernel.leaf and not bits & AUTOGRAD_BITS:
+                plan = guarded_below_autograd(args, plan)
+        else:
+            plan = planner(self, bits, args)
+        return guarded_write(self.schema, args, plan) if self.is_mutable else plan
 
     def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
         """A plan that follows the current device: "cuda" names another one after `set_device`."""

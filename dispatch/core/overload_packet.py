@@ -68,6 +68,9 @@ _NUMBERS = (int, float, complex, bool)
 _PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
 """Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
 
+_INT = frozenset({int})
+_LARGEST = 1 << 62
+
 
 def plain_number(value: Any) -> Any:
     """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
@@ -101,13 +104,15 @@ class _Binding(NamedTuple):
     """How a call's arguments were bound, for the next call that differs only in the shapes of its tensors.
 
     `bound` has the static arguments; `fills` says which argument goes to which position, `picks` what the plan
-    is called with (None: the runtime arguments as they come).
+    is called with (None: the runtime arguments as they come). `of_kind`, where the kernel gave one, makes the
+    plan from the call's key alone.
     """
 
     entry: OperatorEntry
     bound: list[Any]
     fills: list[tuple[int, int]]
     picks: list[int] | None
+    of_kind: Callable[[Sequence[Any]], Plan | None] | None
 
 
 _lock = threading.Lock()
@@ -140,7 +145,7 @@ class OverloadPacket:
         "_bindings",
         "_entries",
         "_general",
-        "_kinds",
+        "_roles",
         "count",
         "name",
         "numbers_as_tensors",
@@ -157,13 +162,13 @@ class OverloadPacket:
         self.name = name
         self.overloads = tuple(overloads)
         self.parameters = tuple(parameters)
+        self._roles = [(p.role, p.default) for p in parameters]
         self.numbers_as_tensors = numbers_as_tensors
         self.plans: dict[Any, Any] = {}
         self.scaled: dict[Any, Any] = {}
         self.outs: dict[Any, Plan] = {}
         self._bindings: dict[Any, _Binding] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
-        self._kinds: dict[Any, Callable[[TensorSpec], Plan]] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
 
@@ -174,7 +179,6 @@ class OverloadPacket:
         self.outs.clear()
         self._bindings.clear()
         self._general.clear()
-        self._kinds.clear()
         self.count = 0
 
     def _schemas(self) -> dict[int, OperatorEntry]:
@@ -211,57 +215,69 @@ class OverloadPacket:
         return self._miss(args, True)
 
     def _miss(self, args: Sequence[Any], scaled: bool) -> Plan:
-        runtime: list[tuple[str, Any]] = []
-        parts: list[Any] = []
-        form: list[Any] | None = None if scaled else []
-        keep = True
-        for (name, role, default, _), value in zip(self.parameters, args, strict=True):
-            if role == "static":
-                kind = value.__class__
-                if kind in _PLAIN:
-                    if form is not None:
-                        form.append((kind, value))
-                else:
-                    form = None
-                    keep = keep and not _holds_tensor(value)
-                parts.append(tuple(value) if kind is list else value)
-                continue
-            if role == "scale":
-                if not scaled:
-                    continue
-                parts.append(None if value is default else value.__class__)
-            else:
-                part = value.__class__ if role == "number" else part_of(value)
-                parts.append(part)
-                if form is not None:
-                    if part.__class__ is tuple:
-                        form = None
-                    else:
-                        form.append(TensorSpec if part.__class__ is TensorSpec and part.ndim else part)
-            runtime.append((name, value))
+        parts, kind, keep, has_lists = self._parts(args, scaled)
         table = self.scaled if scaled else self.plans
+        nested = len(parts) > 1
         rest: Any = parts[1] if len(parts) == 2 else tuple(parts[1:])
-        try:
+        if has_lists:
             found = table.get(parts[0])
-            if found is not None and len(parts) > 1:
+            if found is not None and nested:
                 found = found.get(rest)
-        except TypeError:
-            found, table = None, {}
-        if found is not None:
-            return found  # type: ignore[no-any-return]
-        kind = None if scaled else kind_of(parts)
-        of_kind = None if kind is None else self._kinds.get(kind)
+            if found is not None:
+                return found  # type: ignore[no-any-return]
         epoch = _epoch[0]
-        if of_kind is not None:
-            plan, holds = of_kind(parts[0]), True
+        binding = None if kind is None else self._bindings.get(kind)
+        if binding is None:
+            plan, holds = self._plan_anew(args, parts, kind, scaled, epoch)
+            keep = keep and holds
         else:
-            plan, holds = self._plan(args, runtime, None if form is None else tuple(form))
-            of_kind = getattr(plan, "of_kind", None)
-        if keep and holds:
-            self._store(epoch, table, parts[0], rest, len(parts) > 1, plan)
-            if kind is not None and of_kind is not None and epoch == _epoch[0]:
-                self._kinds[kind] = of_kind
+            plan = self._plan_alike(binding, args, parts)
+        if keep:
+            self._store(epoch, table, parts[0], rest, nested, plan)
         return plan
+
+    def _parts(
+        self, args: Sequence[Any], scaled: bool
+    ) -> tuple[list[Any], tuple[Any, ...] | None, bool, bool]:
+        """What the plan of a call is found by.
+
+        Returns:
+            its key; what it has in common with calls of other shapes (None: nothing); whether the key may be kept;
+            whether it holds what was given as a list, which the wrapper cannot look up.
+        """
+        parts: list[Any] = []
+        kind: list[Any] = []
+        plain, keep, has_lists = not scaled, True, False
+        for (role, default), value in zip(self._roles, args):  # noqa: B905 - as many as the wrapper has
+            cls = value.__class__
+            if role == "static":
+                if cls in _PLAIN:
+                    kind.append(cls)
+                    kind.append(value)
+                    parts.append(value)
+                    continue
+                if cls is list:
+                    value = tuple(value)
+                    has_lists = True
+                if value.__class__ is tuple and _all_ints(value):
+                    kind.append(len(value))
+                else:
+                    plain = False
+                    keep = keep and not _holds_tensor(value) and is_hashable(value)
+                parts.append(value)
+            elif role == "scale":
+                if scaled:
+                    parts.append(None if value is default else cls)
+            else:
+                part = cls if role == "number" else part_of(value)
+                parts.append(part)
+                if part.__class__ is TensorSpec:
+                    kind.append(part.kind)
+                elif part.__class__ is tuple:
+                    kind.append(tuple([each.kind if each.__class__ is TensorSpec else each for each in part]))
+                else:
+                    kind.append(part)
+        return parts, tuple(kind) if plain else None, keep, has_lists and keep
 
     def _store(
         self, epoch: int, table: dict[Any, Any], first: Any, rest: Any, nested: bool, plan: Plan
@@ -279,33 +295,77 @@ class OverloadPacket:
             else:
                 table[first] = plan
 
-    def _plan(
-        self, args: Sequence[Any], runtime: list[tuple[str, Any]], form: tuple[Any, ...] | None
+    def _plan_alike(self, binding: _Binding, args: Sequence[Any], parts: Sequence[Any]) -> Plan:
+        """The plan of a call of a known kind."""
+        entry, template, fills, picks, of_kind = binding
+        if of_kind is not None:
+            plan = of_kind(parts)
+            if plan is not None:
+                return plan
+        bound = template.copy()
+        for position, index in fills:
+            value = args[index]
+            bound[position] = tuple(value) if value.__class__ is list else value
+        plan = entry.plan(entry.key_set_of(bound), bound)
+        return plan if picks is None else _picking(plan, picks)
+
+    def _plan_anew(
+        self,
+        args: Sequence[Any],
+        parts: Sequence[Any],
+        kind: tuple[Any, ...] | None,
+        scaled: bool,
+        epoch: int,
     ) -> tuple[Plan, bool]:
-        """The plan of a call, and whether it holds for its key; bound as an earlier call of this form was."""
-        binding = None if form is None else self._bindings.get(form)
-        if binding is not None:
-            entry, template, fills, picks = binding
-            bound = template.copy()
-            for position, index in fills:
-                bound[position] = args[index]
-            plan = entry.plan(entry.key_set_of(bound), bound)
-            return plan if picks is None else _picking(plan, picks), True
+        """The plan of a call of a new kind, and whether it holds for its key; the kind's binding is remembered."""
         entry, bound = self.resolve(*self._split(args))
+        runtime = [
+            (name, value)
+            for (name, role, _, _), value in zip(self.parameters, args, strict=True)
+            if role != "static" and (scaled or role != "scale")
+        ]
         plan, holds, picks = self._adapt(entry, bound, runtime)
-        if form is not None and holds:
-            places = [i for i, p in enumerate(self.parameters) if p.role not in ("static", "scale")]
-            template, fills = list(bound), []
-            for position, pick in zip(entry.runtime_positions(bound), picks or places, strict=False):
-                index = places[pick] if picks is not None and pick >= 0 else pick
-                if index >= 0:
-                    template[position] = None
-                    fills.append((position, index))
-            if len(self._bindings) >= MAX_PLANS:
-                self._bindings.clear()
-            self._bindings[form] = _Binding(entry, template, fills, picks)
-            _planned.add(self)
+        if kind is not None and holds:
+            binding = self._binding_of(args, parts, entry, bound, plan, picks)
+            with _lock:
+                if binding is not None and epoch == _epoch[0]:
+                    if len(self._bindings) >= MAX_PLANS:
+                        self._bindings.clear()
+                    self._bindings[kind] = binding
+                    _planned.add(self)
         return plan, holds
+
+    def _binding_of(
+        self,
+        args: Sequence[Any],
+        parts: Sequence[Any],
+        entry: OperatorEntry,
+        bound: list[Any],
+        plan: Plan,
+        picks: list[int] | None,
+    ) -> _Binding | None:
+        """How a call was bound, for the calls of its kind; None if binding changed its sizes."""
+        places = [i for i, p in enumerate(self.parameters) if p.role not in ("static", "scale")]
+        template, fills = list(bound), []
+        for position, pick in zip(entry.runtime_positions(bound), picks or places, strict=False):
+            index = places[pick] if picks is not None and pick >= 0 else pick
+            if index >= 0:
+                template[position] = None
+                fills.append((position, index))
+        names = [a.name for a in entry.schema.arguments]
+        as_given = picks is None
+        for index, (name, role, _, _) in enumerate(self.parameters):
+            if role != "static":
+                continue
+            name = "self" if name == "input" and "input" not in names else name
+            value, position = args[index], names.index(name) if name in names else -1
+            as_given = as_given and position == index and value.__class__ is bound[position].__class__
+            if value.__class__ is tuple or value.__class__ is list:
+                if position < 0 or bound[position] != tuple(value):
+                    return None
+                fills.append((position, index))
+        of_kind = getattr(plan, "of_kind", None)
+        return _Binding(entry, template, fills, picks, of_kind if as_given else None)
 
     def _split(self, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Values in the parameters' order as positional and keyword arguments, those not given left out."""
@@ -463,6 +523,22 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(value, TensorImpl)
 
 
+def _all_ints(values: Sequence[Any]) -> bool:
+    """Whether a static argument is a list of sizes or dimensions, of which others may stand in its place."""
+    if not values:
+        return True
+    return set(map(type, values)) == _INT and max(values) < _LARGEST and min(values) > -_LARGEST
+
+
+def is_hashable(value: Any) -> bool:
+    """Whether a value can stand in a key."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _is_same(bound: Any, given: Any) -> bool:
     """Whether binding left an argument as it was; a list becomes a tuple of the same elements."""
     if bound is given:
@@ -481,22 +557,6 @@ def part_of(value: Any) -> Any:
     if value.__class__ is list or value.__class__ is tuple:
         return tuple([part_of(v) for v in value])
     return value.__class__
-
-
-def kind_of(parts: Sequence[Any]) -> Any:
-    """What calls on one contiguous spec have in common with those on another shape, or None for other calls."""
-    first = parts[0]
-    if (
-        first.__class__ is TensorSpec
-        and first.is_contiguous
-        and first.ndim
-        and not first.requires_grad
-        and not first.is_inference
-        and not first.read_only
-        and (len(parts) == 1 or (len(parts) == 2 and parts[1] is first))
-    ):
-        return first.dtype, first.device, len(parts)
-    return None
 
 
 def general_part(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from .function_schema import Argument, FunctionSchema, Symbol
-from .type_check import MISMATCH, compile_check, python_type_name
+from .type_check import MISMATCH, compile_check, overflows, python_type_name
 from .types import ListType, OptionalType
 
 
@@ -133,6 +133,9 @@ def _expected(argument: Argument, value: Any) -> str:
     for position, element in enumerate(value):
         if type(element) not in exact and convert(element, True) is MISMATCH:
             return f"{expected}, but found element of type {value_type_name(element)} at pos {position}"
+        if isinstance(element, int) and overflows((element,)):
+            why = "Overflow when unpacking long long"
+            return f'{expected}, but element {element} at pos {position} failed to unpack: "{why}"'
     return f"{expected} of length {type_.size}, not of length {len(value)}"
 
 

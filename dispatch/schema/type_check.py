@@ -7,7 +7,7 @@ over it. Source: FunctionParameter::check in torch/csrc/utils/python_arg_parser.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -221,6 +221,12 @@ _CHECKS: dict[str, TypeCheck] = {
     "str": _instances_of("str", str),
 }
 
+
+def overflows(values: Sequence[Any]) -> bool:
+    """Whether some integer of a list does not fit into 64 bits."""
+    return bool(values) and (min(values) < -(1 << 63) or max(values) >= 1 << 63)
+
+
 _REPEATED = frozenset({"int", "SymInt", "float"})
 
 
@@ -243,6 +249,7 @@ def _list_converter(type: ListType) -> Converter:
     exact, convert = compile_check(type.elem)
     repeats = type.size if isinstance(type.elem, BaseType) and type.elem.name in _REPEATED else None
     length = type.size if type.elem == BaseType("bool") else None
+    is_int = isinstance(type.elem, BaseType) and type.elem.name in ("int", "SymInt")
 
     def convert_list(value: Any, lenient: bool) -> Any:
         if not isinstance(value, tuple | list):
@@ -256,9 +263,11 @@ def _list_converter(type: ListType) -> Converter:
             if element.__class__ not in exact:
                 break
         else:
-            return tuple(value)
+            return MISMATCH if is_int and overflows(value) else tuple(value)
         converted = tuple([convert(element, lenient) for element in value])
-        return MISMATCH if any(element is MISMATCH for element in converted) else converted
+        if any(element is MISMATCH for element in converted) or (is_int and overflows(converted)):
+            return MISMATCH
+        return converted
 
     return convert_list
 

@@ -6,6 +6,7 @@ over both: the plan then only reads bytes, computes, and wraps the result.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,9 +16,9 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from ..core.argument_roles import spec_of
+from ..core.argument_roles import kind_of, spec_of
 from ..core.kernel_function import Plan
-from ..core.operator_entry import OperatorEntry
+from ..core.operator_entry import MAX_PLANS, OperatorEntry
 from ..iterator.overlap import check_no_overlap, check_write_overlap
 from ..schema import FunctionSchema
 from ..tensor import Tensor
@@ -27,6 +28,8 @@ from .result_types import result_type_of
 from .stub import PlannedKernel, StructuredCall, find_kernel
 
 MetaFunction = Callable[..., None]
+
+_STATIC = frozenset({int, bool, str, float, ScalarType, None.__class__})
 
 
 class StructuredKernel:
@@ -38,13 +41,15 @@ class StructuredKernel:
         form: ``functional``, ``inplace`` or ``out``.
     """
 
-    __slots__ = ("form", "frame", "meta", "stub")
+    __slots__ = ("form", "frame", "meta", "serves_shapes", "stub")
 
     def __init__(self, meta: MetaFunction, stub: str, form: str) -> None:
         self.meta = meta
         self.stub = stub
         self.form = form
         self.frame: _Frame | None = None
+        # Iterators broadcast and promote without regard to what the sizes are; other meta functions look at them.
+        self.serves_shapes = form != "out"
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
@@ -53,11 +58,33 @@ class StructuredKernel:
             frame = self.frame = _frame_of(op)
         _, name, outs, inputs, names, result_type = frame
         runtime = op.runtime_positions(args)
-        specs = [value._spec if value.__class__ is Tensor else spec_of(value) for value in args]
+        specs = [
+            value._spec
+            if value.__class__ is Tensor
+            else value
+            if value.__class__ in _STATIC
+            else spec_of(value)
+            for value in args
+        ]
+        kinds = []
         for position in runtime:
-            if isinstance(args[position], int | float | complex):
-                specs[position] = args[position].__class__
-        given = [specs[0]] if self.form == "inplace" else [specs[i] for i in outs]
+            value = args[position]
+            is_tensor = isinstance(value, TensorImpl)
+            kinds.append(is_tensor)
+            if not is_tensor and isinstance(value, int | float | complex):
+                specs[position] = value.__class__
+        functional = self.form == "functional"
+        known = op.kinds
+        kind = kind_of(specs) if self.serves_shapes else None
+        if kind in known:
+            of_kind = known[kind]
+            plan = of_kind(specs)
+            if plan is not None:
+                plan.of_kind = of_kind  # type: ignore[attr-defined]
+                return plan
+        given: tuple[Any, ...] = (
+            () if functional else (specs[0],) if self.form == "inplace" else tuple([specs[i] for i in outs])
+        )
         device = device_of(specs)
         builder = MetaBase(name, self.form, given, device)
         self.meta(builder, *([specs[i] for i in inputs] if outs else specs))
@@ -68,29 +95,41 @@ class StructuredKernel:
         call = StructuredCall(
             name,
             {names[i]: specs[i] for i in inputs},
-            tuple([names[i] for i in runtime if i not in outs]),
+            tuple([names[i] for i in runtime if i not in outs] if outs else [names[i] for i in runtime]),
             computed,
             builder.iterator,
             outputs[0].device if outputs else device,
             builder.extra,
         )
         if call.device.type == "meta":
-            kernel = PlannedKernel(_compute_nothing)
+            kernel = PlannedKernel(_compute_nothing, any_shape=sys.maxsize)
         else:
             kernel = find_kernel(self.stub, call.device.type, name)(call)
-        kinds = [isinstance(args[i], TensorImpl) for i in runtime]
-        if self.form == "functional":
-            plan = functional_plan(kernel, outputs, kinds, result_type)
-            if (
-                kernel.any_shape
-                and builder.iterator is not None
-                and all(kinds)
-                and _is_one_spec(args, runtime)
-            ):
-                plan.of_kind = plans_of_kind(kernel, outputs[0].dtype, len(kinds))  # type: ignore[attr-defined]
-            return plan
         written = len(runtime) - len(outs) if self.form == "out" else 0
-        return writing_plan(kernel, builder, outputs, kinds, written, result_type)
+
+        def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
+            if functional:
+                return functional_plan(kernel, outputs, kinds, result_type)
+            return writing_plan(kernel, builder, outputs, kinds, written, result_type)
+
+        plan = plan_for(kernel, outputs)
+        if builder.iterator is None or len(outputs) != 1:
+            self.serves_shapes = False
+        elif kind is not None and kernel.any_shape and _is_plain(specs):
+            of_kind = plans_of_kind(plan_for, kernel, outputs[0].dtype, functional)
+            plan.of_kind = of_kind  # type: ignore[attr-defined]
+            if len(known) < MAX_PLANS:
+                known[kind] = of_kind
+        return plan
+
+
+def _is_plain(specs: Sequence[Any]) -> bool:
+    """Whether all tensors of a call have dimensions and are contiguous, and none is of a special sort."""
+    return all(
+        s.is_contiguous and s.ndim and not s.is_inference and not s.read_only
+        for s in specs
+        if s.__class__ is TensorSpec
+    )
 
 
 class _Frame(NamedTuple):
@@ -117,24 +156,62 @@ def _frame_of(op: OperatorEntry) -> _Frame:
     )
 
 
-def _is_one_spec(args: Sequence[Any], runtime: Sequence[int]) -> bool:
-    """Whether all tensors of a call look alike and are contiguous, so that it can neither broadcast nor promote."""
-    first = args[runtime[0]]._spec
-    return bool(first.is_contiguous and first.ndim and all(args[i]._spec is first for i in runtime))
+def plans_of_kind(
+    plan_for: Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan],
+    kernel: PlannedKernel,
+    dtype: ScalarType,
+    functional: bool,
+) -> Callable[[Sequence[Any]], Plan | None]:
+    """A function from a call on contiguous tensors of the same dtypes to its plan.
 
+    A stream of new shapes then pays for neither meta function nor kernel choice. It gives None for calls that take
+    the long way: of more elements than the kernel serves, or that do not broadcast plainly.
 
-def plans_of_kind(kernel: PlannedKernel, dtype: ScalarType, arity: int) -> Callable[[TensorSpec], Plan]:
-    """A function from another contiguous spec of the same dtype to the plan that it shares with this call.
-
-    A stream of new shapes then pays for neither overload, meta function nor kernel choice.
+    Args:
+        plan_for: makes a plan from a kernel and the output's spec.
+        dtype: of the output.
+        functional: whether the output is new, or the first argument.
     """
-    kinds = [True] * arity
 
-    def plan_for(spec: TensorSpec) -> Plan:
-        result = spec if spec.dtype is dtype else spec.replace(dtype=dtype)
-        return functional_plan(kernel, (result,), kinds, None)
+    largest, sized = kernel.any_shape, kernel.sized
 
-    return plan_for
+    def of_kind(parts: Sequence[Any]) -> Plan | None:
+        first = parts[0]
+        if first.__class__ is not TensorSpec:
+            return None
+        sizes = first.sizes
+        for part in parts:
+            if part.__class__ is TensorSpec and part is not first and part.sizes != sizes:
+                broadcast = plain_broadcast(sizes, part.sizes)
+                if broadcast is None or part.strides != contiguous_strides(part.sizes):
+                    return None
+                sizes = broadcast
+        if not functional:
+            result = first
+            if sizes != first.sizes:
+                return None
+        elif sizes is first.sizes and first.dtype is dtype and 1 not in sizes and 0 not in sizes:
+            result = first.detached
+        else:
+            if sizes is not first.sizes and first.strides != contiguous_strides(first.sizes):
+                return None
+            result = TensorSpec.contiguous(sizes, dtype, first.device)
+        if result.numel > largest:
+            return None
+        return plan_for(kernel if sized is None else sized(sizes), (result,))
+
+    return of_kind
+
+
+def plain_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that two of one rank broadcast to; None for others, and for those that do not."""
+    if len(a) != len(b):
+        return None
+    sizes = [m if n == 1 else n for m, n in zip(a, b, strict=True)]
+    for size, m, n in zip(sizes, a, b, strict=True):
+        if (m != size and m != 1) or (n != size and n != 1):
+            return None
+    return tuple(sizes)
 
 
 def device_of(specs: Sequence[Any]) -> Device:

@@ -43,14 +43,16 @@ class PlannedKernel(NamedTuple):
 
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
     contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
-    floating-point errors ignored; such kernels raise no RuntimeError of their own. `any_shape` says that
-    `fresh` depends on dtypes alone, so that a contiguous call of another shape may have it too.
+    floating-point errors ignored; such kernels raise no RuntimeError of their own. A kernel that depends on
+    dtypes alone as long as all operands are contiguous serves other shapes too, up to `any_shape` elements;
+    `sized`, where there is one, makes it anew for the output's sizes.
     """
 
     into: Callable[..., Any]
     fresh: Callable[..., Any] | None = None
     quiet: bool = False
-    any_shape: bool = False
+    any_shape: int = 0
+    sized: Callable[[tuple[int, ...]], Any] | None = None
 
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]

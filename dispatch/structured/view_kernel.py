@@ -14,10 +14,10 @@ import numpy as np
 
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
+from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.storage import address_of, in_memory_order, root_of
 from ...runtime.tensor_spec import TensorSpec
-from ..core.argument_roles import spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..tensor import Tensor
@@ -52,17 +52,21 @@ class ViewKernel:
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
-        spec: TensorSpec = args[0]._spec
-        geometry = self.geometry(spec, *[spec_of(value) for value in args[1:]])
-        result = TensorSpec.of(
-            geometry.sizes,
-            geometry.strides,
-            geometry.dtype or spec.dtype,
-            spec.device,
-            is_inference=spec.is_inference,
-            read_only=spec.read_only,
-            layout=spec.layout,
-        )
+        plan = self.plan_for(args[0]._spec, args[1:])
+        plan.of_kind = lambda parts: self.plan_for(parts[0], parts[1:])  # type: ignore[attr-defined]
+        return plan
+
+    def plan_for(self, spec: TensorSpec, rest: Sequence[Any]) -> Plan:
+        """The plan for a tensor of this spec and static arguments."""
+        geometry = self.geometry(spec, *rest)
+        if spec.is_inference or spec.read_only or spec.layout is not strided:
+            result = spec.replace(
+                sizes=geometry.sizes, strides=geometry.strides, dtype=geometry.dtype, requires_grad=False
+            )
+        else:
+            result = TensorSpec.of(
+                geometry.sizes, geometry.strides, geometry.dtype or spec.dtype, spec.device
+            )
         take = taker(spec, result, geometry)
         if spec.is_inference:
 
@@ -126,10 +130,12 @@ def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[
             return operator.methodcaller("transpose", axes)
     if geometry.numpy_index is not None:
         return operator.itemgetter((*geometry.numpy_index, Ellipsis))
-    last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    last = offset
+    for size, stride in zip(sizes, strides, strict=True):
+        last += (size - 1) * stride
     if spec.is_contiguous and result.numel and offset >= 0 and last < spec.numel:
         nbytes = offset * itemsize
-        byte_strides = tuple(s * itemsize for s in strides)
+        byte_strides = tuple([s * itemsize for s in strides])
         np_dtype = result.np_dtype
         ndarray = np.ndarray
         return lambda data: ndarray(sizes, np_dtype, data, nbytes, byte_strides)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 def wrap_dim(dim: int, rank: int, scalar_ok: bool = True) -> int:
     """A dimension in [0, rank). Raises IndexError out of range; rank 0 takes 0 and -1 unless told otherwise."""
+    if 0 <= dim < rank:
+        return dim
     if rank == 0:
         if not scalar_ok:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")

@@ -65,10 +65,14 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
     total = 0
     common = tensors[0].dtype
     for spec in tensors:
-        common = promote_types(common, spec.dtype)
-        check_same_device("cat", first, spec)
+        if spec is not first:
+            common = promote_types(common, spec.dtype)
+            check_same_device("cat", first, spec)
     for position in kept:
         spec = tensors[position]
+        if spec is first:
+            total += first.sizes[d]
+            continue
         if spec.ndim != first.ndim:
             raise RuntimeError(
                 f"Tensors must have same number of dimensions: got {first.ndim} and {spec.ndim}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.device import CPU
+from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, float64
 from ....runtime.tensor_spec import TensorSpec
@@ -22,6 +23,15 @@ from .dims import wrap_dim
 
 def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
     """The sizes with a -1 filled in. Raises RuntimeError where they do not hold `numel` elements."""
+    product, unknown_count = math.prod(sizes), sizes.count(-1)
+    if unknown_count < 2 and sizes and min(sizes) >= -unknown_count:
+        if not unknown_count:
+            if product == numel:
+                return tuple(sizes)
+        elif product and numel % product == 0:
+            given = list(sizes)
+            given[given.index(-1)] = numel // -product
+            return tuple(given)
     given = list(sizes)
     unknown = [i for i, n in enumerate(given) if n == -1]
     if len(unknown) > 1:
@@ -81,6 +91,8 @@ def view_strides(
 def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
     """Another shape over the same elements."""
     shape = infer_size(size, self.numel)
+    if self.is_contiguous and self.numel and 1 not in self.sizes:
+        return Geometry(shape, contiguous_strides(shape))
     strides = view_strides(self.sizes, self.strides, shape)
     if strides is None:
         raise RuntimeError(
@@ -144,24 +156,29 @@ def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
     order = [wrap_dim(d, self.ndim) for d in dims]
     if len(set(order)) != len(order):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return Geometry(tuple(self.sizes[d] for d in order), tuple(self.strides[d] for d in order))
+    sizes, strides = self.sizes, self.strides
+    return Geometry(tuple([sizes[d] for d in order]), tuple([strides[d] for d in order]), axes=tuple(order))
 
 
 def transpose(self: TensorSpec, dim0: int, dim1: int) -> Geometry:
     """Two dimensions swapped."""
-    a, b = wrap_dim(dim0, self.ndim), wrap_dim(dim1, self.ndim)
-    order = list(range(self.ndim))
-    if order:
-        order[a], order[b] = order[b], order[a]
-    sizes, strides = self.sizes, self.strides
-    return Geometry(tuple([sizes[d] for d in order]), tuple([strides[d] for d in order]), axes=tuple(order))
+    rank = self.ndim
+    a, b = wrap_dim(dim0, rank), wrap_dim(dim1, rank)
+    if rank == 2 and a != b:
+        return Geometry(self.sizes[::-1], self.strides[::-1], 0, None, None, (1, 0))
+    sizes, strides, axes = list(self.sizes), list(self.strides), list(range(rank))
+    if axes:
+        sizes[a], sizes[b] = sizes[b], sizes[a]
+        strides[a], strides[b] = strides[b], strides[a]
+        axes[a], axes[b] = b, a
+    return Geometry(tuple(sizes), tuple(strides), 0, None, None, tuple(axes))
 
 
 def t(self: TensorSpec) -> Geometry:
     """The transpose of a matrix; tensors of lower rank as they are."""
     if self.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
-    return Geometry(self.sizes[::-1], self.strides[::-1])
+    return Geometry(self.sizes[::-1], self.strides[::-1], axes=(1, 0) if self.ndim == 2 else None)
 
 
 def select(self: TensorSpec, dim: int, index: int) -> Geometry:

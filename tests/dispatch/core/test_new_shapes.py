@@ -1,0 +1,131 @@
+"""A plan made for a shape from what an earlier shape's plan decided is the plan that would have been made alone."""
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.dispatch.core.dispatcher import Dispatcher
+
+CALLS = {
+    "a + b": lambda a, b: a + b,
+    "a * 2.0": lambda a, b: a * 2.0,
+    "add alpha": lambda a, b: tt.add(a, b, alpha=3),
+    "relu": lambda a, b: a.relu(),
+    "sigmoid": lambda a, b: a.sigmoid(),
+    "a > b": lambda a, b: a > b,
+    "where": lambda a, b: tt.where(a > 0, a, b),
+    "clamp": lambda a, b: a.clamp(min=0.25),
+    "pow": lambda a, b: a**2,
+    "gelu": lambda a, b: tt.nn.functional.gelu(a),
+    "maximum": lambda a, b: tt.maximum(a, b),
+    "div floor": lambda a, b: tt.div(a, b, rounding_mode="floor"),
+    "in place": lambda a, b: (a + tt.zeros_like(b)).add_(b),
+    "in place with a number": lambda a, b: a.clone().mul_(0.5),
+    "mixed dtypes": lambda a, b: a + (b * 4).to(tt.int32),
+    "promoted": lambda a, b: (a * 4).to(tt.int32) / 3,
+    "a.T": lambda a, b: a.T,
+    "view": lambda a, b: a.view(-1),
+    "slice": lambda a, b: a[1:],
+    "sum": lambda a, b: a.sum(0),
+    "mean": lambda a, b: a.mean(-1, keepdim=True),
+    "cat": lambda a, b: tt.cat((a, a), 1),
+    "zeros": lambda a, b: tt.zeros(a.shape),
+    "zeros from a list": lambda a, b: tt.zeros(list(a.shape)),
+    "expand": lambda a, b: a.expand(3, *a.shape),
+}
+SHAPES = [
+    ((5, 3), (5, 3)),
+    ((4, 6), (1, 6)),
+    ((4, 1), (1, 6)),
+    ((1, 1), (1, 1)),
+    ((1, 7), (1, 7)),
+    ((0, 4), (0, 4)),
+    ((6, 5), (5,)),
+    ((300, 200), (300, 200)),
+    ((2, 3), (1, 1)),
+]
+
+
+def operands(sizes, requires_grad):
+    rng = np.random.default_rng(7)
+    a, b = (tt.from_numpy(rng.standard_normal(s).astype(np.float32)) for s in sizes)
+    return a.requires_grad_(requires_grad), b
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_stream_of_shapes_gives_what_each_shape_gives_alone(call, requires_grad):
+    alone = []
+    for sizes in SHAPES:
+        Dispatcher.singleton().forget_all()
+        alone.append(call(*operands(sizes, requires_grad)))
+    Dispatcher.singleton().forget_all()
+    call(*operands(((3, 4), (3, 4)), requires_grad))
+    call(*operands(((3, 9), (1, 9)), requires_grad))
+    for sizes, expected in zip(SHAPES, alone, strict=True):
+        given = call(*operands(sizes, requires_grad))
+        assert given._spec is expected._spec, sizes
+        np.testing.assert_array_equal(given.detach().numpy(), expected.detach().numpy())
+
+
+def test_memory_order_of_size_one_dimensions_is_decided_anew():
+    """Sizes of 1 leave their strides open: a result takes contiguous ones, whatever its operand has."""
+    tt.ones(3, 4).exp()
+    odd = tt.ones(4, 3).t()[:1]
+    assert odd.is_contiguous() is False
+    odd = tt.as_strided(tt.ones(8), (1, 4), (2, 1))
+    assert odd.exp().stride() == (4, 1)
+    assert (odd + odd).stride() == (4, 1)
+    assert (odd + tt.ones(5, 1)).stride() == (4, 1)
+
+
+@pytest.mark.parametrize("sizes", [((3, 4), (2, 4)), ((3, 4), (3, 5)), ((3, 4), (4, 3))])
+def test_shapes_that_do_not_broadcast_are_refused_after_those_that_do(sizes):
+    a, b = operands(((3, 4), (3, 4)), False)
+    a + b
+    a.add_(b)
+    a, b = operands(sizes, False)
+    before = a.numpy().copy()
+    with pytest.raises(RuntimeError, match="must match the size of tensor"):
+        a + b
+    with pytest.raises(RuntimeError, match="must match the size of tensor"):
+        a.add_(b)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        tt.ones(1, 4).add_(tt.ones(3, 4))
+    np.testing.assert_array_equal(a.numpy(), before)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ((True, 4), TypeError, r"got \(tuple of \(bool, int\)\)"),
+        ((2.0, 2), TypeError, r"got \(tuple of \(float, int\)\)"),
+        (("2", 2), TypeError, r"got \(tuple of \(str, int\)\)"),
+        ((2**70, 1), TypeError, r"got \(tuple of \(int, int\)\)"),
+        ((2**62, 4), RuntimeError, "Storage size calculation overflowed"),
+        ((2**40, 2**40), RuntimeError, "Storage size calculation overflowed"),
+        ((3, -1), RuntimeError, "negative dimension"),
+    ],
+)
+def test_sizes_are_checked_after_calls_of_the_same_form(wrong, error, message):
+    tt.zeros((2, 3))
+    tt.zeros((4, 5))
+    with pytest.raises(error, match=message):
+        tt.zeros(wrong)
+
+
+def test_a_size_beyond_64_bits_is_named():
+    with pytest.raises(
+        TypeError, match=r"'shape'.* element 1180591620717411303424 at pos 1 failed to unpack"
+    ):
+        tt.ones(6).reshape(2, 2**70)
+
+
+def test_a_new_default_dtype_reaches_later_shapes():
+    tt.ones(3, 4, dtype=tt.int32).exp()
+    tt.set_default_dtype(tt.float64)
+    try:
+        assert tt.ones(5, 2, dtype=tt.int32).exp().dtype is tt.float64
+    finally:
+        tt.set_default_dtype(tt.float32)
+    assert tt.ones(5, 3, dtype=tt.int32).exp().dtype is tt.float32
