@@ -33,12 +33,21 @@ def run_backward(
     With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived), and no
     leaf is touched. Returns an empty list otherwise.
     """
+    if inputs is None and len(roots) == 1:
+        run_from(roots[0], grads[0], retain_graph, create_graph)
+        return []
     before = set_grad_enabled(create_graph)
     try:
-        if inputs is None and len(roots) == 1:
-            _run_chain(roots[0], grads[0], retain_graph)
-            return []
         return _run(roots, grads, retain_graph, inputs)
+    finally:
+        set_grad_enabled(before)
+
+
+def run_from(root: Edge, grad: Any, retain_graph: bool, create_graph: bool) -> None:
+    """`run_backward` from one root to the leaves."""
+    before = set_grad_enabled(create_graph)
+    try:
+        _run_chain(root, grad, retain_graph)
     finally:
         set_grad_enabled(before)
 

@@ -11,7 +11,7 @@ from ...runtime.device import CPU
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.dispatcher import Dispatcher
-from .engine import accumulate, mark_shared, run_backward
+from .engine import accumulate, mark_shared, run_backward, run_from
 from .node import AccumulateGrad, edge_of
 from .reduce_to_spec import reduce_to_spec
 
@@ -104,9 +104,9 @@ def backward(
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
     if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
-        seed = _root_gradient(tensors, None)
-        keep = create_graph if retain_graph is None else retain_graph
-        run_backward((edge_of(tensors),), (seed,), retain_graph=keep, create_graph=create_graph)
+        make = _one_plans.get(tensors._spec)
+        seed = _root_gradient(tensors, None) if make is None else make()
+        run_from(edge_of(tensors), seed, create_graph if retain_graph is None else retain_graph, create_graph)
         return
     outputs = _as_tuple(tensors)
     given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)

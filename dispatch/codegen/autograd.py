@@ -251,13 +251,20 @@ def _plan_lines(
     body += [f"node.{_local(n)} = {_local(n)}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:
-        body.append(
-            f"node.specs = ({result}._spec,)" if not inplace else "node.specs = (self_._spec.detached,)"
-        )
         if inplace:
-            body.append("rebase_history(self_, node)")
+            body += ["node.specs = (self_._spec.detached,)", "rebase_history(self_, node)"]
+        elif d.function.schema.returns[0].alias_info is None:
+            # `set_history` of what is no view, spelt out: every recorded call comes through here.
+            body += [
+                "spec = out._spec",
+                "node.specs = (spec,)",
+                "out._spec = spec.twin",
+                "out._autograd = meta = AutogradMeta()",
+                "meta.edge = (node, 0)",
+                "meta.grad = None",
+            ]
         else:
-            body.append("set_history(out, node)")
+            body += ["node.specs = (out._spec,)", "set_history(out, node)"]
         if _all(d, "results"):
             body.append(f"node.result = save_result({result})")
             body.append("node.result_version = saved_version(node.result)")
@@ -315,6 +322,7 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     node_names = sorted(
         words
         & {
+            "AutogradMeta",
             "FREED",
             "Node",
             "edge_of",

@@ -12,7 +12,7 @@ from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.convolution import convolution_bias_backward, convolution_of
 from ..autograd.formulas.pointwise import conjugated
-from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
+from ..autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
 from ..autograd.recording import requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
@@ -120,8 +120,12 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.padding = padding
         node.dilation = dilation
         node.groups = groups
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -228,8 +232,12 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         node.padding = padding
         node.dilation = dilation
         node.groups = groups
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -333,8 +341,12 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         node.padding = padding
         node.dilation = dilation
         node.groups = groups
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(

@@ -11,7 +11,7 @@ from typing import Any
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ..autograd.formulas.copy import grad_to
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
-from ..autograd.node import Node, edge_of, next_sequence, set_history
+from ..autograd.node import AutogradMeta, Node, edge_of, next_sequence
 from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -82,8 +82,12 @@ def plan_clone(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -116,8 +120,12 @@ def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record

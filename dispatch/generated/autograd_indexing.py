@@ -25,11 +25,11 @@ from ..autograd.formulas.indexing import (
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
     saved_version,
-    set_history,
     unpack,
     unpack_list,
 )
@@ -69,8 +69,12 @@ def plan_cat(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -111,8 +115,12 @@ def plan_index_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         node.indices = list(indices)
         node.indices_version = [saved_version(t) for t in indices]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -163,8 +171,12 @@ def plan_index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.indices = list(indices)
         node.indices_version = [saved_version(t) for t in indices]
         node.accumulate = accumulate
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -238,8 +250,12 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
@@ -299,8 +315,12 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
                 node.index_version = 0 if cell is None else cell[0]
             node.dim = dim
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(record_scaled, (args[2] if requires_grad(args[3]) else None,))
@@ -322,8 +342,12 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
@@ -438,8 +462,12 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
@@ -518,8 +546,12 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
@@ -577,8 +609,12 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
@@ -654,8 +690,12 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
@@ -739,8 +779,12 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
@@ -812,8 +856,12 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
             node.mask = mask
             cell = mask._version if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
@@ -889,8 +937,12 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
             node.mask = mask
             cell = mask._version if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[2]) or requires_grad(args[0]) else None,))
@@ -961,8 +1013,12 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.index = index
             cell = index._version if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
@@ -1018,8 +1074,12 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         node.scale_grad_by_freq = scale_grad_by_freq
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
@@ -1064,8 +1124,12 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
             cell = indices._version if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
@@ -1099,8 +1163,12 @@ def plan_flip(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.dims = dims
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1134,8 +1202,12 @@ def plan_tril(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.diagonal = diagonal
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1192,8 +1264,12 @@ def plan_triu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.diagonal = diagonal
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record

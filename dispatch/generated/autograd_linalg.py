@@ -22,7 +22,7 @@ from ..autograd.formulas.linalg import (
 )
 from ..autograd.formulas.pointwise import conjugated
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
-from ..autograd.node import FREED, Node, edge_of, next_sequence, set_history, unpack
+from ..autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
 from ..autograd.recording import partly_scaled, requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
@@ -86,8 +86,12 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -150,8 +154,12 @@ def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -214,8 +222,12 @@ def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -278,8 +290,12 @@ def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -342,8 +358,12 @@ def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -428,8 +448,12 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.mat1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(
@@ -469,8 +493,12 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.mat1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -641,8 +669,12 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.mat_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(
@@ -680,8 +712,12 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.mat_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -846,8 +882,12 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(
@@ -885,8 +925,12 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -1054,8 +1098,12 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(
@@ -1094,8 +1142,12 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(

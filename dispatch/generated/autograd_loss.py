@@ -17,6 +17,7 @@ from ..autograd.formulas.loss import (
 )
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
@@ -184,8 +185,12 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -348,8 +353,12 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -419,8 +428,12 @@ def plan_mse_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = target._version if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         node.reduction = reduction
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -517,8 +530,12 @@ def plan_mse_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
             cell = target._version if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         node.reduction = reduction
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(

@@ -34,12 +34,12 @@ from ..autograd.formulas.pointwise import (
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
     save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -97,8 +97,12 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             node.sequence = next_sequence()
             node.hooks = None
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return record_scaled
@@ -114,8 +118,12 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.sequence = next_sequence()
         node.hooks = None
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -193,8 +201,12 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -263,8 +275,12 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.threshold = threshold
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
@@ -306,8 +322,12 @@ def plan_sub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             node.sequence = next_sequence()
             node.hooks = None
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return record_scaled
@@ -323,8 +343,12 @@ def plan_sub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.sequence = next_sequence()
         node.hooks = None
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -408,8 +432,12 @@ def plan_rsub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             node.sequence = next_sequence()
             node.hooks = None
             node.alpha = alpha
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return record_scaled
@@ -425,8 +453,12 @@ def plan_rsub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.sequence = next_sequence()
         node.hooks = None
         node.alpha = alpha
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -483,8 +515,12 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -579,8 +615,12 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -680,8 +720,12 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.rounding_mode = rounding_mode
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -777,8 +821,12 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -872,8 +920,12 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -954,8 +1006,12 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.exponent = exponent
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1043,8 +1099,12 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.exponent = exponent
             cell = exponent._version if exponent_is_tensor else None
             node.exponent_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -1132,8 +1192,12 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             cell = exponent._version if exponent_is_tensor else None
             node.exponent_version = 0 if cell is None else cell[0]
         node.self_ = self_
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -1194,8 +1258,12 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -1260,8 +1328,12 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -1326,8 +1398,12 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -1392,8 +1468,12 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.other = other
             cell = other._version if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -1458,8 +1538,12 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -1525,8 +1609,12 @@ def plan_neg(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1588,8 +1676,12 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -1643,8 +1735,12 @@ def plan_sign(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1694,8 +1790,12 @@ def plan_floor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1745,8 +1845,12 @@ def plan_ceil(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1796,8 +1900,12 @@ def plan_round(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1847,8 +1955,12 @@ def plan_trunc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1898,8 +2010,12 @@ def plan_round_decimals(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -1956,8 +2072,12 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2018,8 +2138,12 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2080,8 +2204,12 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2142,8 +2270,12 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2209,8 +2341,12 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2276,8 +2412,12 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2343,8 +2483,12 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2410,8 +2554,12 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2472,8 +2620,12 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2534,8 +2686,12 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2601,8 +2757,12 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2668,8 +2828,12 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2730,8 +2894,12 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2797,8 +2965,12 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2864,8 +3036,12 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -2926,8 +3102,12 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -2993,8 +3173,12 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3060,8 +3244,12 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3127,8 +3315,12 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3194,8 +3386,12 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3261,8 +3457,12 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3328,8 +3528,12 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3390,8 +3594,12 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -3457,8 +3665,12 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3524,8 +3736,12 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3579,8 +3795,12 @@ def plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -3646,8 +3866,12 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.approximate = approximate
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3715,8 +3939,12 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3789,8 +4017,12 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 node.self__version = 0 if cell is None else cell[0]
             node.beta = beta
             node.threshold = threshold
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(record_scaled, (args[0] if requires_grad(args[0]) else None,))
@@ -3814,8 +4046,12 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self__version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3859,8 +4095,12 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -3947,8 +4187,12 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
             node.grad_output = grad_output
             cell = grad_output._version if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4015,8 +4259,12 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             node.grad_output = grad_output
             cell = grad_output._version if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4085,8 +4333,12 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             cell = grad_output._version if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.approximate = approximate
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4150,8 +4402,12 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             node.grad_output = grad_output
             cell = grad_output._version if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4223,8 +4479,12 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.grad_output_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4286,8 +4546,12 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
             node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
         node.self_is_result = self_is_result
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
@@ -4334,8 +4598,12 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self__version = 0 if cell is None else cell[0]
         node.min = min
         node.max = max
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -4441,8 +4709,12 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             node.max = max
             cell = max._version if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4540,8 +4812,12 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.min = min
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -4626,8 +4902,12 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
             node.min = min
             cell = min._version if min_is_tensor else None
             node.min_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4708,8 +4988,12 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.max = max
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -4794,8 +5078,12 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
             node.max = max
             cell = max._version if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -4888,8 +5176,12 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             node.condition = condition
             cell = condition._version if condition_is_tensor else None
             node.condition_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[2]) or requires_grad(args[1]) else None,))
@@ -4931,8 +5223,12 @@ def plan_lerp_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.sequence = next_sequence()
         node.hooks = None
         node.weight = weight
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -5029,8 +5325,12 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -5154,8 +5454,12 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 cell = tensor1._version if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(
@@ -5189,8 +5493,12 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = tensor1._version if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -5348,8 +5656,12 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 cell = tensor1._version if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
-            node.specs = (out._spec,)
-            set_history(out, node)
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
             return out
 
         return saves_refused(
@@ -5383,8 +5695,12 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = tensor1._version if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(

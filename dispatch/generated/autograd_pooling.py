@@ -13,6 +13,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.pooling import max_pool_double_backward
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
@@ -146,8 +147,12 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
             node.indices = indices
             cell = indices._version if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[7] if requires_grad(args[0]) else None,))
@@ -225,8 +230,12 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.ceil_mode = ceil_mode
         node.count_include_pad = count_include_pad
         node.divisor_override = divisor_override
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -282,8 +291,12 @@ def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.ceil_mode = ceil_mode
         node.count_include_pad = count_include_pad
         node.divisor_override = divisor_override
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record

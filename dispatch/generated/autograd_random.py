@@ -14,6 +14,7 @@ from ..autograd.formulas.random import dropout_scale
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
@@ -395,8 +396,12 @@ def plan_bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -425,8 +430,12 @@ def plan_bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -459,8 +468,12 @@ def plan_normal_Tensor_float(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -493,8 +506,12 @@ def plan_normal_float_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -538,8 +555,12 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -629,8 +650,12 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
             cell = mask._version if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
         node.scale = scale
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))

@@ -26,6 +26,7 @@ from ..autograd.formulas.reduction import (
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
@@ -68,8 +69,12 @@ def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -110,8 +115,12 @@ def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         node.hooks = None
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -144,8 +153,12 @@ def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -186,8 +199,12 @@ def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -228,8 +245,12 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -278,8 +299,12 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -331,8 +356,12 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -386,8 +415,12 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -494,8 +527,12 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -541,8 +578,12 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.self_ = self_
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -689,8 +730,12 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -743,8 +788,12 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.dim = dim
         node.keepdim = keepdim
         node.unbiased = unbiased
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -796,8 +845,12 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
@@ -845,8 +898,12 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = self_._version if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -904,8 +961,12 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.dim = dim
         node.keepdim = keepdim
         node.unbiased = unbiased
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -962,8 +1023,12 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.dim = dim
         node.correction = correction
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -1130,8 +1195,12 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -1167,8 +1236,12 @@ def plan_cumsum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record

@@ -17,12 +17,12 @@ from ..autograd.formulas.softmax import (
 )
 from ..autograd.node import (
     FREED,
+    AutogradMeta,
     Node,
     edge_of,
     next_sequence,
     save_result,
     saved_version,
-    set_history,
     unpack,
     unpack_result,
 )
@@ -70,8 +70,12 @@ def plan__softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -143,8 +147,12 @@ def plan__softmax_backward_data(op: OperatorEntry, key_set: int, args: Sequence[
             node.grad_output_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.input_dtype = input_dtype
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(
@@ -193,8 +201,12 @@ def plan__log_softmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         node.result = save_result(out)
         node.result_version = saved_version(node.result)
         return out
@@ -262,8 +274,12 @@ def plan__log_softmax_backward_data(op: OperatorEntry, key_set: int, args: Seque
             cell = grad_output._version if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.dim = dim
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return saves_refused(

@@ -17,7 +17,7 @@ from ..autograd.formulas.views import (
     sum_to,
     unfold_backward,
 )
-from ..autograd.node import Node, edge_of, next_sequence, set_history
+from ..autograd.node import AutogradMeta, Node, edge_of, next_sequence, set_history
 from ..autograd.recording import requires_grad, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -580,8 +580,12 @@ def plan_select_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         node.hooks = None
         node.dim = dim
         node.index = index
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -627,8 +631,12 @@ def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.start = start
         node.end = end
         node.step = step
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -670,8 +678,12 @@ def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[An
         node.size = size
         node.stride = stride
         node.offset = offset
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -780,8 +792,12 @@ def plan__basic_index_backward(op: OperatorEntry, key_set: int, args: Sequence[A
         node.sequence = next_sequence()
         node.hooks = None
         node.index = index
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
@@ -869,8 +885,12 @@ def plan_diagonal_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.offset = offset
         node.dim1 = dim1
         node.dim2 = dim2
-        node.specs = (out._spec,)
-        set_history(out, node)
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
         return out
 
     return record
