@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from .autograd import autograd_module
+from .deprecated import load_deprecated
 from .derivatives import load_derivatives
 from .functions import functions_module, methods_module, packets_of
 from .load import load_functions
@@ -28,14 +29,15 @@ def generate() -> dict[str, str]:
     """All generated files by name, formatted."""
     operators = load_functions(DISPATCH / "native_functions")
     derivatives = load_derivatives(DISPATCH / "derivatives.yaml", operators)
+    deprecated = load_deprecated(DISPATCH / "deprecated.yaml", operators)
     families = operators.families()
     files: dict[str, str] = {}
     names: dict[str, list[str]] = {}
     for family in families:
         functions = operators.of_family(family)
         own = [d for d in derivatives if d.function.family == family]
-        files[f"functions_{family}.py"] = functions_module(family, functions)
-        files[f"methods_{family}.py"] = methods_module(family, functions)
+        files[f"functions_{family}.py"] = functions_module(family, functions, deprecated)
+        files[f"methods_{family}.py"] = methods_module(family, functions, deprecated)
         files[f"registrations_{family}.py"] = registrations_module(family, functions, own)
         if own:
             files[f"autograd_{family}.py"] = autograd_module(family, own, functions)

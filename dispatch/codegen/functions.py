@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
 
+from .deprecated import Deprecated
 from .model import NativeFunction
 from .signature import PythonParameter, PythonSignature, python_signature
 
@@ -88,10 +90,13 @@ def _second_operand(parameters: list[PythonParameter]) -> int:
 
 
 class _Body:
-    """The statements of one function."""
+    """The statements of one function. With `takes_more`, positions beyond its own are for a deprecated form."""
 
-    def __init__(self, signature: PythonSignature, method: bool, operator: bool = False) -> None:
+    def __init__(
+        self, signature: PythonSignature, method: bool, operator: bool = False, takes_more: bool = False
+    ) -> None:
         self.signature = signature
+        self.takes_more = takes_more
         self.method = method
         self.operator = operator
         self.parameters = list(signature.parameters)
@@ -223,6 +228,15 @@ class _Body:
                 f"        {variadic} = sizes[0]",
                 *lines,
             ]
+        if self.takes_more:
+            given = ", ".join(self.name_of(p) for p in self.parameters if not p.keyword_only)
+            named = ", ".join(f'"{p.name}": {self.name_of(p)}' for p in self.parameters if p.keyword_only)
+            named += ', "out": out' if out_given else ""
+            lines = [
+                "if more:",
+                f"    return {packet}.call_deprecated(({given}, *more), {{{named}}}, {self.method})",
+                *lines,
+            ]
         scales = [p for p in self.parameters if p.role == "scale"]
         if not scales:
             return lines + self.lookup(False)
@@ -241,7 +255,7 @@ class _Body:
                 star = True
                 continue
             if p.keyword_only and not star:
-                parts.append("*")
+                parts.append("*more: Any" if self.takes_more else "*")
                 star = True
             name = self.name_of(p)
             if p.name == "self" and self.method:
@@ -267,8 +281,8 @@ def _docstring(signature: PythonSignature) -> str:
     return "\n    ".join(["", *(str(f.schema) for f in signature.overloads), ""])
 
 
-def function_text(signature: PythonSignature, method: bool = False) -> str:
-    """One function, or one method (indented by the caller)."""
+def function_text(signature: PythonSignature, method: bool = False, takes_more: bool = False) -> str:
+    """One function, or one method (indented by the caller); `takes_more` where the name has deprecated forms."""
     packet = f"{signature.name}_packet"
     doc = "; ".join(str(f.schema) for f in signature.overloads if f.form != "out") or str(
         signature.first.schema
@@ -287,7 +301,7 @@ def function_text(signature: PythonSignature, method: bool = False) -> str:
                 "return made.requires_grad_() if requires_grad else made",
             ]
     else:
-        made = _Body(signature, method)
+        made = _Body(signature, method, takes_more=takes_more)
         body = made.statements()
         definition = made.definition()
     lines = [f"def {signature.name}({definition}) -> Any:", f'    """{_wrap(doc)}"""']
@@ -327,7 +341,9 @@ def parameter_source(p: PythonParameter) -> str:
     return f'Parameter("{name}", "{p.role}", {default}, {p.keyword_only})'
 
 
-def functions_module(family: str, functions: list[NativeFunction]) -> str:
+def functions_module(
+    family: str, functions: list[NativeFunction], deprecated: Mapping[str, tuple[Deprecated, ...]]
+) -> str:
     """The module of a family's public functions and packets."""
     signatures = packets_of(functions)
     text = HEADER.format(title=f"Functions of the {family} family.", source=f"native_functions/{family}.yaml")
@@ -340,6 +356,8 @@ def functions_module(family: str, functions: list[NativeFunction]) -> str:
             f"({parameters}{',' if parameters else ''}),"
             f" {signature.wrapped_numbers})"
         )
+        if signature.name in deprecated:
+            body.append(f"{signature.name}_packet.deprecated = {deprecated[signature.name]!r}")
         if not signature.general:
             body.append(f"{signature.name}_plans = {signature.name}_packet.plans")
             if any(p.role == "scale" for p in signature.parameters):
@@ -350,14 +368,16 @@ def functions_module(family: str, functions: list[NativeFunction]) -> str:
     names: list[str] = []
     for signature in signatures.values():
         if any("function" in f.variants for f in signature.overloads if f.form != "out"):
-            functions_text.append(function_text(signature))
+            functions_text.append(function_text(signature, takes_more=signature.name in deprecated))
             names.append(signature.name)
     code = "\n".join(body) + "\n\n\n" + "\n\n\n".join(functions_text)
     exported = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in sorted(names)) + "]\n"
     return text + imports_for(code, family) + "\n" + exported + "\n" + code + "\n"
 
 
-def methods_module(family: str, functions: list[NativeFunction]) -> str:
+def methods_module(
+    family: str, functions: list[NativeFunction], deprecated: Mapping[str, tuple[Deprecated, ...]]
+) -> str:
     """The module of a family's mixin of Tensor methods."""
     signatures = packets_of(functions)
     text = HEADER.format(title=f"Methods of the {family} family.", source=f"native_functions/{family}.yaml")
@@ -366,7 +386,7 @@ def methods_module(family: str, functions: list[NativeFunction]) -> str:
     for signature in signatures.values():
         is_method = any("method" in f.variants for f in signature.overloads)
         if is_method:
-            methods.append(function_text(signature, method=True))
+            methods.append(function_text(signature, True, signature.name in deprecated))
             used.add(signature.name)
         for special in OPERATORS.get(signature.name, ()):
             methods.append(operator_text(signature, special))

@@ -8,7 +8,9 @@ generated function will find it. Calls under modes, guards or with ``out=`` come
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +18,8 @@ import numpy as np
 from ...runtime import allocator, device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from ..schema import FunctionSchema, resolve
+from ..schema import FunctionSchema, parse_schema, resolve
+from ..schema.mismatch import python_signature
 from .dispatcher import Dispatcher
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
@@ -147,6 +150,7 @@ class OverloadPacket:
         "_general",
         "_roles",
         "count",
+        "deprecated",
         "name",
         "numbers_as_tensors",
         "outs",
@@ -171,6 +175,7 @@ class OverloadPacket:
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
+        self.deprecated: Sequence[tuple[str, Sequence[tuple[str, str | int]]]] = ()
 
     def clear(self) -> None:
         """Forget every plan."""
@@ -462,6 +467,30 @@ class OverloadPacket:
         entry, bound = self.resolve(positional, named)
         return entry.call(*bound)
 
+    def call_deprecated(self, args: tuple[Any, ...], named: dict[str, Any], method: bool) -> Any:
+        """A call with more positional arguments than the signature has: in a deprecated order, with a warning.
+
+        `named` has all keyword arguments, those not given at their defaults; `deprecated` the old signatures.
+        """
+        defaults = {p.name: p.default for p in self.parameters}
+        named = {name: value for name, value in named.items() if value is not defaults.get(name)}
+        rest = {name: value for name, value in named.items() if name == "out"}
+        for text, meant in self.deprecated if rest == named else ():
+            schema = parse_schema(text)
+            if method:
+                in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
+                schema = replace(schema, arguments=tuple(in_order))
+            bound = schema.signature.bind(args, {})
+            if bound is None:
+                continue
+            values = dict(zip([a.name for a in schema.arguments], bound, strict=True))
+            warn_deprecated(self, schema, "out" in named, method)
+            (_, first), *others = meant
+            given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
+            return self.call(values[str(first)], **given_names, **rest)
+        self.resolve(args, named)
+        raise AssertionError(f"{self.name}: {len(args)} positional arguments fit no schema")
+
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given."""
         key: Any
@@ -504,6 +533,18 @@ class OverloadPacket:
         if where == FIRST:
             return plan(args[0])
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
+
+
+def warn_deprecated(packet: OverloadPacket, schema: FunctionSchema, has_out: bool, method: bool) -> None:
+    """PyTorch's warning of a deprecated order of arguments."""
+    today = next(e.schema for e in packet._schemas().values() if not e.schema.out_arguments)
+    warnings.warn(
+        f"This overload of {packet.name} is deprecated:\n"
+        f"\t{packet.name}{python_signature(schema, has_out, method)}\n"
+        "Consider using one of the following signatures instead:\n"
+        f"\t{packet.name}{python_signature(today, has_out, method)}",
+        stacklevel=4,
+    )
 
 
 def _picking(plan: Plan, picks: list[int]) -> Plan:

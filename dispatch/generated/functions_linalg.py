@@ -144,6 +144,16 @@ addmm_packet = packet(
     ),
     False,
 )
+addmm_packet.deprecated = (
+    (
+        "addmm(Scalar beta, Tensor self, Scalar alpha, Tensor mat1, Tensor mat2) -> Tensor",
+        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "addmm(Scalar beta, Tensor self, Tensor mat1, Tensor mat2) -> Tensor",
+        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", 1)),
+    ),
+)
 addmm_plans = addmm_packet.plans
 addmm_scaled = addmm_packet.scaled
 addmm_outs = addmm_packet.outs
@@ -158,6 +168,16 @@ addmm__packet = packet(
         Parameter("alpha", "scale", INT_1, True),
     ),
     False,
+)
+addmm__packet.deprecated = (
+    (
+        "addmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor mat1, Tensor mat2) -> Tensor(a!)",
+        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "addmm_(Scalar beta, Tensor(a!) self, Tensor mat1, Tensor mat2) -> Tensor(a!)",
+        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", 1)),
+    ),
 )
 addmm__plans = addmm__packet.plans
 addmm__scaled = addmm__packet.scaled
@@ -176,6 +196,16 @@ addmv_packet = packet(
     ),
     False,
 )
+addmv_packet.deprecated = (
+    (
+        "addmv(Scalar beta, Tensor self, Scalar alpha, Tensor mat, Tensor vec) -> Tensor",
+        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "addmv(Scalar beta, Tensor self, Tensor mat, Tensor vec) -> Tensor",
+        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", 1)),
+    ),
+)
 addmv_plans = addmv_packet.plans
 addmv_scaled = addmv_packet.scaled
 addmv_outs = addmv_packet.outs
@@ -190,6 +220,16 @@ addmv__packet = packet(
         Parameter("alpha", "scale", INT_1, True),
     ),
     False,
+)
+addmv__packet.deprecated = (
+    (
+        "addmv_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor mat, Tensor vec) -> Tensor(a!)",
+        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "addmv_(Scalar beta, Tensor(a!) self, Tensor mat, Tensor vec) -> Tensor(a!)",
+        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", 1)),
+    ),
 )
 addmv__plans = addmv__packet.plans
 addmv__scaled = addmv__packet.scaled
@@ -208,6 +248,16 @@ baddbmm_packet = packet(
     ),
     False,
 )
+baddbmm_packet.deprecated = (
+    (
+        "baddbmm(Scalar beta, Tensor self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "baddbmm(Scalar beta, Tensor self, Tensor batch1, Tensor batch2) -> Tensor",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
+    ),
+)
 baddbmm_plans = baddbmm_packet.plans
 baddbmm_scaled = baddbmm_packet.scaled
 baddbmm_outs = baddbmm_packet.outs
@@ -222,6 +272,16 @@ baddbmm__packet = packet(
         Parameter("alpha", "scale", INT_1, True),
     ),
     False,
+)
+baddbmm__packet.deprecated = (
+    (
+        "baddbmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor(a!)",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "baddbmm_(Scalar beta, Tensor(a!) self, Tensor batch1, Tensor batch2) -> Tensor(a!)",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
+    ),
 )
 baddbmm__plans = baddbmm__packet.plans
 baddbmm__scaled = baddbmm__packet.scaled
@@ -240,6 +300,16 @@ addbmm_packet = packet(
     ),
     False,
 )
+addbmm_packet.deprecated = (
+    (
+        "addbmm(Scalar beta, Tensor self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "addbmm(Scalar beta, Tensor self, Tensor batch1, Tensor batch2) -> Tensor",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
+    ),
+)
 addbmm_plans = addbmm_packet.plans
 addbmm_scaled = addbmm_packet.scaled
 addbmm_outs = addbmm_packet.outs
@@ -254,6 +324,16 @@ addbmm__packet = packet(
         Parameter("alpha", "scale", INT_1, True),
     ),
     False,
+)
+addbmm__packet.deprecated = (
+    (
+        "addbmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor(a!)",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
+    ),
+    (
+        "addbmm_(Scalar beta, Tensor(a!) self, Tensor batch1, Tensor batch2) -> Tensor(a!)",
+        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
+    ),
 )
 addbmm__plans = addbmm__packet.plans
 addbmm__scaled = addbmm__packet.scaled
@@ -403,8 +483,14 @@ def ger(input: Any, vec2: Any, *, out: Any = None) -> Any:
     return plan(input, vec2)
 
 
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+def addmm(
+    input: Any, mat1: Any, mat2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+) -> Any:
     """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if more:
+        return addmm_packet.call_deprecated(
+            (input, mat1, mat2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
+        )
     if modes or out is not None:
         if modes:
             return addmm_packet.call_parameters(input, mat1, mat2, beta, alpha, out=out)
@@ -438,8 +524,12 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = I
     return plan(input, mat1, mat2, beta, alpha)
 
 
-def addmm_(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+def addmm_(input: Any, mat1: Any, mat2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
     """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if more:
+        return addmm__packet.call_deprecated(
+            (input, mat1, mat2, *more), {"beta": beta, "alpha": alpha}, False
+        )
     if modes:
         return addmm__packet.call_parameters(input, mat1, mat2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
@@ -460,8 +550,14 @@ def addmm_(input: Any, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = 
     return plan(input, mat1, mat2, beta, alpha)
 
 
-def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+def addmv(
+    input: Any, mat: Any, vec: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+) -> Any:
     """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if more:
+        return addmv_packet.call_deprecated(
+            (input, mat, vec, *more), {"beta": beta, "alpha": alpha, "out": out}, False
+        )
     if modes or out is not None:
         if modes:
             return addmv_packet.call_parameters(input, mat, vec, beta, alpha, out=out)
@@ -495,8 +591,10 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT
     return plan(input, mat, vec, beta, alpha)
 
 
-def addmv_(input: Any, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+def addmv_(input: Any, mat: Any, vec: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
     """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if more:
+        return addmv__packet.call_deprecated((input, mat, vec, *more), {"beta": beta, "alpha": alpha}, False)
     if modes:
         return addmv__packet.call_parameters(input, mat, vec, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
@@ -518,9 +616,13 @@ def addmv_(input: Any, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = IN
 
 
 def baddbmm(
-    input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+    input: Any, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
 ) -> Any:
     """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if more:
+        return baddbmm_packet.call_deprecated(
+            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
+        )
     if modes or out is not None:
         if modes:
             return baddbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
@@ -554,8 +656,12 @@ def baddbmm(
     return plan(input, batch1, batch2, beta, alpha)
 
 
-def baddbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+def baddbmm_(input: Any, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
     """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if more:
+        return baddbmm__packet.call_deprecated(
+            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, False
+        )
     if modes:
         return baddbmm__packet.call_parameters(input, batch1, batch2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
@@ -577,9 +683,13 @@ def baddbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: 
 
 
 def addbmm(
-    input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+    input: Any, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
 ) -> Any:
     """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    if more:
+        return addbmm_packet.call_deprecated(
+            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
+        )
     if modes or out is not None:
         if modes:
             return addbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
@@ -613,8 +723,12 @@ def addbmm(
     return plan(input, batch1, batch2, beta, alpha)
 
 
-def addbmm_(input: Any, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+def addbmm_(input: Any, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
     """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+    if more:
+        return addbmm__packet.call_deprecated(
+            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, False
+        )
     if modes:
         return addbmm__packet.call_parameters(input, batch1, batch2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:

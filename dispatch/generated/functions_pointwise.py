@@ -203,6 +203,12 @@ add_packet = packet(
     ),
     True,
 )
+add_packet.deprecated = (
+    (
+        "add(Tensor self, Scalar alpha, Tensor other) -> Tensor",
+        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
+    ),
+)
 add_plans = add_packet.plans
 add_scaled = add_packet.scaled
 add_outs = add_packet.outs
@@ -215,6 +221,12 @@ add__packet = packet(
         Parameter("alpha", "scale", INT_1, True),
     ),
     True,
+)
+add__packet.deprecated = (
+    (
+        "add_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)",
+        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
+    ),
 )
 add__plans = add__packet.plans
 add__scaled = add__packet.scaled
@@ -231,6 +243,12 @@ sub_packet = packet(
     ),
     True,
 )
+sub_packet.deprecated = (
+    (
+        "sub(Tensor self, Scalar alpha, Tensor other) -> Tensor",
+        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
+    ),
+)
 sub_plans = sub_packet.plans
 sub_scaled = sub_packet.scaled
 sub_outs = sub_packet.outs
@@ -243,6 +261,12 @@ sub__packet = packet(
         Parameter("alpha", "scale", INT_1, True),
     ),
     True,
+)
+sub__packet.deprecated = (
+    (
+        "sub_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)",
+        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
+    ),
 )
 sub__plans = sub__packet.plans
 sub__scaled = sub__packet.scaled
@@ -1763,6 +1787,12 @@ addcmul_packet = packet(
     ),
     False,
 )
+addcmul_packet.deprecated = (
+    (
+        "addcmul(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
+        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
+    ),
+)
 addcmul_plans = addcmul_packet.plans
 addcmul_scaled = addcmul_packet.scaled
 addcmul_outs = addcmul_packet.outs
@@ -1776,6 +1806,12 @@ addcmul__packet = packet(
         Parameter("value", "scale", INT_1, True),
     ),
     False,
+)
+addcmul__packet.deprecated = (
+    (
+        "addcmul_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)",
+        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
+    ),
 )
 addcmul__plans = addcmul__packet.plans
 addcmul__scaled = addcmul__packet.scaled
@@ -1793,6 +1829,12 @@ addcdiv_packet = packet(
     ),
     False,
 )
+addcdiv_packet.deprecated = (
+    (
+        "addcdiv(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
+        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
+    ),
+)
 addcdiv_plans = addcdiv_packet.plans
 addcdiv_scaled = addcdiv_packet.scaled
 addcdiv_outs = addcdiv_packet.outs
@@ -1807,12 +1849,20 @@ addcdiv__packet = packet(
     ),
     False,
 )
+addcdiv__packet.deprecated = (
+    (
+        "addcdiv_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)",
+        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
+    ),
+)
 addcdiv__plans = addcdiv__packet.plans
 addcdiv__scaled = addcdiv__packet.scaled
 
 
-def add(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+def add(input: Any, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None) -> Any:
     """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    if more:
+        return add_packet.call_deprecated((input, other, *more), {"alpha": alpha, "out": out}, False)
     if modes or out is not None:
         if modes:
             return add_packet.call_parameters(input, other, alpha, out=out)
@@ -1853,8 +1903,10 @@ def add(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
     return plan(input, other, alpha)
 
 
-def add_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
+def add_(input: Any, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
     """add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    if more:
+        return add__packet.call_deprecated((input, other, *more), {"alpha": alpha}, False)
     if modes:
         return add__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
@@ -1877,8 +1929,10 @@ def add_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
     return plan(input, other, alpha)
 
 
-def sub(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+def sub(input: Any, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None) -> Any:
     """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    if more:
+        return sub_packet.call_deprecated((input, other, *more), {"alpha": alpha, "out": out}, False)
     if modes or out is not None:
         if modes:
             return sub_packet.call_parameters(input, other, alpha, out=out)
@@ -1919,8 +1973,10 @@ def sub(input: Any, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
     return plan(input, other, alpha)
 
 
-def sub_(input: Any, other: Any, *, alpha: Any = INT_1) -> Any:
+def sub_(input: Any, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
     """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+    if more:
+        return sub__packet.call_deprecated((input, other, *more), {"alpha": alpha}, False)
     if modes:
         return sub__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
@@ -4681,8 +4737,12 @@ def lerp_(input: Any, end: Any, weight: Any) -> Any:
     return plan(input, end, weight)
 
 
-def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1, out: Any = None) -> Any:
     """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    if more:
+        return addcmul_packet.call_deprecated(
+            (input, tensor1, tensor2, *more), {"value": value, "out": out}, False
+        )
     if modes or out is not None:
         if modes:
             return addcmul_packet.call_parameters(input, tensor1, tensor2, value, out=out)
@@ -4712,8 +4772,10 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: 
     return plan(input, tensor1, tensor2, value)
 
 
-def addcmul_(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+def addcmul_(input: Any, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1) -> Any:
     """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    if more:
+        return addcmul__packet.call_deprecated((input, tensor1, tensor2, *more), {"value": value}, False)
     if modes:
         return addcmul__packet.call_parameters(input, tensor1, tensor2, value)
     if value is INT_1:
@@ -4731,8 +4793,12 @@ def addcmul_(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> A
     return plan(input, tensor1, tensor2, value)
 
 
-def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1, out: Any = None) -> Any:
     """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    if more:
+        return addcdiv_packet.call_deprecated(
+            (input, tensor1, tensor2, *more), {"value": value, "out": out}, False
+        )
     if modes or out is not None:
         if modes:
             return addcdiv_packet.call_parameters(input, tensor1, tensor2, value, out=out)
@@ -4762,8 +4828,10 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: 
     return plan(input, tensor1, tensor2, value)
 
 
-def addcdiv_(input: Any, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+def addcdiv_(input: Any, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1) -> Any:
     """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+    if more:
+        return addcdiv__packet.call_deprecated((input, tensor1, tensor2, *more), {"value": value}, False)
     if modes:
         return addcdiv__packet.call_parameters(input, tensor1, tensor2, value)
     if value is INT_1:

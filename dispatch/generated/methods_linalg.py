@@ -184,8 +184,14 @@ class LinalgMethods:
             plan = ger_packet.miss(self, vec2)
         return plan(self, vec2)
 
-    def addmm(self, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+    def addmm(
+        self, mat1: Any, mat2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+    ) -> Any:
         """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if more:
+            return addmm_packet.call_deprecated(
+                (self, mat1, mat2, *more), {"beta": beta, "alpha": alpha, "out": out}, True
+            )
         if modes or out is not None:
             if modes:
                 return addmm_packet.call_parameters(self, mat1, mat2, beta, alpha, out=out)
@@ -218,8 +224,12 @@ class LinalgMethods:
             plan = addmm_packet.miss_scaled(self, mat1, mat2, beta, alpha)
         return plan(self, mat1, mat2, beta, alpha)
 
-    def addmm_(self, mat1: Any, mat2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    def addmm_(self, mat1: Any, mat2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
         """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if more:
+            return addmm__packet.call_deprecated(
+                (self, mat1, mat2, *more), {"beta": beta, "alpha": alpha}, True
+            )
         if modes:
             return addmm__packet.call_parameters(self, mat1, mat2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
@@ -239,8 +249,14 @@ class LinalgMethods:
             plan = addmm__packet.miss_scaled(self, mat1, mat2, beta, alpha)
         return plan(self, mat1, mat2, beta, alpha)
 
-    def addmv(self, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None) -> Any:
+    def addmv(
+        self, mat: Any, vec: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+    ) -> Any:
         """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if more:
+            return addmv_packet.call_deprecated(
+                (self, mat, vec, *more), {"beta": beta, "alpha": alpha, "out": out}, True
+            )
         if modes or out is not None:
             if modes:
                 return addmv_packet.call_parameters(self, mat, vec, beta, alpha, out=out)
@@ -273,8 +289,12 @@ class LinalgMethods:
             plan = addmv_packet.miss_scaled(self, mat, vec, beta, alpha)
         return plan(self, mat, vec, beta, alpha)
 
-    def addmv_(self, mat: Any, vec: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    def addmv_(self, mat: Any, vec: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
         """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if more:
+            return addmv__packet.call_deprecated(
+                (self, mat, vec, *more), {"beta": beta, "alpha": alpha}, True
+            )
         if modes:
             return addmv__packet.call_parameters(self, mat, vec, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
@@ -295,9 +315,13 @@ class LinalgMethods:
         return plan(self, mat, vec, beta, alpha)
 
     def baddbmm(
-        self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+        self, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
     ) -> Any:
         """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if more:
+            return baddbmm_packet.call_deprecated(
+                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, True
+            )
         if modes or out is not None:
             if modes:
                 return baddbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
@@ -330,8 +354,12 @@ class LinalgMethods:
             plan = baddbmm_packet.miss_scaled(self, batch1, batch2, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
-    def baddbmm_(self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    def baddbmm_(self, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
         """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if more:
+            return baddbmm__packet.call_deprecated(
+                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, True
+            )
         if modes:
             return baddbmm__packet.call_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
@@ -352,9 +380,13 @@ class LinalgMethods:
         return plan(self, batch1, batch2, beta, alpha)
 
     def addbmm(
-        self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
+        self, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1, out: Any = None
     ) -> Any:
         """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+        if more:
+            return addbmm_packet.call_deprecated(
+                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, True
+            )
         if modes or out is not None:
             if modes:
                 return addbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
@@ -387,8 +419,12 @@ class LinalgMethods:
             plan = addbmm_packet.miss_scaled(self, batch1, batch2, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
-    def addbmm_(self, batch1: Any, batch2: Any, *, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
+    def addbmm_(self, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
         """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
+        if more:
+            return addbmm__packet.call_deprecated(
+                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, True
+            )
         if modes:
             return addbmm__packet.call_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:

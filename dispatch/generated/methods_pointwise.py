@@ -431,8 +431,10 @@ class PointwiseMethods:
 
     _spec: Any
 
-    def add(self, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+    def add(self, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None) -> Any:
         """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        if more:
+            return add_packet.call_deprecated((self, other, *more), {"alpha": alpha, "out": out}, True)
         if modes or out is not None:
             if modes:
                 return add_packet.call_parameters(self, other, alpha, out=out)
@@ -500,8 +502,10 @@ class PointwiseMethods:
             plan = add_packet.operator_miss(self, other, INT_1)
         return plan(self, other)
 
-    def add_(self, other: Any, *, alpha: Any = INT_1) -> Any:
+    def add_(self, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
         """add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+        if more:
+            return add__packet.call_deprecated((self, other, *more), {"alpha": alpha}, True)
         if modes:
             return add__packet.call_parameters(self, other, alpha)
         if alpha is INT_1:
@@ -537,8 +541,10 @@ class PointwiseMethods:
             plan = add__packet.operator_miss(self, other, INT_1)
         return plan(self, other)
 
-    def sub(self, other: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
+    def sub(self, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None) -> Any:
         """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+        if more:
+            return sub_packet.call_deprecated((self, other, *more), {"alpha": alpha, "out": out}, True)
         if modes or out is not None:
             if modes:
                 return sub_packet.call_parameters(self, other, alpha, out=out)
@@ -592,8 +598,10 @@ class PointwiseMethods:
             plan = sub_packet.operator_miss(self, other, INT_1)
         return plan(self, other)
 
-    def sub_(self, other: Any, *, alpha: Any = INT_1) -> Any:
+    def sub_(self, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
         """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
+        if more:
+            return sub__packet.call_deprecated((self, other, *more), {"alpha": alpha}, True)
         if modes:
             return sub__packet.call_parameters(self, other, alpha)
         if alpha is INT_1:
@@ -3533,8 +3541,12 @@ class PointwiseMethods:
             plan = lerp__packet.miss(self, end, weight)
         return plan(self, end, weight)
 
-    def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+    def addcmul(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1, out: Any = None) -> Any:
         """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+        if more:
+            return addcmul_packet.call_deprecated(
+                (self, tensor1, tensor2, *more), {"value": value, "out": out}, True
+            )
         if modes or out is not None:
             if modes:
                 return addcmul_packet.call_parameters(self, tensor1, tensor2, value, out=out)
@@ -3563,8 +3575,10 @@ class PointwiseMethods:
             plan = addcmul_packet.miss_scaled(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
-    def addcmul_(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+    def addcmul_(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1) -> Any:
         """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+        if more:
+            return addcmul__packet.call_deprecated((self, tensor1, tensor2, *more), {"value": value}, True)
         if modes:
             return addcmul__packet.call_parameters(self, tensor1, tensor2, value)
         if value is INT_1:
@@ -3581,8 +3595,12 @@ class PointwiseMethods:
             plan = addcmul__packet.miss_scaled(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
-    def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1, out: Any = None) -> Any:
+    def addcdiv(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1, out: Any = None) -> Any:
         """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+        if more:
+            return addcdiv_packet.call_deprecated(
+                (self, tensor1, tensor2, *more), {"value": value, "out": out}, True
+            )
         if modes or out is not None:
             if modes:
                 return addcdiv_packet.call_parameters(self, tensor1, tensor2, value, out=out)
@@ -3611,8 +3629,10 @@ class PointwiseMethods:
             plan = addcdiv_packet.miss_scaled(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
-    def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: Any = INT_1) -> Any:
+    def addcdiv_(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1) -> Any:
         """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
+        if more:
+            return addcdiv__packet.call_deprecated((self, tensor1, tensor2, *more), {"value": value}, True)
         if modes:
             return addcdiv__packet.call_parameters(self, tensor1, tensor2, value)
         if value is INT_1:

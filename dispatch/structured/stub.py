@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
 
@@ -32,6 +33,17 @@ class StructuredCall(NamedTuple):
     def kernel_name(self) -> str:
         """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
         return f"{self.name.strip('_')}_{self.device.type}"
+
+    @property
+    def dtype(self) -> ScalarType | None:
+        """The dtype that the kernel was chosen for: the common one, or the first tensor's; None without tensors."""
+        if self.iterator is not None and self.iterator.common_dtype is not None:
+            return self.iterator.common_dtype
+        for value in (*self.args.values(), *self.outputs):
+            for spec in value if isinstance(value, tuple) else (value,):
+                if isinstance(spec, TensorSpec):
+                    return spec.dtype
+        return None
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""
@@ -87,7 +99,32 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
             f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
             f"Devices with one: {having}."
         )
-    return factory
+    return recording(factory) if recorders else factory
+
+
+recorders: list[Callable[[str, ScalarType | None], object]] = []
+"""Called with the name and dtype of each kernel that runs; see `record_kernels`."""
+
+
+def recording(factory: KernelFactory) -> KernelFactory:
+    """`factory`, its kernels reporting each call to the recorders."""
+
+    def made(call: StructuredCall) -> PlannedKernel:
+        kernel = factory(call)
+        name, dtype = call.kernel_name(), call.dtype
+
+        def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
+            def reported(*data: Any) -> Any:
+                for record in recorders:
+                    record(name, dtype)
+                return function(*data)
+
+            return reported
+
+        fresh = None if kernel.fresh is None else reporting(kernel.fresh)
+        return PlannedKernel(reporting(kernel.into), fresh, kernel.quiet)
+
+    return made
 
 
 def stub_names(device_type: str) -> Sequence[str]:

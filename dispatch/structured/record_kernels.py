@@ -1,0 +1,39 @@
+"""Which kernels run, and on which dtype (ATen/Dispatch.h, RECORD_KERNEL_FUNCTION_DTYPE)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...runtime.scalar_type import dtype as ScalarType
+from ..core.dispatcher import Dispatcher
+from .stub import recorders
+
+
+@contextmanager
+def record_kernels() -> Iterator[list[tuple[str, ScalarType | None]]]:
+    """Record the kernels that any thread runs meanwhile: a list of (name, dtype), in their order.
+
+    The name is the one in PyTorch's refusals, such as ``add_cpu``; the dtype the one that the kernel was chosen for.
+    Plans are made anew at both ends, so that calls pay for recording only while it lasts.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.dispatch.structured.record_kernels import record_kernels
+        >>> with record_kernels() as seen:
+        ...     total = (tt.ones(2, dtype=tt.int32) + 0.5).sum()
+        >>> seen
+        [('add_cpu', triten.float32), ('sum_cpu', triten.float32)]
+    """
+    seen: list[tuple[str, ScalarType | None]] = []
+
+    def record(name: str, dtype: ScalarType | None) -> None:
+        seen.append((name, dtype))
+
+    recorders.append(record)
+    Dispatcher.singleton().forget_all()
+    try:
+        yield seen
+    finally:
+        recorders.remove(record)
+        Dispatcher.singleton().forget_all()
