@@ -90,9 +90,14 @@ def narrow(self: Any, dim: int, start: int, length: int) -> Any:
 
 
 def narrow_tensor(self: Any, dim: int, start: Any, length: int) -> Any:
-    """`torch.narrow` from a place that an integral 0-d tensor holds."""
+    """`torch.narrow` from a place that an integral 0-d tensor holds.
+
+    Meta tensors hold no values; sizes and strides do not depend on this one, so there the place is taken to be 0.
+    """
     if start._spec.ndim or not start._spec.dtype.is_integral:
         raise RuntimeError("start must be an 0-dim integral Tensor.")
+    if self._spec.is_meta and start._spec.is_meta:
+        return narrow(self, dim, 0, length)
     return narrow(self, dim, start.item(), length)
 
 

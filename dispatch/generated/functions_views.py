@@ -315,7 +315,10 @@ imag_packet = packet("imag", ("imag",), (Parameter("input", "tensor", NOT_GIVEN,
 imag_plans = imag_packet.plans
 narrow_packet = packet(
     "narrow",
-    ("narrow",),
+    (
+        "narrow.Tensor",
+        "narrow",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", NOT_GIVEN, False),
@@ -736,7 +739,9 @@ def imag(input: Any) -> Any:
 
 
 def narrow(input: Any, dim: Any, start: Any, length: Any) -> Any:
-    """narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
+    """narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
+
+    narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
     if modes:
         return narrow_packet.call_parameters(input, dim, start, length)
     try:

@@ -306,7 +306,9 @@ class ViewsMethods:
         return plan(self)
 
     def narrow(self, dim: Any, start: Any, length: Any) -> Any:
-        """narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
+        """narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
+
+        narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
         if modes:
             return narrow_packet.call_parameters(self, dim, start, length)
         try:

@@ -209,128 +209,128 @@ def register() -> None:
     define("imag", "imag(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:160")
     composite("imag", "CompositeImplicitAutograd", composition.imag)
     define(
-        "narrow",
-        "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
-        "native_functions/views.yaml:164",
-    )
-    composite("narrow", "CompositeImplicitAutograd", composition.narrow)
-    define(
         "narrow.Tensor",
         "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
-        "native_functions/views.yaml:169",
+        "native_functions/views.yaml:164",
     )
     composite("narrow.Tensor", "CompositeImplicitAutograd", composition.narrow_tensor)
-    define("view_as", "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:174")
+    define(
+        "narrow",
+        "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
+        "native_functions/views.yaml:170",
+    )
+    composite("narrow", "CompositeImplicitAutograd", composition.narrow)
+    define("view_as", "view_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:175")
     composite("view_as", "CompositeImplicitAutograd", composition.view_as)
     define(
         "reshape_as",
         "reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)",
-        "native_functions/views.yaml:179",
+        "native_functions/views.yaml:180",
     )
     composite("reshape_as", "CompositeImplicitAutograd", composition.reshape_as)
     define(
-        "expand_as", "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:184"
+        "expand_as", "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", "native_functions/views.yaml:185"
     )
     composite("expand_as", "CompositeImplicitAutograd", composition.expand_as)
     define(
         "broadcast_to",
         "broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)",
-        "native_functions/views.yaml:189",
+        "native_functions/views.yaml:190",
     )
     composite("broadcast_to", "CompositeImplicitAutograd", composition.broadcast_to)
     define(
         "movedim.intlist",
         "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
-        "native_functions/views.yaml:194",
+        "native_functions/views.yaml:195",
     )
     composite("movedim.intlist", "CompositeImplicitAutograd", composition.movedim)
     define(
         "movedim.int",
         "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-        "native_functions/views.yaml:199",
+        "native_functions/views.yaml:200",
     )
     composite("movedim.int", "CompositeImplicitAutograd", composition.movedim)
     define(
         "moveaxis.intlist",
         "moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
-        "native_functions/views.yaml:204",
+        "native_functions/views.yaml:205",
     )
     composite("moveaxis.intlist", "CompositeImplicitAutograd", composition.movedim)
     define(
         "moveaxis.int",
         "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-        "native_functions/views.yaml:209",
+        "native_functions/views.yaml:210",
     )
     composite("moveaxis.int", "CompositeImplicitAutograd", composition.movedim)
     define(
         "swapaxes",
         "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
-        "native_functions/views.yaml:214",
+        "native_functions/views.yaml:215",
     )
     composite("swapaxes", "CompositeImplicitAutograd", composition.swapdims)
     define(
         "swapdims",
         "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-        "native_functions/views.yaml:219",
+        "native_functions/views.yaml:220",
     )
     composite("swapdims", "CompositeImplicitAutograd", composition.swapdims)
-    define("adjoint", "adjoint(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:224")
+    define("adjoint", "adjoint(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:225")
     composite("adjoint", "CompositeImplicitAutograd", composition.adjoint)
     define(
         "flatten.using_ints",
         "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
-        "native_functions/views.yaml:229",
+        "native_functions/views.yaml:230",
     )
     composite("flatten.using_ints", "CompositeImplicitAutograd", composition.flatten)
     define(
         "unflatten.int",
         "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
-        "native_functions/views.yaml:234",
+        "native_functions/views.yaml:235",
     )
     composite("unflatten.int", "CompositeImplicitAutograd", composition.unflatten)
-    define("ravel", "ravel(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:239")
+    define("ravel", "ravel(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml:240")
     composite("ravel", "CompositeImplicitAutograd", composition.ravel)
     define(
         "split.Tensor",
         "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:244",
+        "native_functions/views.yaml:245",
     )
     composite("split.Tensor", "CompositeImplicitAutograd", composition.split)
     define(
         "split.sizes",
         "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:249",
+        "native_functions/views.yaml:250",
     )
     composite("split.sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
     define(
         "split_with_sizes",
         "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:254",
+        "native_functions/views.yaml:255",
         ("core",),
     )
     composite("split_with_sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
     define(
         "chunk",
         "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:260",
+        "native_functions/views.yaml:261",
     )
     composite("chunk", "CompositeImplicitAutograd", composition.chunk)
     define(
         "tensor_split.sections",
         "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:265",
+        "native_functions/views.yaml:266",
     )
     composite("tensor_split.sections", "CompositeImplicitAutograd", composition.tensor_split_sections)
     define(
         "tensor_split.indices",
         "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:270",
+        "native_functions/views.yaml:271",
     )
     composite("tensor_split.indices", "CompositeImplicitAutograd", composition.tensor_split_indices)
     define(
         "tensor_split.tensor_indices_or_sections",
         "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:275",
+        "native_functions/views.yaml:276",
     )
     composite(
         "tensor_split.tensor_indices_or_sections",
@@ -340,6 +340,6 @@ def register() -> None:
     define(
         "unbind.int",
         "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml:280",
+        "native_functions/views.yaml:281",
     )
     composite("unbind.int", "CompositeImplicitAutograd", composition.unbind)

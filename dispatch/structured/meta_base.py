@@ -25,7 +25,18 @@ class MetaBase:
         device: where outputs live if the meta function names no device.
     """
 
-    __slots__ = ("device", "extra", "form", "given", "iterator", "name", "outputs", "proxy", "resized")
+    __slots__ = (
+        "built",
+        "device",
+        "extra",
+        "form",
+        "given",
+        "iterator",
+        "name",
+        "outputs",
+        "proxy",
+        "resized",
+    )
 
     def __init__(self, name: str, form: str, given: Sequence[TensorSpec], device: Device) -> None:
         self.name = name
@@ -36,6 +47,7 @@ class MetaBase:
         self.proxy: dict[int, TensorSpec] = {}
         self.resized: set[int] = set()
         self.iterator: TensorIterator | None = None
+        self.built = False
         self.extra: dict[str, object] = {}
 
     def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
@@ -132,6 +144,7 @@ class MetaBase:
     def build(self, iterator: TensorIterator) -> None:
         """Take the outputs of an iterator, which has done broadcasting, promotion and strides."""
         self.iterator = iterator
+        self.built = True
         for index, spec in enumerate(iterator.output_specs()):
             given = self.maybe_get_output(index)
             if given is None:

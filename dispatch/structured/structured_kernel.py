@@ -48,7 +48,6 @@ class StructuredKernel:
         self.stub = stub
         self.form = form
         self.frame: _Frame | None = None
-        # Iterators broadcast and promote without regard to what the sizes are; other meta functions look at them.
         self.serves_shapes = form != "out"
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -113,9 +112,9 @@ class StructuredKernel:
             return writing_plan(kernel, builder, outputs, kinds, written, result_type)
 
         plan = plan_for(kernel, outputs)
-        if builder.iterator is None or len(outputs) != 1:
+        if builder.iterator is None:
             self.serves_shapes = False
-        elif kind is not None and kernel.any_shape and _is_plain(specs):
+        if kind is not None and kernel.any_shape and _is_plain(builder, specs):
             of_kind = plans_of_kind(plan_for, kernel, outputs[0].dtype, functional)
             plan.of_kind = of_kind  # type: ignore[attr-defined]
             if len(known) < MAX_PLANS:
@@ -123,13 +122,15 @@ class StructuredKernel:
         return plan
 
 
-def _is_plain(specs: Sequence[Any]) -> bool:
-    """Whether all tensors of a call have dimensions and are contiguous, and none is of a special sort."""
-    return all(
-        s.is_contiguous and s.ndim and not s.is_inference and not s.read_only
-        for s in specs
-        if s.__class__ is TensorSpec
-    )
+def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
+    """Whether an iterator over all of a call's tensors decides its one output, and all of them are contiguous."""
+    iterator = builder.iterator
+    if iterator is None or not builder.built or len(builder.outputs) != 1:
+        return False
+    tensors = [spec for spec in specs if spec.__class__ is TensorSpec]
+    if sum(operand.original_spec is not None for operand in iterator.inputs) != len(tensors):
+        return False
+    return all(s.is_contiguous and s.ndim and not s.is_inference and not s.read_only for s in tensors)
 
 
 class _Frame(NamedTuple):

@@ -254,6 +254,17 @@ def test_an_argument_read_from_a_tensor_is_read_at_each_call():
     assert x[start:].shape[0] == 1
 
 
+def test_narrow_on_meta_needs_no_value_of_its_start():
+    x = tt.empty(5, 4, device="meta")
+    start = tt.empty((), dtype=tt.int64, device="meta")
+    assert x.narrow(0, start, 2).shape == (2, 4)
+    assert x.t().narrow(-1, start, 3).stride() == (1, 4)
+    with pytest.raises(RuntimeError, match="exceeds dimension size"):
+        x.narrow(0, start, 6)
+    with pytest.raises(RuntimeError, match="meta"):
+        tt.ones(5, 4).narrow(0, start, 2)
+
+
 def test_writes_to_views_reach_the_base_under_autograd():
     x = tt.ones(3, 4).requires_grad_()
     y = x.clone()
