@@ -4,9 +4,22 @@ The subfolders hold the parts; `load` registers every generated operator. Kernel
 register from `cpu_fallback` and `triton_kernels`, which import this folder and not the reverse.
 """
 
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    # What a user finds here beside the folders; not imported with the package, which code generation needs bare.
+    if name == "show_trace":
+        from .functional.trace import show_trace
+
+        return show_trace
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 def load() -> None:
     """Define every operator. Called once by the package's root."""
+    import os
+
     from ..runtime.dispatch_key import RUNTIME, Functionality
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
@@ -26,3 +39,7 @@ def load() -> None:
             Functionality.SparseCsr,
         ):
             dispatcher.register_fallback(key, KernelFunction.fallthrough("functionality without kernel"))
+    if os.environ.get("TRITEN_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
+        from .functional.trace import trace_everything
+
+        trace_everything()

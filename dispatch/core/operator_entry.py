@@ -41,6 +41,8 @@ _BACKEND_FUNCTIONALITIES = {
     Functionality.SparseCsr,
 }
 _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
+_DECOMPOSING = {Functionality.Python, Functionality.Functionalize, Functionality.Batched}
+"""Layers that see what a composite operator is made of, as they do in PyTorch, where autograd decomposes it first."""
 
 MAX_PLANS = 4096
 """Plans that one operator keeps; beyond them it starts anew."""
@@ -50,6 +52,13 @@ CURRENT_CUDA = Device("cuda")
 
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
+
+
+observers: list[Callable[[OperatorEntry, DispatchKey, Sequence[Any], Plan], Plan]] = []
+"""What stands around every hop of every call, put there when plans are made: traces, profilers.
+
+Whoever appends or removes one has the dispatcher forget all plans.
+"""
 
 
 class OperatorEntry:
@@ -154,6 +163,10 @@ class OperatorEntry:
         return kernel
 
     def _resolve(self, bits: int) -> KernelFunction:
+        return self.served_by(bits)[1]
+
+    def served_by(self, bits: int) -> tuple[DispatchKey, KernelFunction]:
+        """The key at which a key set's call ends, and the kernel there. Raises NotImplementedError for none."""
         remaining = bits
         while True:
             key = highest_priority(remaining)
@@ -167,7 +180,7 @@ class OperatorEntry:
                 ):
                     raise NotImplementedError(self.missing_kernel(bits, key))
             elif not kernel.is_fallthrough:
-                return kernel
+                return key, kernel
             remaining = without(remaining, key)
 
     def kernel_for(self, key: DispatchKey) -> KernelFunction | None:
@@ -180,6 +193,9 @@ class OperatorEntry:
             for alias in (NON_FUNCTIONAL, EXPLICIT, IMPLICIT):
                 if kernels.get(alias):
                     return kernels[alias][-1]
+        elif key.functionality in _DECOMPOSING:
+            if kernels.get(IMPLICIT) and not self._has_backend_kernel(kernels, key):
+                return kernels[IMPLICIT][-1]
         elif key.functionality in _AUTOGRAD_FUNCTIONALITIES:
             if kernels.get(IMPLICIT) and not self._has_backend_kernel(kernels, key):
                 return kernels[IMPLICIT][-1]
@@ -274,7 +290,11 @@ class OperatorEntry:
                 plan = guarded_below_autograd(args, plan)
         else:
             plan = planner(self, bits, args)
-        return guarded_write(self.schema, args, plan) if self.is_mutable else plan
+        if self.is_mutable:
+            plan = guarded_write(self.schema, args, plan)
+        for observe in observers:
+            plan = observe(self, self.served_by(bits)[0], args, plan)
+        return plan
 
     def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
         """A plan that follows the current device: "cuda" names another one after `set_device`."""
