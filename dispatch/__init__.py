@@ -24,6 +24,7 @@ def load() -> None:
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
     from .core.kernel_function import KernelFunction
+    from .functional.python_key import PYTHON, python_fallback
     from .generated.register_all import register_all
 
     register_all()
@@ -32,6 +33,10 @@ def load() -> None:
         if functionality in (Functionality.AutogradFunctionality, Functionality.AutogradOther):
             kernel = KernelFunction(None, planner=not_differentiable, source="autograd fallback")
             dispatcher.register_fallback(key, kernel)
+        elif key is PYTHON:
+            dispatcher.register_fallback(
+                key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
+            )
         elif functionality not in (
             Functionality.Dense,
             Functionality.Quantized,

@@ -10,6 +10,7 @@ from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
 from .operators import ReflectedOperators
 from .schema import register_exact_type
+from .subclasses import SubclassMethods
 
 
 class Tensor(
@@ -18,6 +19,7 @@ class Tensor(
     IndexingMethods,
     AutogradMethods,
     ReflectedOperators,
+    SubclassMethods,
     TensorMethods,
     TensorImpl,
 ):

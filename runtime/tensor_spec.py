@@ -47,6 +47,7 @@ class TensorSpec:
         "is_meta",
         "itemsize",
         "key_set",
+        "keys",
         "kind",
         "layout",
         "nbytes",
@@ -69,6 +70,7 @@ class TensorSpec:
     device: Device
     layout: Layout
     key_set: int
+    keys: int
     kind: tuple[ScalarType, Device, int]
     call_keys: int
     ndim: int
@@ -95,9 +97,10 @@ class TensorSpec:
         is_inference: bool = False,
         read_only: bool = False,
         layout: Layout = strided,
+        keys: int = 0,
     ) -> TensorSpec:
-        """The one spec of this metadata."""
-        key = (sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout)
+        """The one spec of this metadata. `keys` are functionality bits beside those that the rest implies."""
+        key = (sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout, keys)
         found = _table.get(key)
         if found is not None:
             return found
@@ -129,6 +132,7 @@ class TensorSpec:
         requires_grad: bool | None = None,
         is_inference: bool | None = None,
         read_only: bool | None = None,
+        keys: int | None = None,
     ) -> TensorSpec:
         """The spec that differs from this one in the fields given; new sizes without strides are contiguous."""
         if sizes is not None and strides is None:
@@ -142,6 +146,7 @@ class TensorSpec:
             is_inference=self.is_inference if is_inference is None else is_inference,
             read_only=self.read_only if read_only is None else read_only,
             layout=self.layout,
+            keys=self.keys if keys is None else keys,
         )
 
     @property
@@ -190,6 +195,7 @@ def _make(
     is_inference: bool,
     read_only: bool,
     layout: Layout,
+    keys: int,
 ) -> TensorSpec:
     spec = TensorSpec()
     spec.sizes = sizes
@@ -216,10 +222,11 @@ def _make(
     if nbytes > MAX_BYTES:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     spec.np_dtype = dtype.np
-    dense = (1 << device.backend) | _DENSE
+    spec.keys = keys
+    dense = (1 << device.backend) | _DENSE | keys
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
     flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3)
-    spec.kind = (dtype, device, flags if sizes else flags - 32)
+    spec.kind = (dtype, device, (flags if sizes else flags | 16) | keys << 5)
     return spec
 
 
@@ -236,7 +243,7 @@ def _twin(spec: TensorSpec) -> TensorSpec:
 
 
 def _key_set(spec: TensorSpec) -> int:
-    dense = (1 << spec.device.backend) | _DENSE
+    dense = (1 << spec.device.backend) | _DENSE | spec.keys
     return dense if spec.is_inference else dense | ADINPLACE_BIT | _AUTOGRAD
 
 

@@ -1,0 +1,233 @@
+"""Operators handled in Python: dispatch modes, and tensor subclasses (torch/utils/_python_dispatch.py).
+
+Both are one fallback at the Python key, which stands below autograd and above the kernels. A mode puts the key into
+its thread's set, a subclass into its tensors' own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ...runtime.data_ptr import DataPtr
+from ...runtime.device import CPU
+from ...runtime.device import device as Device
+from ...runtime.dispatch_key import BY_NAME, Functionality, functionality_bit
+from ...runtime.dispatch_key_set import DispatchKeySet
+from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, local
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import get_default_dtype
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ..core.argument_roles import tensors_in
+from ..core.op_overload import OpOverload
+from ..core.operator_entry import OperatorEntry
+from ..schema import is_tensor_like
+from ..schema.type_check import default_value
+from ..tensor import Tensor
+
+PYTHON_BIT = functionality_bit(Functionality.Python)
+HANDLER = "__tensor_dispatch__"
+
+
+class _Stack(threading.local):
+    """The modes that this thread is in, outermost first."""
+
+    def __init__(self) -> None:
+        self.modes: list[TensorDispatchMode] = []
+
+
+_stack = _Stack()
+
+
+class TensorDispatchMode:
+    """A context in which every operator below autograd goes through `__tensor_dispatch__` (`TorchDispatchMode`).
+
+    Modes nest: the innermost one sees a call first, and what it calls goes to the one around it. While it handles a
+    call a mode is not active, so that it may call the operator itself. Composite operators are seen as what they are
+    made of.
+
+    Example:
+        >>> import triten as tt
+        >>> class Log(tt.TensorDispatchMode):
+        ...     def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+        ...         print(func.name(), [tuple(a.shape) for a in args if isinstance(a, tt.Tensor)])
+        ...         return func(*args, **(kwargs or {}))
+        >>> x, w = tt.ones(1, 2), tt.ones(3, 2)
+        >>> with Log():
+        ...     y = tt.nn.functional.linear(x, w)
+        aten::t [(3, 2)]
+        aten::mm [(1, 2), (2, 3)]
+    """
+
+    _guards: list[IncludeDispatchKeyGuard]
+
+    def __tensor_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Handle one operator: `func` is the overload; `types` the classes with handlers of their own among `args`."""
+        raise NotImplementedError(f"{type(self).__name__} defines no __tensor_dispatch__")
+
+    def __enter__(self) -> Any:
+        if not hasattr(self, "_guards"):
+            self._guards = []
+        guard = IncludeDispatchKeyGuard(PYTHON_BIT)
+        guard.__enter__()
+        self._guards.append(guard)
+        _stack.modes.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not _stack.modes or _stack.modes[-1] is not self:
+            raise RuntimeError(f"{type(self).__name__} is left before a mode that was entered after it")
+        _stack.modes.pop()
+        self._guards.pop().__exit__(kind, error, trace)
+
+
+@contextmanager
+def _below(mode: TensorDispatchMode) -> Iterator[None]:
+    """This thread without its innermost mode, whose handler runs."""
+    modes, included = _stack.modes, local.included
+    _stack.modes = modes[:-1]
+    if not _stack.modes:
+        local.included &= ~PYTHON_BIT
+    try:
+        yield
+    finally:
+        _stack.modes, local.included = modes, included
+
+
+def split_arguments(op: OperatorEntry, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Bound arguments as a caller would write them: defaults at the end and keyword-only ones left out."""
+    arguments = op.schema.arguments
+    positional: list[Any] = []
+    kept = 0
+    named: dict[str, Any] = {}
+    for argument, value in zip(arguments, values, strict=True):
+        usual = argument.has_default and _is_default(value, default_value(argument))
+        if argument.kwarg_only:
+            if not usual:
+                named[argument.name] = value
+            continue
+        positional.append(value)
+        if not usual:
+            kept = len(positional)
+    return tuple(positional[:kept]), named
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (
+        value.__class__ is default.__class__ and not isinstance(value, TensorImpl) and value == default
+    )
+
+
+def handling_types(values: Sequence[Any]) -> list[type]:
+    """The tensor subclasses with a handler among arguments: in their order, subclasses before their bases."""
+    found: list[type] = []
+    for tensor in tensors_in(values):
+        cls = type(tensor)
+        if cls not in found and hasattr(cls, HANDLER):
+            position = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
+            found.insert(position, cls)
+    return found
+
+
+def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
+    """The Python key's kernel for every operator: ask the innermost mode, else the subclasses in their order.
+
+    Raises TypeError where all of them answer NotImplemented, and for results that the schema does not have.
+    """
+    values = list(stack)
+    stack.clear()
+    func = OpOverload(op)
+    types = handling_types(values)
+    args, kwargs = split_arguments(op, values)
+    if _stack.modes:
+        mode = _stack.modes[-1]
+        with _below(mode):
+            result = mode.__tensor_dispatch__(func, tuple(types), args, kwargs)
+        askers: list[Any] = [mode]
+    else:
+        result = NotImplemented
+        askers = list(types)
+        for cls in types:
+            result = getattr(cls, HANDLER)(func, tuple(types), args, kwargs)
+            if result is not NotImplemented:
+                break
+    if result is NotImplemented:
+        names = ", ".join(sorted(a.__name__ if isinstance(a, type) else type(a).__name__ for a in askers))
+        raise TypeError(
+            f"no implementation found for '{op.name}': {HANDLER} of {names} returned NotImplemented"
+        )
+    _push_checked(op, stack, result)
+
+
+def _push_checked(op: OperatorEntry, stack: list[Any], result: Any) -> None:
+    returns = op.schema.returns
+    results = () if not returns else (result,) if len(returns) == 1 else result
+    if not isinstance(results, tuple | list) or len(results) != len(returns):
+        raise TypeError(
+            f"{op.name}: {HANDLER} must return {len(returns)} values, got {type(result).__name__}"
+        )
+    for expected, value in zip(returns, results, strict=True):
+        if is_tensor_like(expected.type) and not isinstance(value, TensorImpl | tuple | list):
+            raise TypeError(
+                f"{op.name}: {HANDLER} must return {expected.type} as the schema has it, got {type(value).__name__}"
+            )
+    stack.extend(results)
+
+
+def as_subclass(tensor: TensorImpl, cls: type) -> Any:
+    """A tensor of another class over the same bytes, in no graph. Raises TypeError for what is no Tensor class."""
+    if not isinstance(cls, type) or not issubclass(cls, Tensor):
+        raise TypeError(f"as_subclass(): expected a subclass of Tensor, got {cls!r}")
+    made: Any = object.__new__(cls)
+    made._data = tensor._data
+    made._spec = tensor._spec.detached.replace(keys=PYTHON_BIT if hasattr(cls, HANDLER) else 0)
+    made._version = None if tensor._spec.is_inference else tensor.version_cell()
+    made._autograd = made._view_base = None
+    return made
+
+
+def wrapper_subclass(
+    cls: type,
+    sizes: Sequence[int],
+    strides: Sequence[int] | None = None,
+    dtype: ScalarType | None = None,
+    device: Device | str | None = None,
+) -> Any:
+    """A tensor without bytes of its own: metadata, and a class whose handler knows what to do.
+
+    Raises TypeError for a class without handler, whose operators would read bytes that are not there.
+    """
+    if not isinstance(cls, type) or not issubclass(cls, Tensor) or not hasattr(cls, HANDLER):
+        raise TypeError(f"_make_wrapper_subclass(): {cls!r} must be a Tensor subclass with {HANDLER}")
+    where = CPU if device is None else Device(device)
+    shape = tuple(sizes)
+    spec = TensorSpec.of(
+        shape,
+        contiguous_strides(shape) if strides is None else tuple(strides),
+        get_default_dtype() if dtype is None else dtype,
+        where,
+        keys=PYTHON_BIT,
+    )
+    made: Any = object.__new__(cls)
+    made._data = (
+        np.broadcast_to(np.zeros((), spec.np_dtype), shape)
+        if where is CPU
+        else DataPtr(0, spec.nbytes, where)
+    )
+    made._spec = spec
+    made._version = made._autograd = made._view_base = None
+    return made
+
+
+PYTHON = BY_NAME["Python"]

@@ -1,0 +1,228 @@
+"""Modes and tensor subclasses see every operator below autograd, nest, and leave nothing behind."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.runtime.local_dispatch_key_set import local, modes
+
+
+class Log(tt.TensorDispatchMode):
+    def __init__(self, seen, name=""):
+        self.seen, self.name = seen, name
+
+    def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(self.name + func.name().removeprefix("aten::"))
+        return func(*args, **(kwargs or {}))
+
+
+def state():
+    return list(modes), local.included, local.excluded
+
+
+def test_a_mode_sees_operators_below_autograd_and_composites_as_their_parts(device):
+    w = tt.ones(2, 3, device=device).requires_grad_()
+    seen = []
+    with Log(seen):
+        tt.nn.functional.linear(tt.ones(4, 3, device=device), w).relu().sum().backward()
+    assert seen[:6] == ["ones", "t", "mm", "relu", "sum", "expand"]
+    assert "threshold_backward" in seen and "linear" not in seen
+    np.testing.assert_array_equal(w.grad.cpu().numpy(), np.full((2, 3), 4, np.float32))
+
+
+def test_arguments_come_as_a_caller_writes_them():
+    calls = []
+
+    class Arguments(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            calls.append((str(func._schema.operator_name), types, args, kwargs))
+            return func(*args, **(kwargs or {}))
+
+    a, b = tt.ones(2), tt.ones(2)
+    with Arguments():
+        tt.add(a, b)
+        tt.add(a, b, alpha=2)
+        a.sum(0, keepdim=True)
+        tt.zeros(2, dtype=tt.int32)
+        tt.cat([a, b])
+    assert calls == [
+        ("aten::add.Tensor", (), (a, b), {}),
+        ("aten::add.Tensor", (), (a, b), {"alpha": 2}),
+        ("aten::sum.dim_IntList", (), (a, (0,), True), {}),
+        ("aten::zeros", (), ((2,),), {"dtype": tt.int32}),
+        ("aten::cat", (), ((a, b),), {}),
+    ]
+
+
+def test_modes_nest_innermost_first_and_the_same_mode_may_be_entered_twice():
+    seen = []
+    inner, outer = Log(seen, "inner "), Log(seen, "outer ")
+    with outer, inner:
+        tt.ones(1)
+    with outer, outer:
+        tt.zeros(1)
+    assert seen == ["inner ones", "outer ones", "outer zeros", "outer zeros"]
+
+
+def test_a_mode_may_replace_results_and_enter_itself_again_while_handling():
+    class Negated(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is not None and func.name() == "aten::exp":
+                with self:
+                    return -args[0].sin()
+            return func(*args, **(kwargs or {}))
+
+    x = tt.from_numpy(np.float32([1, 2])).requires_grad_()
+    with Negated():
+        y = x.exp()
+    np.testing.assert_allclose(y.detach().numpy(), -np.sin([1, 2]), rtol=1e-6)
+    assert y.grad_fn.name() == "ExpBackward0"
+
+
+def test_an_error_in_a_handler_leaves_the_thread_as_it_was():
+    class Fails(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            raise KeyError("handler")
+
+    before = state()
+    a = tt.ones(2)
+    with pytest.raises(KeyError, match="handler"), Fails():
+        a.add_(1)
+    assert state() == before
+    assert a.tolist() == [1.0, 1.0] and a.current_version() == 0
+    seen = []
+    with Log(seen), pytest.raises(KeyError), Fails():
+        a.exp()
+    assert seen == [] and state() == before
+
+
+def test_a_mode_is_of_its_thread_alone():
+    seen = []
+    with Log(seen):
+        thread = threading.Thread(target=lambda: tt.ones(2).exp())
+        thread.start()
+        thread.join()
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (NotImplemented, "no implementation found for 'aten::exp'.*of Answers returned NotImplemented"),
+        (3, "aten::exp: __tensor_dispatch__ must return Tensor as the schema has it, got int"),
+        (None, "must return Tensor"),
+    ],
+)
+def test_answers_that_the_schema_does_not_have_are_refused(result, message):
+    class Answers(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            return result
+
+    a = tt.ones(2)
+    before = state()
+    with pytest.raises(TypeError, match=message), Answers():
+        a.exp()
+    assert state() == before
+    with (
+        pytest.raises(NotImplementedError, match="Nothing defines no __tensor_dispatch__"),
+        type("Nothing", (tt.TensorDispatchMode,), {})(),
+    ):
+        a.exp()
+
+
+def test_modes_are_left_in_the_order_in_which_they_were_entered():
+    a, b = Log([]), Log([])
+    a.__enter__()
+    b.__enter__()
+    with pytest.raises(RuntimeError, match="left before a mode that was entered after it"):
+        a.__exit__(None, None, None)
+    b.__exit__(None, None, None)
+    a.__exit__(None, None, None)
+    assert not modes
+
+
+class Scaled(tt.Tensor):
+    """A tensor times a number that is kept beside it."""
+
+    @staticmethod
+    def __new__(cls, inner, scale):
+        made = tt.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+        made.inner, made.scale = inner, scale
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func.name() == "aten::mul.Tensor" and isinstance(args[1], float):
+            return cls(args[0].inner, args[0].scale * args[1])
+        return func(*[cls.plain(a) for a in args], **(kwargs or {}))
+
+    @classmethod
+    def plain(cls, value):
+        if isinstance(value, tuple | list):
+            return [cls.plain(v) for v in value]
+        return value.inner * value.scale if isinstance(value, cls) else value
+
+
+def test_a_wrapper_subclass_handles_operators_methods_and_functions(device):
+    x = Scaled(tt.ones(2, 3, device=device), 3.0)
+    assert (x.shape, x.dtype, x.device.type) == ((2, 3), tt.float32, device)
+    doubled = x * 2.0
+    assert isinstance(doubled, Scaled) and doubled.scale == 6.0
+    total = tt.add(doubled, tt.ones(2, 3, device=device))
+    assert type(total) is tt.Tensor
+    np.testing.assert_array_equal(total.cpu().numpy(), np.full((2, 3), 7, np.float32))
+    assert tt.nn.functional.linear(x, tt.ones(1, 3, device=device)).tolist() == [[9.0], [9.0]]
+    assert tt.cat([x, x]).shape == (4, 3)
+
+
+def test_gradients_flow_through_a_subclass():
+    x = Scaled(tt.ones(2), 3.0).requires_grad_()
+    w = tt.ones(2, requires_grad=True)
+    (x + w * 2.0).sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0] and x.grad.tolist() == [1.0, 1.0]
+
+
+class Base(tt.Tensor):
+    asked: list
+
+    @classmethod
+    def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+        Base.asked.append((cls.__name__, [t.__name__ for t in types]))
+        return NotImplemented
+
+
+class Derived(Base):
+    pass
+
+
+def test_subclasses_are_asked_before_their_bases_and_plain_subclasses_not_at_all():
+    Base.asked = []
+    base, derived = tt.ones(2).as_subclass(Base), tt.ones(2).as_subclass(Derived)
+    with pytest.raises(
+        TypeError, match=r"no implementation found for 'aten::add.Tensor': .* of Base, Derived"
+    ):
+        base + derived
+    assert Base.asked == [("Derived", ["Derived", "Base"]), ("Base", ["Derived", "Base"])]
+    plain = type("Plain", (tt.Tensor,), {})
+    assert (tt.ones(2).as_subclass(plain) + 1).tolist() == [2.0, 2.0]
+
+
+def test_a_mode_comes_before_subclasses():
+    seen = []
+    x = Scaled(tt.ones(2), 3.0)
+    with Log(seen):
+        x + 1.0
+    assert seen[0] == "add.Tensor"
+
+
+def test_subclasses_share_bytes_and_versions_and_bad_classes_are_refused():
+    a = tt.ones(2)
+    b = a.as_subclass(type("Plain", (tt.Tensor,), {}))
+    b.add_(1)
+    assert a.tolist() == [2.0, 2.0] and a.current_version() == 1
+    with pytest.raises(TypeError, match="expected a subclass of Tensor, got <class 'int'>"):
+        a.as_subclass(int)
+    with pytest.raises(TypeError, match="must be a Tensor subclass with __tensor_dispatch__"):
+        tt.Tensor._make_wrapper_subclass(tt.Tensor, (2,))
