@@ -6,6 +6,7 @@ closure over the whole decision. Source: ATen/core/dispatch/OperatorEntry.h.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,8 @@ CURRENT_CUDA = Device("cuda")
 
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
+
+_parsing = threading.RLock()
 
 deciding: set[OperatorEntry] = set()
 """Operators that hold decisions, which a registration for any of them forgets: a composite's plan holds its parts'."""
@@ -129,7 +132,11 @@ class OperatorEntry:
         if schema is None:
             if self._schema_text is None:
                 raise RuntimeError(f"{self.name} has kernels but no schema: define it first")
-            schema = self._schema = parse_schema(self._schema_text, self.source or None)
+            # Once, since packets tell overloads apart by the identity of their schemas.
+            with _parsing:
+                schema = self._schema
+                if schema is None:
+                    schema = self._schema = parse_schema(self._schema_text, self.source or None)
         return schema
 
     def runtime_roles(self) -> tuple[bool, ...]:
