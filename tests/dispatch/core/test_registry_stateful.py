@@ -60,6 +60,14 @@ class Listener:
         self.present.remove(op.name)
 
 
+def served_by(op: OperatorEntry, key: str) -> str | None:
+    """The label of the kernel to which a key leads, None for none."""
+    try:
+        return op.lookup(getattr(tt.DispatchKey, key).bits).source
+    except NotImplementedError:
+        return None
+
+
 def snapshot() -> dict[str, Any]:
     """The parts of the registry that this test may change."""
     return {
@@ -203,6 +211,10 @@ class Registry(RuleBasedStateMachine):
             assert (defined is not None) == (name in model.schemas)
             if defined is not None:
                 assert (str(defined.schema), defined.source) == model.schemas[name]
+                # After every step, so that each meets what an earlier one has memoised.
+                assert {key: served_by(defined, key) for key in CALLED} == {
+                    key: model.serving(name, key) for key in CALLED
+                }
             if op is not None:
                 registered = {k.name: [each.source for each in kernels] for k, kernels in op.kernels.items()}
                 expected: dict[str, list[str]] = {}
