@@ -6,6 +6,7 @@ from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
+from .dispatch.core.tags import Tag
 from .dispatch.functional.python_key import TensorDispatchMode
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *

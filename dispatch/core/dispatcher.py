@@ -6,7 +6,10 @@ Reading takes no lock; registrations do, and each one forgets the plans that it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from copy import copy
 from typing import Any
 
 from ...runtime.dispatch_key import DispatchKey, parse
@@ -15,37 +18,25 @@ from ..schema import FunctionSchema, parse_schema
 from . import operator_entry
 from .kernel_function import KernelFunction
 from .operator_entry import OperatorEntry
-
-
-class RegistrationHandle:
-    """Undoes one registration at `close()`, or at the end of a ``with`` block; closing twice is one closing."""
-
-    __slots__ = ("_undo",)
-
-    def __init__(self, undo: Callable[[], None]) -> None:
-        self._undo: Callable[[], None] | None = undo
-
-    def close(self) -> None:
-        """Take the registration back."""
-        undo, self._undo = self._undo, None
-        if undo is not None:
-            undo()
-
-    def __enter__(self) -> RegistrationHandle:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+from .registration import OpRegistrationListener, RegistrationHandle
+from .tags import parse_tags
 
 
 class Dispatcher:
-    """The registry of operators. `singleton()` is the one of the process."""
+    """The registry of operators. `singleton()` is the one of the process.
+
+    A registration gives a handle that takes back exactly what it registered, in whatever order handles are closed;
+    a refused one leaves everything as it was. `lock` is held while one is made or taken back.
+    """
 
     def __init__(self) -> None:
         self._operators: dict[str, OperatorEntry] = {}
         self._libraries: dict[str, str] = {}
-        self._lock = threading.RLock()
-        self.packets: dict[str, list[str]] = {}
+        self._listeners: tuple[list[OpRegistrationListener], ...] = ()
+        self._has_warned_of_override = False
+        self.lock = threading.RLock()
+        self.packets: dict[str, tuple[str, ...]] = {}
+        self.skipped: dict[str, tuple[str, ...]] = {}
         self.on_change: list[Callable[[], None]] = []
 
     @staticmethod
@@ -57,54 +48,121 @@ class Dispatcher:
         self,
         schema: str | FunctionSchema,
         source: str = "",
-        tags: frozenset[str] = frozenset(),
+        tags: str | Iterable[str] = (),
         name: str | None = None,
     ) -> RegistrationHandle:
         """Define an operator. `name` saves parsing where the caller knows it (generated code does).
 
-        Raises RuntimeError for a second definition, naming both places.
+        Kernels may be registered already, or remain when the definition is taken back; an operator that someone
+        found before that refuses calls, whatever takes its name later.
+
+        Raises:
+            RuntimeError: for a second definition, naming both places, and for a schema that a waiting kernel does
+                not fit.
+            TypeError: for an unknown tag.
         """
         if name is None:
             schema = parse_schema(schema, source or None) if isinstance(schema, str) else schema
             name = str(schema.operator_name)
-        with self._lock:
-            entry = self._find_or_create(name)
-            if entry.has_schema:
+            tags = parse_tags(tags, name)
+        with self.lock:
+            waiting = self._operators.get(name)
+            if waiting is not None and waiting.has_schema:
                 raise RuntimeError(
                     f"Tried to register an operator ({schema}) with the same name and overload name multiple times. "
-                    f"First registered at {entry.source}, again at {source}."
+                    f"First registered at {waiting.source}, again at {source}."
                 )
-            entry.define(schema, source, tags)
+            if waiting is not None and isinstance(schema, FunctionSchema):
+                for kernels in waiting.kernels.values():
+                    for kernel in kernels:
+                        kernel.check_fits(schema)
+            entry = self._find_or_create(name)
+            entry.define(schema, source, frozenset(tags))
+            with ExitStack() as refused:
+                refused.callback(self._undefine, entry)
+                for (listener,) in self._listeners:
+                    listener.on_operator_registered(entry)
+                    refused.callback(listener.on_operator_deregistered, entry)
+                refused.pop_all()
 
         def undo() -> None:
-            with self._lock:
-                entry.undefine()
-                self.forget(entry)
-                self._drop_if_empty(entry)
+            with self.lock, ExitStack() as last:
+                last.callback(self._undefine, entry)
+                for (listener,) in self._listeners:
+                    last.callback(listener.on_operator_deregistered, entry)
 
         return RegistrationHandle(undo)
 
+    def _undefine(self, entry: OperatorEntry) -> None:
+        """Retire an operator; what is registered under its name beside the definition goes to a successor."""
+        name = entry.name
+        if entry.kernels or entry.names:
+            successor = OperatorEntry(name)
+            successor.kernels, successor.names = entry.kernels, entry.names
+            self._operators[name] = successor
+        else:
+            self._drop(name)
+        entry.retire()
+        self.forget(entry)
+
     def register_impl(self, name: str, key: DispatchKey | str, kernel: KernelFunction) -> RegistrationHandle:
-        """Register a kernel for a runtime or alias key; it may come before the operator's definition."""
+        """Register a kernel for a runtime or alias key; it may come before the operator's definition.
+
+        The last of several for one key serves. The first time in a process that one takes another's place a
+        UserWarning names both.
+
+        Raises:
+            RuntimeError: for a kernel that cannot take the arguments of the operator's schema.
+        """
         key = parse(key)
-        with self._lock:
+        with self.lock:
+            entry = self._operators.get(name)
+            if entry is not None:
+                if kernel.written is not None and entry.has_schema:
+                    kernel.check_fits(entry.schema)
+                earlier = entry.kernels.get(key, ())
+                if earlier:
+                    self._warn_of_override(entry, key, earlier[-1], kernel)
+                    if any(each is kernel for each in earlier):
+                        # Each registration is an object of its own, so that its handle finds it.
+                        kernel = copy(kernel)
             entry = self._find_or_create(name)
             entry.kernels = {**entry.kernels, key: (*entry.kernels.get(key, ()), kernel)}
             self.forget(entry)
 
         def undo() -> None:
-            with self._lock:
-                kernels = {**entry.kernels, key: tuple(k for k in entry.kernels[key] if k is not kernel)}
-                entry.kernels = {k: registered for k, registered in kernels.items() if registered}
+            with self.lock:
+                entry = self._operators[name]
+                left = tuple(k for k in entry.kernels[key] if k is not kernel)
+                entry.kernels = {
+                    k: left if k is key else each for k, each in entry.kernels.items() if left or k is not key
+                }
                 self.forget(entry)
                 self._drop_if_empty(entry)
 
         return RegistrationHandle(undo)
 
+    def _warn_of_override(
+        self, entry: OperatorEntry, key: DispatchKey, previous: KernelFunction, new: KernelFunction
+    ) -> None:
+        if self._has_warned_of_override:
+            return
+        warnings.warn(
+            "Warning only once for all operators, other operators may also be overridden.\n"
+            "  Overriding a previously registered kernel for the same operator and the same dispatch key\n"
+            f"  operator: {entry.schema if entry.has_schema else entry.name}\n"
+            f"  dispatch key: {key}\n"
+            f"  previous kernel: registered at {previous.source}\n"
+            f"       new kernel: registered at {new.source}",
+            UserWarning,
+            stacklevel=5,
+        )
+        self._has_warned_of_override = True
+
     def register_fallback(self, key: DispatchKey | str, kernel: KernelFunction) -> RegistrationHandle:
         """Register the kernel of a key for every operator without one. Raises RuntimeError for a second one."""
         key = parse(key)
-        with self._lock:
+        with self.lock:
             if key in operator_entry.fallbacks:
                 raise RuntimeError(
                     f"Tried to register multiple backend fallbacks for the same dispatch key {key}; previous "
@@ -114,20 +172,28 @@ class Dispatcher:
             self.forget_all()
 
         def undo() -> None:
-            with self._lock:
-                operator_entry.fallbacks.pop(key, None)
+            with self.lock:
+                del operator_entry.fallbacks[key]
                 self.forget_all()
 
         return RegistrationHandle(undo)
 
-    def register_name(self, name: str) -> OperatorEntry:
-        """The entry of a name, made without schema if it is new: `find_op` finds it, `find_schema` does not."""
-        with self._lock:
-            return self._find_or_create(name)
+    def register_name(self, name: str) -> RegistrationHandle:
+        """Make a name known: `find_op` finds it, `find_schema` does not until it is defined."""
+        with self.lock:
+            self._find_or_create(name).names += 1
+
+        def undo() -> None:
+            with self.lock:
+                entry = self._operators[name]
+                entry.names -= 1
+                self._drop_if_empty(entry)
+
+        return RegistrationHandle(undo)
 
     def register_library(self, namespace: str, source: str) -> RegistrationHandle:
         """Claim a namespace for definitions. Raises RuntimeError for one that is taken."""
-        with self._lock:
+        with self.lock:
             if namespace in self._libraries:
                 raise RuntimeError(
                     f"Only a single library can be registered for a namespace: {namespace} is registered at "
@@ -136,27 +202,81 @@ class Dispatcher:
             self._libraries[namespace] = source
 
         def undo() -> None:
-            self._libraries.pop(namespace, None)
+            with self.lock:
+                del self._libraries[namespace]
 
+        return RegistrationHandle(undo)
+
+    def register_skipped(self, name: str, source: str) -> RegistrationHandle:
+        """Remember that the allowlist of a library at `source` passed over a definition, for error messages."""
+        with self.lock:
+            self.skipped[name] = (*self.skipped.get(name, ()), source)
+
+        def undo() -> None:
+            with self.lock:
+                left = list(self.skipped.pop(name))
+                left.remove(source)
+                if left:
+                    self.skipped[name] = tuple(left)
+
+        return RegistrationHandle(undo)
+
+    def add_listener(self, listener: OpRegistrationListener) -> RegistrationHandle:
+        """Tell a listener of every operator that is defined or taken back, first of all of those defined already.
+
+        It is called while `lock` is held; kernels and names without a definition do not count. A listener that
+        raises on a definition refuses it; one that raises when a definition is taken back cannot keep it, and
+        the error reaches whoever closed the handle. Source: Dispatcher::addRegistrationListener.
+
+        Example:
+            >>> from triten.dispatch.core.dispatcher import Dispatcher
+            >>> class Printing:
+            ...     def on_operator_registered(self, op):
+            ...         print("new:", op.name)
+            ...     def on_operator_deregistered(self, op):
+            ...         print("gone:", op.name)
+            >>> dispatcher = Dispatcher()
+            >>> with dispatcher.add_listener(Printing()):
+            ...     dispatcher.register_def("docs::f(Tensor x) -> Tensor").close()
+            new: docs::f
+            gone: docs::f
+        """
+        registered = [listener]
+
+        def undo() -> None:
+            with self.lock:
+                self._listeners = tuple(each for each in self._listeners if each is not registered)
+
+        with self.lock, ExitStack() as refused:
+            self._listeners = (*self._listeners, registered)
+            refused.callback(undo)
+            for entry in list(self._operators.values()):
+                if entry.has_schema:
+                    listener.on_operator_registered(entry)
+            refused.pop_all()
         return RegistrationHandle(undo)
 
     def _find_or_create(self, name: str) -> OperatorEntry:
         entry = self._operators.get(name)
         if entry is None:
-            entry = OperatorEntry(name)
+            entry = self._operators[name] = OperatorEntry(name)
             base = name.partition(".")[0]
-            self.packets.setdefault(base, []).append(name)
-            self._operators[name] = entry
+            self.packets[base] = (*self.packets.get(base, ()), name)
         return entry
 
     def _drop_if_empty(self, entry: OperatorEntry) -> None:
-        """Take away an operator of which neither schema nor kernel is left."""
-        if entry.has_schema or entry.kernels or self._operators.get(entry.name) is not entry:
-            return
-        del self._operators[entry.name]
-        base = entry.name.partition(".")[0]
-        self.packets[base].remove(entry.name)
-        if not self.packets[base]:
+        """Take away an operator of which neither schema nor kernel nor name is left."""
+        if not (entry.has_schema or entry.kernels or entry.names):
+            self._drop(entry.name)
+            entry.retire()
+
+    def _drop(self, name: str) -> None:
+        del self._operators[name]
+        base = name.partition(".")[0]
+        left = tuple(each for each in self.packets[base] if each != name)
+        if left:
+            self.packets[base] = left
+        else:
             del self.packets[base]
 
     def find_op(self, name: str) -> OperatorEntry | None:
@@ -172,9 +292,26 @@ class Dispatcher:
         """The defined operator of a full name. Raises RuntimeError where there is none."""
         entry = self.find_schema(name)
         if entry is None:
-            hint = " (kernels are registered for it, but no schema)" if name in self._operators else ""
-            raise RuntimeError(f"Could not find schema for {name}{hint}")
+            raise RuntimeError(f"Could not find schema for {name}{self.why_undefined(name)}")
         return entry
+
+    def why_undefined(self, name: str) -> str:
+        """What is known of a name without definition, in brackets; empty where nothing is."""
+        skipped = self.skipped.get(name)
+        if skipped:
+            return f" (the allowlist of the library at {skipped[-1]} passes over it)"
+        entry = self._operators.get(name)
+        if entry is None:
+            return ""
+        what = "kernels are" if entry.kernels else "the name is"
+        return f" ({what} registered for it, but no schema)"
+
+    def dump(self, name: str) -> str:
+        """An operator's registrations and dispatch table, as text. Raises RuntimeError for an unknown name."""
+        entry = self._operators.get(name)
+        if entry is None:
+            raise RuntimeError(f"Could not find operator {name}{self.why_undefined(name)}")
+        return entry.dump()
 
     def get_all_op_names(self) -> list[str]:
         """Every name, sorted."""
@@ -210,8 +347,12 @@ class Dispatcher:
         _push(op, stack, op.call_with_keys(key_set.raw_repr(), _pop(op, stack)))
 
     def forget(self, entry: OperatorEntry) -> None:
-        """Drop an operator's decisions, and every plan in front of it, since plans hold plans of others."""
+        """Drop an operator's decisions, those of all that may hold its plans, and every plan in front of them."""
         entry.clear()
+        for each in list(operator_entry.deciding):
+            each.clear()
+            if each.is_retired:
+                operator_entry.deciding.discard(each)
         for changed in self.on_change:
             changed()
 

@@ -7,10 +7,14 @@ one is called as it is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .kernel_signature import check_fits, named_arguments, taking_by_name
+
 if TYPE_CHECKING:
+    from ..schema import FunctionSchema
     from .operator_entry import OperatorEntry
 
 Plan = Callable[..., Any]
@@ -26,9 +30,20 @@ class KernelFunction:
         planner: gives plans instead of being called.
         source: where it was registered, for messages.
         leaf: whether it never calls the dispatcher, and so needs no guard below autograd.
+
+    `written` is the function as a user wrote it (see `from_function`), None for kernels of this package.
     """
 
-    __slots__ = ("boxed", "function", "is_fallthrough", "leaf", "planner", "source", "takes_key_set")
+    __slots__ = (
+        "boxed",
+        "function",
+        "is_fallthrough",
+        "leaf",
+        "planner",
+        "source",
+        "takes_key_set",
+        "written",
+    )
 
     def __init__(
         self,
@@ -48,11 +63,39 @@ class KernelFunction:
         self.source = source
         self.leaf = leaf
         self.is_fallthrough = is_fallthrough
+        self.written: Callable[..., Any] | None = None
 
     @staticmethod
     def fallthrough(source: str = "") -> KernelFunction:
         """The kernel that hands every call to the next key."""
         return KernelFunction(None, is_fallthrough=True, source=source)
+
+    @staticmethod
+    def from_function(
+        function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, source: str = ""
+    ) -> KernelFunction:
+        """The kernel that a user's function is, held against the schema where kernel and definition meet.
+
+        With `with_keyset` it takes a `DispatchKeySet` first; boxed kernels always take one.
+        """
+        if with_keyset and not boxed:
+            from ...runtime.dispatch_key_set import DispatchKeySet
+
+            def keyed(bits: int, *args: Any, **named: Any) -> Any:
+                return function(DispatchKeySet.from_raw_repr(bits), *args, **named)
+
+            made = KernelFunction(keyed, takes_key_set=True, source=source)
+        else:
+            made = KernelFunction(function, boxed=boxed, source=source)
+        made.written = function
+        return made
+
+    def check_fits(self, schema: FunctionSchema) -> None:
+        """Raise RuntimeError if this is a user's function that cannot take the schema's arguments."""
+        if self.written is not None:
+            check_fits(
+                self.written, schema, boxed=self.boxed, with_keyset=self.takes_key_set, source=self.source
+            )
 
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """A callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
@@ -66,9 +109,9 @@ class KernelFunction:
         assert function is not None
         if self.boxed:
             return lambda *args: unbox(op, function, key_set, args)
-        if self.takes_key_set:
-            return lambda *args: function(key_set, *args)
-        return function
+        bound = functools.partial(function, key_set) if self.takes_key_set else function
+        names = () if self.written is None else named_arguments(self.written, op.schema)
+        return taking_by_name(bound, op.schema, names) if names else bound
 
 
 def unbox(op: OperatorEntry, function: Callable[..., Any], key_set: int, args: Sequence[Any]) -> Any:

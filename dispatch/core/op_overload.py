@@ -11,6 +11,7 @@ from ..schema import FunctionSchema, bind, resolve
 from .dispatcher import Dispatcher
 from .operator_entry import OperatorEntry
 from .overload_packet import unwrap_numbers, wrap_numbers
+from .tags import Tag
 
 
 class OpOverload:
@@ -41,9 +42,10 @@ class OpOverload:
         return self._entry.name.partition("::")[0]
 
     @property
-    def tags(self) -> frozenset[str]:
+    def tags(self) -> frozenset[Tag]:
         """The operator's tags."""
-        return self._entry.tags
+        # Generated operators have tags of this package's code generator among PyTorch's.
+        return frozenset(Tag[name] for name in self._entry.tags if name in Tag.__members__)
 
     def name(self) -> str:
         """The full name."""
@@ -68,7 +70,7 @@ class OpOverload:
         return bool(self._entry.kernels.get(key))
 
     def dump(self) -> str:
-        """The operator's kernels, as text."""
+        """The operator's definition and kernels, and which kernel serves each dispatch key and why, as text."""
         return self._entry.dump()
 
     def __repr__(self) -> str:
@@ -83,25 +85,33 @@ class OpOverloadGroup:
     def __init__(self, qualified: str) -> None:
         self._qualified = qualified
 
+    def _defined(self) -> list[OperatorEntry]:
+        dispatcher = Dispatcher.singleton()
+        found = [dispatcher.find_schema(name) for name in dispatcher.packets.get(self._qualified, ())]
+        return [entry for entry in found if entry is not None]
+
     def overloads(self) -> list[str]:
         """The overloads' names; the unnamed one is ``default``."""
-        names = Dispatcher.singleton().packets.get(self._qualified, [])
-        defined = [n for n in names if Dispatcher.singleton().find_schema(n) is not None]
-        return [n.partition("::")[2].partition(".")[2] or "default" for n in defined]
+        return [e.name.partition("::")[2].partition(".")[2] or "default" for e in self._defined()]
 
     def __getattr__(self, overload: str) -> OpOverload:
         if overload.startswith("__"):
             raise AttributeError(overload)
         name = self._qualified if overload == "default" else f"{self._qualified}.{overload}"
-        entry = Dispatcher.singleton().find_schema(name)
+        dispatcher = Dispatcher.singleton()
+        entry = dispatcher.find_schema(name)
         if entry is None:
             raise AttributeError(
-                f"'{self._qualified}' has no overload '{overload}'; it has {self.overloads()}"
+                f"'{self._qualified}' has no overload '{overload}'{dispatcher.why_undefined(name)}; "
+                f"it has {self.overloads()}"
             )
         return OpOverload(entry)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        entries = [getattr(self, overload)._entry for overload in self.overloads()]
+        entries = self._defined()
+        if not entries:
+            why = Dispatcher.singleton().why_undefined(self._qualified)
+            raise NotImplementedError(f"Could not run '{self._qualified}': it is not defined any more{why}")
         schema, bound = resolve([e.schema for e in entries], args, kwargs, self._qualified.partition("::")[2])
         return next(e for e in entries if e.schema is schema).call(*bound)
 
@@ -122,12 +132,15 @@ class OpNamespace:
         qualified = f"{self._name}::{operator}"
         group = OpOverloadGroup(qualified)
         if operator.startswith("__") or not group.overloads():
-            raise AttributeError(f"'{self._name}' has no operator '{operator}'")
+            why = Dispatcher.singleton().why_undefined(qualified)
+            raise AttributeError(f"'{self._name}' has no operator '{operator}'{why}")
         return group
 
     def __dir__(self) -> list[str]:
         prefix = f"{self._name}::"
-        return [name[len(prefix) :] for name in Dispatcher.singleton().packets if name.startswith(prefix)]
+        return [
+            name[len(prefix) :] for name in list(Dispatcher.singleton().packets) if name.startswith(prefix)
+        ]
 
 
 class Ops:
@@ -139,4 +152,4 @@ class Ops:
         return OpNamespace(namespace)
 
     def __dir__(self) -> list[str]:
-        return sorted({name.partition("::")[0] for name in Dispatcher.singleton().packets})
+        return sorted({name.partition("::")[0] for name in list(Dispatcher.singleton().packets)})

@@ -6,6 +6,7 @@ closure over the whole decision. Source: ATen/core/dispatch/OperatorEntry.h.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,11 @@ CURRENT_CUDA = Device("cuda")
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
 
+_parsing = threading.RLock()
+
+deciding: set[OperatorEntry] = set()
+"""Operators that hold decisions, which a registration for any of them forgets: a composite's plan holds its parts'."""
+
 
 observers: list[Callable[[OperatorEntry, DispatchKey, Sequence[Any], Plan], Plan]] = []
 """What stands around every hop of every call, put there when plans are made: traces, profilers.
@@ -65,8 +71,9 @@ class OperatorEntry:
     """An operator by its full name (``aten::add.Tensor``): schema, kernels, tags, memoised decisions.
 
     `kernels` holds, by key, the kernels in the order of their registration, of which the last counts. A registration
-    replaces it whole, so that other threads may read it meanwhile. `kinds` is where a planner keeps what it decided
-    for calls of any shape (see `kind_of`).
+    replaces it whole, so that other threads may read it meanwhile. For the same reason a schema, once given, is never
+    changed: the operator is retired and another one takes its name. `names` counts the registrations of the name
+    alone. `kinds` is where a planner keeps what it decided for calls of any shape (see `kind_of`).
     """
 
     __slots__ = (
@@ -78,9 +85,11 @@ class OperatorEntry:
         "bakeable",
         "device_positions",
         "is_mutable",
+        "is_retired",
         "kernels",
         "kinds",
         "name",
+        "names",
         "numbers_as_tensors",
         "positions",
         "roles",
@@ -92,6 +101,8 @@ class OperatorEntry:
         self.name = name
         self.source = ""
         self.tags: frozenset[str] = frozenset()
+        self.names = 0
+        self.is_retired = False
         self.numbers_as_tensors = False
         self.kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._schema_text: str | None = None
@@ -107,15 +118,15 @@ class OperatorEntry:
 
     def define(self, schema: str | FunctionSchema, source: str, tags: frozenset[str]) -> None:
         """Give the operator its schema; text is parsed when first asked for."""
-        if isinstance(schema, str):
-            self._schema_text = schema
-        else:
-            self._schema, self._schema_text = schema, str(schema)
         self.source, self.tags = source, tags
+        if not isinstance(schema, str):
+            self._schema = schema
+        # Last, since `has_schema` asks for it: other threads find the operator whole or not at all.
+        self._schema_text = str(schema)
 
-    def undefine(self) -> None:
-        """Take the schema away."""
-        self._schema = self._schema_text = self.roles = None
+    def retire(self) -> None:
+        """Refuse every call from now on. Those under way still have the schema and their kernels."""
+        self.is_retired = True
         self.clear()
 
     @property
@@ -130,7 +141,11 @@ class OperatorEntry:
         if schema is None:
             if self._schema_text is None:
                 raise RuntimeError(f"{self.name} has kernels but no schema: define it first")
-            schema = self._schema = parse_schema(self._schema_text, self.source or None)
+            # Once, since packets tell overloads apart by the identity of their schemas.
+            with _parsing:
+                schema = self._schema
+                if schema is None:
+                    schema = self._schema = parse_schema(self._schema_text, self.source or None)
         return schema
 
     def runtime_roles(self) -> tuple[bool, ...]:
@@ -157,6 +172,8 @@ class OperatorEntry:
         """The kernel that serves a key set. Raises NotImplementedError where there is none."""
         kernel = self._table.get(bits)
         if kernel is None:
+            # The table is taken before its entry is found: a registration meanwhile leaves both behind.
+            deciding.add(self)
             table = self._table
             kernel = self._resolve(bits)
             table[bits] = kernel
@@ -167,6 +184,10 @@ class OperatorEntry:
 
     def served_by(self, bits: int) -> tuple[DispatchKey, KernelFunction]:
         """The key at which a key set's call ends, and the kernel there. Raises NotImplementedError for none."""
+        if self.is_retired:
+            raise NotImplementedError(
+                f"Could not run '{self.name}': its definition at {self.source} was taken back."
+            )
         remaining = bits
         while True:
             key = highest_priority(remaining)
@@ -186,22 +207,28 @@ class OperatorEntry:
     def kernel_for(self, key: DispatchKey) -> KernelFunction | None:
         """The kernel of one runtime key: its own, a composite, the alias, the fallback, or None."""
         kernels = self.kernels
-        own = kernels.get(key)
-        if own:
-            return own[-1]
+        origin = self.origin_of(key, kernels)
+        return fallbacks.get(key) if origin is None else kernels[origin][-1]
+
+    def origin_of(
+        self, key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]]
+    ) -> DispatchKey | None:
+        """Under which of `kernels`' keys the kernel of a runtime key stands: itself, an alias, or none of them."""
+        if key in kernels:
+            return key
         if key.functionality in _BACKEND_FUNCTIONALITIES:
             for alias in (NON_FUNCTIONAL, EXPLICIT, IMPLICIT):
-                if kernels.get(alias):
-                    return kernels[alias][-1]
+                if alias in kernels:
+                    return alias
         elif key.functionality in _DECOMPOSING:
-            if kernels.get(IMPLICIT) and not self._has_backend_kernel(kernels, key):
-                return kernels[IMPLICIT][-1]
+            if IMPLICIT in kernels and not self._has_backend_kernel(kernels, key):
+                return IMPLICIT
         elif key.functionality in _AUTOGRAD_FUNCTIONALITIES:
-            if kernels.get(IMPLICIT) and not self._has_backend_kernel(kernels, key):
-                return kernels[IMPLICIT][-1]
-            if kernels.get(AUTOGRAD):
-                return kernels[AUTOGRAD][-1]
-        return fallbacks.get(key)
+            if IMPLICIT in kernels and not self._has_backend_kernel(kernels, key):
+                return IMPLICIT
+            if AUTOGRAD in kernels:
+                return AUTOGRAD
+        return None
 
     def _has_backend_kernel(
         self, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]], key: DispatchKey
@@ -210,12 +237,14 @@ class OperatorEntry:
             return True
         if key.backend is not None:
             return any(RUNTIME[f, key.backend] in kernels for f in _BACKEND_FUNCTIONALITIES)
-        if any(k.functionality in _BACKEND_FUNCTIONALITIES for k in kernels):
+        if not any(k.functionality in _BACKEND_FUNCTIONALITIES for k in kernels):
+            return False
+        if key.functionality in _AUTOGRAD_FUNCTIONALITIES:
             raise RuntimeError(
                 f"{self.name} has kernels for CompositeImplicitAutograd and for a backend under AutogradOther; "
                 "the choice between them is ambiguous: register a kernel for AutogradOther or CompositeExplicitAutograd"
             )
-        return False
+        return True
 
     def missing_kernel(self, bits: int, key: DispatchKey) -> str:
         """The message of a call that no kernel serves: `key` is the one at which the search ended."""
@@ -268,6 +297,7 @@ class OperatorEntry:
         except TypeError:
             return self.plan(bits, args)(*runtime)
         if plan is None:
+            deciding.add(self)
             plans = self._plans
             plan = self.plan(bits, args)
             if len(plans) >= MAX_PLANS:
@@ -345,11 +375,10 @@ class OperatorEntry:
         return rebound
 
     def dump(self) -> str:
-        """The kernels by key, a line each."""
-        lines = [f"name: {self.name}", f"schema: {self._schema_text}", f"defined: {self.source}"]
-        for key, registered in self.kernels.items():
-            lines += [f"{key.name}: {kernel.source}" for kernel in reversed(registered)]
-        return "\n".join(lines)
+        """The operator's definition and kernels, and which kernel serves each runtime key and why (`describe`)."""
+        from .description import describe
+
+        return describe(self)
 
     def __repr__(self) -> str:
         return f"OperatorEntry({self.name})"
