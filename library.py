@@ -1,6 +1,32 @@
-"""`tt.library`: operators of your own (`torch.library`)."""
+"""`tt.library`: operators of your own (`torch.library`).
+
+`custom_op` makes a Python function an operator.
+"""
 
 from .dispatch.core.library import Library, fallthrough_kernel
+from .dispatch.custom_op import CustomOpDef, custom_op
+from .dispatch.fake_context import get_ctx
+from .dispatch.registration import (
+    define,
+    impl,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_vmap,
+)
 from .dispatch.schema import infer_schema
 
-__all__ = ["Library", "fallthrough_kernel", "infer_schema"]
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "impl",
+    "infer_schema",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_vmap",
+]
