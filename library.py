@@ -1,11 +1,12 @@
 """`tt.library`: operators of your own (`torch.library`).
 
-`custom_op` makes a Python function an operator.
+`custom_op` makes a Python function an operator, `opcheck` tests one.
 """
 
 from .dispatch.core.library import Library, fallthrough_kernel
 from .dispatch.custom_op import CustomOpDef, custom_op
 from .dispatch.fake_context import get_ctx
+from .dispatch.opcheck import OpCheckError, opcheck
 from .dispatch.registration import (
     define,
     impl,
@@ -19,12 +20,14 @@ from .dispatch.schema import infer_schema
 __all__ = [
     "CustomOpDef",
     "Library",
+    "OpCheckError",
     "custom_op",
     "define",
     "fallthrough_kernel",
     "get_ctx",
     "impl",
     "infer_schema",
+    "opcheck",
     "register_autograd",
     "register_fake",
     "register_kernel",
