@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..runtime.device import CPU
+from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.tensor_impl import TensorImpl
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class ConversionMethods(_Base):
     def numpy(self, *, force: bool = False) -> Any:
         """The tensor as an ndarray over the same memory.
 
-        Raises TypeError for a tensor elsewhere than in host memory and RuntimeError for one that requires grad,
-        unless `force` detaches and copies it.
+        Raises TypeError for a tensor elsewhere than in host memory, and RuntimeError for one that requires grad while
+        grad mode is on, unless `force` detaches and copies it.
         """
         tensor: Any = self
         if force:
@@ -38,7 +39,7 @@ class ConversionMethods(_Base):
                 "tensor to "
                 "host memory first."
             )
-        if spec.requires_grad:
+        if spec.requires_grad and is_grad_enabled():
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )

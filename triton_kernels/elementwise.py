@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -285,6 +286,15 @@ def elementwise(
     operands = [Operand(given, type_) for given, type_ in zip(inputs, types, strict=True)]
     specs = [operand.spec for operand in operands if operand.spec is not None]
     geometry = with_numbers(elementwise_geometry(out, specs), operands)
+    return over_geometry(call, function, operands, geometry)
+
+
+def over_geometry(
+    call: StructuredCall, function: Any, operands: Sequence[Operand], geometry: Geometry
+) -> PlannedKernel:
+    """The kernel that stores ``function(*operands)`` over an index space; the output's strides come first."""
+    out = call.outputs[0]
+    specs = [operand.spec for operand in operands if operand.spec is not None]
     for operand, strides in zip(operands, geometry.strides[1:], strict=True):
         if operand.spec is not None and not any(strides):
             operand.kind = ELEMENT
@@ -300,7 +310,8 @@ def elementwise(
     elements = [name for name, operand in zip(names, operands, strict=True) if operand.kind == ELEMENT]
     widest = max(spec.itemsize for spec in (out, *specs))
     if geometry.is_dense:
-        launch, grid, numbers = plan_dense(call, signature, constexprs, elements, out.numel, widest)
+        numel = math.prod(geometry.sizes)
+        launch, grid, numbers = plan_dense(call, signature, constexprs, elements, numel, widest)
         offsets: list[tuple[int, ...]] = [(0,) * (1 + len(operands))]
     else:
         inner, offsets = split_outer(geometry, [out, *[operand.spec for operand in operands]])

@@ -1,8 +1,12 @@
-"""``ops.<namespace>.<operator>.<overload>``: operators as objects (torch/_ops.py)."""
+"""``ops.<namespace>.<operator>.<overload>``: operators as objects (torch/_ops.py).
+
+Objects are made as they are asked for, and equal where they name the same operator. They are pickled by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...runtime.dispatch_key import DispatchKey
@@ -21,6 +25,8 @@ class OpOverload:
         >>> import triten as tt
         >>> str(tt.ops.aten.relu.default._schema)
         'aten::relu(Tensor self) -> Tensor'
+        >>> str(tt.ops.aten.add.Tensor), tt.ops.aten.add.Tensor.overloadpacket
+        ('aten.add.Tensor', <OpOverloadPacket(op='aten.add')>)
     """
 
     __slots__ = ("_entry",)
@@ -37,9 +43,26 @@ class OpOverload:
         return self._entry.name
 
     @property
+    def _opname(self) -> str:
+        return self._entry.name.partition("::")[2].partition(".")[0]
+
+    @property
+    def _overloadname(self) -> str:
+        return self._entry.name.partition("::")[2].partition(".")[2] or "default"
+
+    @property
     def namespace(self) -> str:
         """The namespace."""
         return self._entry.name.partition("::")[0]
+
+    @property
+    def __name__(self) -> str:
+        return f"{self._opname}.{self._overloadname}"
+
+    @property
+    def overloadpacket(self) -> OpOverloadGroup:
+        """All overloads of the operator."""
+        return OpOverloadGroup(self._entry.name.partition(".")[0])
 
     @property
     def tags(self) -> frozenset[Tag]:
@@ -73,10 +96,25 @@ class OpOverload:
         """The operator's definition and kernels, and which kernel serves each dispatch key and why, as text."""
         return self._entry.dump()
 
+    def __eq__(self, other: object) -> bool:
+        return self._entry is other._entry if isinstance(other, OpOverload) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._entry)
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return find_overload, (self._entry.name,)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self._opname}.{self._overloadname}"
+
     def __repr__(self) -> str:
-        namespace, _, rest = self._entry.name.partition("::")
-        base, _, overload = rest.partition(".")
-        return f"<OpOverload(op='{namespace}.{base}', overload='{overload or 'default'}')>"
+        return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+
+
+def find_overload(name: str) -> OpOverload:
+    """The overload of a full name, ``aten::add.Tensor``. Raises RuntimeError where there is none."""
+    return OpOverload(Dispatcher.singleton().find_schema_or_throw(name))
 
 
 class OpOverloadGroup:
@@ -84,6 +122,10 @@ class OpOverloadGroup:
 
     def __init__(self, qualified: str) -> None:
         self._qualified = qualified
+
+    @property
+    def __name__(self) -> str:
+        return self._qualified.partition("::")[2]
 
     def _defined(self) -> list[OperatorEntry]:
         dispatcher = Dispatcher.singleton()
@@ -103,7 +145,9 @@ class OpOverloadGroup:
         if entry is None:
             raise AttributeError(
                 f"'{self._qualified}' has no overload '{overload}'{dispatcher.why_undefined(name)}; "
-                f"it has {self.overloads()}"
+                f"it has {self.overloads()}",
+                name=overload,
+                obj=self,
             )
         return OpOverload(entry)
 
@@ -118,8 +162,20 @@ class OpOverloadGroup:
     def __dir__(self) -> list[str]:
         return self.overloads()
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.overloads())
+
+    def __eq__(self, other: object) -> bool:
+        return self._qualified == other._qualified if isinstance(other, OpOverloadGroup) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._qualified)
+
+    def __str__(self) -> str:
+        return self._qualified.replace("::", ".")
+
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='{self._qualified.replace('::', '.')}')>"
+        return f"<OpOverloadPacket(op='{self}')>"
 
 
 class OpNamespace:
@@ -132,24 +188,56 @@ class OpNamespace:
         qualified = f"{self._name}::{operator}"
         group = OpOverloadGroup(qualified)
         if operator.startswith("__") or not group.overloads():
-            why = Dispatcher.singleton().why_undefined(qualified)
-            raise AttributeError(f"'{self._name}' has no operator '{operator}'{why}")
+            raise AttributeError(self._describe_missing(operator), name=operator, obj=self)
         return group
+
+    def _describe_missing(self, operator: str) -> str:
+        why = Dispatcher.singleton().why_undefined(f"{self._name}::{operator}")
+        if why:
+            return f"'{self._name}' has no operator '{operator}'{why}"
+        known = dir(self)
+        if not known:
+            spaces = dir(Ops())
+            return (
+                f"'{self._name}' has no operator '{operator}': no operator is defined in this namespace"
+                f"{_suggestion(self._name, spaces)}; there are {spaces}"
+            )
+        return f"'{self._name}' has no operator '{operator}'{_suggestion(operator, known)}"
 
     def __dir__(self) -> list[str]:
         prefix = f"{self._name}::"
         return [
-            name[len(prefix) :] for name in list(Dispatcher.singleton().packets) if name.startswith(prefix)
+            name[len(prefix) :]
+            for name in list(Dispatcher.singleton().packets)
+            if name.startswith(prefix) and OpOverloadGroup(name).overloads()
         ]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dir(self))
+
+    def __repr__(self) -> str:
+        return f"<operators of namespace '{self._name}'>"
 
 
 class Ops:
     """``tt.ops``: every namespace as an attribute."""
 
     def __getattr__(self, namespace: str) -> OpNamespace:
-        if namespace.startswith("__"):
+        # IPython and inspect probe for names such as _repr_html_; a namespace would pass for one.
+        if namespace.startswith("__") or (namespace.startswith("_") and namespace not in dir(self)):
             raise AttributeError(namespace)
         return OpNamespace(namespace)
 
     def __dir__(self) -> list[str]:
         return sorted({name.partition("::")[0] for name in list(Dispatcher.singleton().packets)})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dir(self))
+
+    def __repr__(self) -> str:
+        return f"<operators of namespaces {dir(self)}>"
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=3)
+    return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.scalar_type import dtype as ScalarType
 from .parallel import GRAIN_SIZE, parallel_for
 from .tensor_iterator import TensorIterator
 
@@ -18,7 +19,8 @@ def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int
     """Compute an iterator's outputs by ``fn(*inputs)``, called with arrays in the common dtype.
 
     The arrays are coalesced views of the inputs (of copies in the common dtype, where the iterator promotes them),
-    all of one shape, which is not the tensors' own. `fn` works element by element and returns an array of that
+    all of one shape, which is not the tensors' own. Floats narrower than 32 bits come as float32, so that a result
+    is rounded once. `fn` works element by element and returns an array of that
     shape, or a tuple of them for several outputs. Results are cast to the outputs. Floating-point errors raise
     no warnings.
 
@@ -40,12 +42,19 @@ def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int
     if iterator.is_reduction:
         raise RuntimeError("cpu_kernel works element by element; use parallel_reduce for a reduction")
     outputs, views, numel = iterator.noutputs, iterator.views(), iterator.numel
+    narrow = [
+        operand.target_dtype is not None and is_narrow(operand.target_dtype) for operand in iterator.inputs
+    ]
     if numel == 0:
         return
 
     def compute(parts: list[Any]) -> None:
         with np.errstate(all="ignore"):
-            results = fn(*parts[outputs:])
+            inputs = [
+                part.astype(np.float32) if wide else part
+                for part, wide in zip(parts[outputs:], narrow, strict=True)
+            ]
+            results = fn(*inputs)
             if not isinstance(results, tuple):
                 results = (results,)
             if len(results) != outputs:
@@ -62,3 +71,8 @@ def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int
 
     parallel_for(0, shape[axis], max(grain_size * shape[axis] // numel, 1), compute_slice)
     iterator.cast_outputs()
+
+
+def is_narrow(dtype: ScalarType) -> bool:
+    """Whether a dtype is computed in float32: a float of fewer bits."""
+    return dtype.is_floating_point and dtype.itemsize < np.dtype(np.float32).itemsize

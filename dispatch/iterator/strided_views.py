@@ -25,7 +25,8 @@ class _Window:
             "version": 3,
             "shape": shape,
             "strides": strides,
-            "typestr": array.dtype.str,
+            # ml_dtypes' dtypes have no name here, or one that NumPy does not read: raw bytes of their size.
+            "typestr": array.dtype.str if array.dtype.isbuiltin == 1 else f"|V{array.itemsize}",
             "data": (address + offset, read_only),
         }
 
@@ -44,7 +45,6 @@ def strided_view(array: Any, shape: Sequence[int], stride_bytes: Sequence[int], 
     if 0 in sizes:
         return np.empty(sizes, array.dtype)
     view = np.asarray(_Window(array, sizes, strides, offset))
-    # The interface cannot name ml_dtypes' dtypes, which it describes as raw bytes.
     return view if view.dtype == array.dtype else view.view(array.dtype)
 
 

@@ -32,6 +32,7 @@ def infer_schema(
     *,
     mutates_args: Iterable[str] | str = (),
     op_name: str | None = None,
+    tags: Iterable[str] | str = (),
 ) -> str:
     """The schema, `(arguments) -> returns`, that a function's type hints declare.
 
@@ -42,10 +43,12 @@ def infer_schema(
         prototype_function: the function; its body does not matter.
         mutates_args: the names of the tensor arguments that it writes into; "unknown" means all of them.
         op_name: a name to put before the arguments.
+        tags: with "inplace" the result is the first argument, which must be the one that is mutated; with "out"
+            the results are the mutated arguments, which must be keyword-only tensors.
 
     Raises:
-        ValueError: for a missing or unsupported hint, an unsupported default, a positional-only or variadic
-            parameter, a mutated argument that does not exist or is no tensor.
+        ValueError: for a missing, unknown or unsupported hint, an unsupported default, a positional-only or variadic
+            parameter, a mutated argument that does not exist or is no tensor, hints that do not fit a tag.
 
     >>> import triten as tt
     >>> from triten.dispatch.schema import infer_schema
@@ -57,7 +60,13 @@ def infer_schema(
     import typing
 
     signature = inspect.signature(prototype_function)
-    hints = typing.get_type_hints(prototype_function)
+    try:
+        hints = typing.get_type_hints(prototype_function)
+    except NameError as error:
+        raise ValueError(
+            f"infer_schema(func): Unsupported type annotation: {error}. A hint that is a string is looked up at "
+            f"module scope. Got func with signature {signature}"
+        ) from error
     parts: list[str] = []
     mutated = mutates_args if isinstance(mutates_args, str) else set(mutates_args)
     if isinstance(mutated, str) and mutated != "unknown":
@@ -76,6 +85,9 @@ def infer_schema(
             parts.append("*")
         parts.append(_argument(parameter, hints, index, mutated, signature))
     returns = _returns(hints, signature)
+    named = {tags} if isinstance(tags, str) else set(tags)
+    if named & {"inplace", "out"}:
+        returns = _tagged_returns(named, mutated, signature, parts, returns)
     return f"{op_name or ''}({', '.join(parts)}) -> {returns}"
 
 
@@ -107,6 +119,34 @@ def _argument(
     if is_tensor and (mutated == "unknown" or name in mutated):
         type_name = type_name.replace("Tensor", f"Tensor(a{index}!)", 1)
     return f"{type_name} {name}{_default(parameter, signature)}"
+
+
+def _tagged_returns(
+    tags: set[str], mutated: str | set[str], signature: inspect.Signature, parts: list[str], returns: str
+) -> str:
+    """The returns of an operator that gives back what it wrote to: its first argument, or its out arguments."""
+    parameters = list(signature.parameters.values())
+    written = [i for i, p in enumerate(parameters) if mutated == "unknown" or p.name in mutated]
+    keyword_only = [p.kind is p.KEYWORD_ONLY for p in parameters]
+    types = [part.rpartition(" ")[0] for part in parts if part != "*"]
+    plain = all(types[i] == f"Tensor(a{i}!)" for i in written)
+    if {"inplace", "out"} <= tags:
+        raise ValueError("infer_schema(func): the tags 'inplace' and 'out' are mutually exclusive")
+    if "inplace" in tags:
+        fits = written == [0] and plain and not keyword_only[0] and returns == "Tensor"
+        rule = "the first argument, a Tensor, to be the only mutated one, and a Tensor to be returned"
+    else:
+        hinted = "Tensor" if len(written) == 1 else f"({', '.join(['Tensor'] * len(written))})"
+        fits = bool(written) and plain and all(keyword_only[i] for i in written) and returns == hinted
+        rule = "mutated arguments to be keyword-only Tensors, and as many Tensors to be returned"
+    if not fits:
+        tag = "inplace" if "inplace" in tags else "out"
+        raise ValueError(
+            f"infer_schema(func): the tag '{tag}' requires {rule}, got mutates_args={mutated!r}. "
+            f"Got func with signature {signature}"
+        )
+    joined = ", ".join(f"Tensor(a{i}!)" for i in written)
+    return joined if len(written) == 1 else f"({joined})"
 
 
 def _default(parameter: inspect.Parameter, signature: inspect.Signature) -> str:

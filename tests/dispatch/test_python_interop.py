@@ -84,3 +84,11 @@ def test_masked_fill_refuses_a_number_that_the_dtype_cannot_hold(value: Any) -> 
 )
 def test_text_is_pytorchs(made: Any, text: str) -> None:
     assert repr(made()) == text
+
+
+def test_numpy_of_a_tensor_that_requires_grad() -> None:
+    w = tt.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Can't call numpy\\(\\) on Tensor that requires grad"):
+        w.numpy()
+    with tt.no_grad():
+        assert w.numpy().tolist() == [1.0, 1.0]

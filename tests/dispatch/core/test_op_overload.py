@@ -1,5 +1,8 @@
 """``tt.ops``: operators as objects."""
 
+import copy
+import pickle
+
 import pytest
 
 import triten as tt
@@ -122,3 +125,59 @@ def test_what_is_closed_is_gone() -> None:
     assert dir(tt.ops.t_gone) == []
     with pytest.raises(AttributeError):
         tt.ops.t_gone.f  # noqa: B018
+
+
+def test_names_and_text() -> None:
+    add = ATEN.add.Tensor
+    assert (str(add), add.__name__, add._opname, add._overloadname) == (
+        "aten.add.Tensor",
+        "add.Tensor",
+        "add",
+        "Tensor",
+    )
+    assert (str(ATEN.add), ATEN.add.__name__, list(ATEN.add)) == ("aten.add", "add", ATEN.add.overloads())
+    assert ATEN.relu.default.overloadpacket == ATEN.relu
+
+
+def test_the_same_operator_is_equal_and_survives_pickling() -> None:
+    assert ATEN.add.Tensor == ATEN.add.Tensor != ATEN.add.Scalar
+    assert len({ATEN.add.Tensor, ATEN.add.Tensor, ATEN.add.Scalar}) == 2
+    for op in (ATEN.add.Tensor, ATEN.relu.default, ATEN.add):
+        again = pickle.loads(pickle.dumps(op))
+        assert again == op
+        assert copy.deepcopy(op) == op
+    assert pickle.loads(pickle.dumps(ATEN.relu.default))(tt.tensor([-1.0])).item() == 0.0
+    assert ATEN.add != "aten::add"
+
+
+def test_an_operator_that_is_gone_cannot_be_unpickled() -> None:
+    with Library("t_gone", "DEF") as lib:
+        lib.define("f(Tensor x) -> Tensor", lambda x: x)
+        pickled = pickle.dumps(tt.ops.t_gone.f.default)
+    with pytest.raises(RuntimeError, match="Could not find schema for t_gone::f"):
+        pickle.loads(pickled)
+
+
+def test_misspelt_names_get_suggestions() -> None:
+    with pytest.raises(AttributeError, match="'aten' has no operator 'sigmoidd'; did you mean 'sigmoid'"):
+        ATEN.sigmoidd  # noqa: B018 - reading it raises
+    with pytest.raises(
+        AttributeError, match=r"no operator is defined in this namespace; did you mean 'aten'\?"
+    ):
+        tt.ops.atn.relu  # noqa: B018
+    with Library("t_gone", "IMPL", "CPU") as lib:
+        lib.impl("f", lambda x: x)
+        with Library("t_gone", "FRAGMENT") as fragment:
+            fragment.define("g(Tensor x) -> Tensor")
+            with pytest.raises(AttributeError, match="it has kernels, but no schema"):
+                tt.ops.t_gone.f  # noqa: B018
+            assert dir(tt.ops.t_gone) == list(tt.ops.t_gone) == ["g"]
+
+
+def test_what_probes_for_attributes_gets_an_answer() -> None:
+    assert not hasattr(tt.ops, "_repr_html_")
+    assert "aten" in list(tt.ops)
+    assert repr(ATEN) == "<operators of namespace 'aten'>"
+    with Library("_t_private", "DEF") as lib:
+        lib.define("f(Tensor x) -> Tensor", lambda x: x)
+        assert tt.ops._t_private.f.overloads() == ["default"]

@@ -98,6 +98,58 @@ def test_refused(function: Callable[..., Any], mutates_args: Iterable[str] | str
     assert reason in str(error.value)
 
 
+def add_(x: Tensor, y: Tensor) -> Tensor: ...
+def add_out(x: Tensor, *, out: Tensor) -> Tensor: ...
+def two_outs(x: Tensor, *, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "mutates_args", "tags", "expected"),
+    [
+        (add_, {"x"}, "inplace", "(Tensor(a0!) x, Tensor y) -> Tensor(a0!)"),
+        (add_out, {"out"}, ["out", "pointwise"], "(Tensor x, *, Tensor(a1!) out) -> Tensor(a1!)"),
+        (
+            two_outs,
+            {"a", "b"},
+            ("out",),
+            "(Tensor x, *, Tensor(a1!) a, Tensor(a2!) b) -> (Tensor(a1!), Tensor(a2!))",
+        ),
+        (add_, {"x"}, "pointwise", "(Tensor(a0!) x, Tensor y) -> Tensor"),
+    ],
+)
+def test_tags_that_say_what_is_returned(
+    function: Callable[..., Any], mutates_args: set[str], tags: Any, expected: str
+) -> None:
+    inferred = infer_schema(function, mutates_args=mutates_args, tags=tags)
+    assert inferred == expected
+    assert str(parse_schema(f"f{inferred}")) == f"f{expected}"
+
+
+@pytest.mark.parametrize(
+    ("function", "mutates_args", "tags"),
+    [
+        (add_, (), "inplace"),
+        (add_, {"y"}, "inplace"),
+        (add_, {"x", "y"}, "inplace"),
+        (defaults, (), "inplace"),
+        (add_out, (), "out"),
+        (add_, {"x"}, "out"),
+        (two_outs, {"a"}, "out"),
+        (add_out, {"out"}, ("inplace", "out")),
+    ],
+)
+def test_tags_that_do_not_fit(function: Callable[..., Any], mutates_args: Any, tags: Any) -> None:
+    with pytest.raises(ValueError, match=r"the tag '(inplace|out)' requires|mutually exclusive"):
+        infer_schema(function, mutates_args=mutates_args, tags=tags)
+
+
+def test_a_hint_that_cannot_be_resolved() -> None:
+    def f(x: Missing) -> Tensor: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ValueError, match="Unsupported type annotation: name 'Missing' is not defined"):
+        infer_schema(f)
+
+
 def test_importing_the_schema_folder_loads_no_backend() -> None:
     program = (
         "import sys, triten.dispatch.schema; "

@@ -1,0 +1,341 @@
+"""`custom_op`: an operator from a Python function with type hints (torch/_library/custom_ops.py)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..runtime.device import device as Device
+from ..runtime.dispatch_key import BackendComponent, DispatchKey, highest_priority, parse
+from ..runtime.grad_mode import set_grad_enabled
+from .autograd.recording import out_refuses_grad
+from .autograd.registered_formula import Formula, formula_kernel
+from .core.argument_roles import tensors_in
+from .core.dispatcher import Dispatcher, RegistrationHandle
+from .core.kernel_function import KernelFunction
+from .core.library import caller
+from .core.op_overload import OpOverload
+from .core.operator_entry import OperatorEntry
+from .fake_context import run_fake
+from .schema import FunctionSchema, base_type, infer_schema, is_tensor_like, parse_schema
+from .user_function import call_function, check_results
+
+log = logging.getLogger(__name__)
+
+DeviceTypes = str | Sequence[str] | None
+Function = Callable[..., Any]
+
+definitions: dict[str, CustomOpDef] = {}
+"""Every custom operator by its full name; one that is defined again replaces the earlier one."""
+
+vmap_rules: dict[str, Function] = {}
+"""Batching rules by operator. No layer of this version reads them."""
+
+
+def key_for_device(device_type: str) -> DispatchKey:
+    """The backend key of a device type. Raises RuntimeError for one that does not exist."""
+    return parse(BackendComponent(Device(device_type).backend).name)
+
+
+def parse_qualname(qualname: str) -> tuple[str, str]:
+    """Namespace and name. Raises ValueError unless there are exactly these two."""
+    parts = qualname.split("::")
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(
+            f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to '
+            "the library APIs must consist of a namespace and a name, e.g. aten::sin"
+        )
+    return parts[0], parts[1]
+
+
+def custom_op(
+    name: str,
+    fn: Function | None = None,
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    device_types: DeviceTypes = None,
+    schema: str | None = None,
+    tags: str | Sequence[str] | None = None,
+) -> Any:
+    """Make a function an operator (`torch.library.custom_op`): a decorator that gives a `CustomOpDef`.
+
+    The operator is called through the dispatcher, so that it can have kernels for other devices, a fake kernel for
+    meta tensors and an autograd formula. It may not return an argument or a view of one, unless its schema says so.
+
+    Args:
+        name: ``namespace::name``; a custom operator of this name is replaced.
+        fn: the function, which becomes the kernel; its body runs with grad mode off.
+        mutates_args: names of the arguments that it writes into, whose versions every call counts up; "unknown"
+            means all tensors.
+        device_types: the devices that the function is for; None means every one but meta.
+        schema: ``(arguments) -> returns``, instead of the one that `infer_schema` reads from the hints.
+        tags: of the operator; "inplace" and "out" say that it returns what it mutates, as in `infer_schema`.
+
+    Raises:
+        ValueError: for hints without a schema type, a schema that contradicts `mutates_args`, a malformed name, or no
+            tensor and no ``device`` argument to choose among `device_types` by.
+        NotImplementedError: for keyword-only tensors, except those that an "out" operator writes into.
+
+    Example:
+        >>> import numpy as np
+        >>> import triten as tt
+        >>> @tt.library.custom_op("docs::cube", mutates_args=())
+        ... def cube(x: tt.Tensor) -> tt.Tensor:
+        ...     return tt.from_numpy(x.numpy() ** 3)
+        >>> cube(tt.tensor([1.0, 2.0]))
+        tensor([1., 8.])
+        >>> cube.register_fake(lambda x: tt.empty_like(x))
+        <function <lambda> at ...>
+        >>> cube(tt.ones(2, device="meta")).shape
+        triten.Size([2])
+        >>> cube.register_autograd(
+        ...     lambda ctx, grad: 3 * ctx.saved_tensors[0] ** 2 * grad,
+        ...     setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+        ... )
+        >>> x = tt.tensor([1.0, 2.0], requires_grad=True)
+        >>> tt.autograd.grad(cube(x).sum(), x)
+        (tensor([ 3., 12.]),)
+    """
+    place = caller()
+
+    def define(function: Function) -> CustomOpDef:
+        named = (tags,) if isinstance(tags, str) else tuple(tags or ())
+        text = infer_schema(function, mutates_args=mutates_args, tags=named) if schema is None else schema
+        namespace, operator = parse_qualname(name)
+        parsed = parse_schema(f"{operator}{text}", place).with_namespace(namespace)
+        written = {a.name for a in parsed.arguments if a.is_write}
+        if schema is not None and mutates_args != "unknown" and written != set(mutates_args):
+            raise ValueError(
+                f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}`. The "
+                f"schema suggests that the op mutates {sorted(written)}, which is different from what was provided "
+                "to us in `mutates_args`. Please make these consistent."
+            )
+        _check_schema(parsed, device_types)
+        made = CustomOpDef(parsed, function, named, place)
+        made.register_kernel(device_types, function)
+        return made
+
+    return define if fn is None else define(fn)
+
+
+def _check_schema(schema: FunctionSchema, device_types: DeviceTypes) -> None:
+    """Refuse what custom operators cannot be, before anything is registered."""
+    if any(is_tensor_like(a.type) and not a.is_out for a in schema.kwarg_only_arguments):
+        raise NotImplementedError(
+            f"custom_op with kwarg-only Tensor args. Please make your tensors not kwarg-only. Got: {schema}"
+        )
+    if device_types is not None:
+        _check_chooses_device(schema)
+
+
+def _check_chooses_device(schema: FunctionSchema) -> None:
+    if not any(base_type(a.type).name in ("Tensor", "Device") for a in schema.arguments):
+        raise ValueError(
+            f"Functions without tensor inputs are required to have a `device: triten.device` argument: {schema}"
+        )
+
+
+class CustomOpDef:
+    """An operator made by `custom_op`: callable, and the place to register what else it can do."""
+
+    def __init__(self, schema: FunctionSchema, fn: Function, tags: Sequence[str], place: str) -> None:
+        self._qualname = str(schema.operator_name)
+        self._schema = schema
+        self._init_fn = fn
+        self._kernels: dict[str | None, Function] = {}
+        self._disabled: set[str] = set()
+        self._fake: Function | None = None
+        self._formula = Formula()
+        self._handles: list[RegistrationHandle] = []
+        earlier = definitions.pop(self._qualname, None)
+        if earlier is not None:
+            earlier._close()
+        dispatcher = Dispatcher.singleton()
+        self._handles.append(dispatcher.register_def(schema, place, frozenset(tags)))
+        self._entry: OperatorEntry = dispatcher.find_schema_or_throw(self._qualname)
+        self._opoverload = OpOverload(self._entry)
+        definitions[self._qualname] = self
+        autograd = formula_kernel(self._entry, self._formula)
+        if schema.kind == "out":
+            self._register(parse("Autograd"), KernelFunction(None, planner=out_refuses_grad, source=place))
+        else:
+            self._register(parse("Autograd"), KernelFunction(autograd, takes_key_set=True, source=place))
+        # It answers for the devices without a kernel too, so that the refusal names those that have one.
+        default = KernelFunction(self._call_default, takes_key_set=True, source=place)
+        self._register(parse("CompositeExplicitAutograd"), default)
+        self._register(parse("Meta"), KernelFunction(self._call_fake, source=place))
+
+    def _register(self, key: DispatchKey, kernel: KernelFunction) -> None:
+        self._handles.append(Dispatcher.singleton().register_impl(self._qualname, key, kernel))
+
+    def _close(self) -> None:
+        vmap_rules.pop(self._qualname, None)
+        while self._handles:
+            self._handles.pop().close()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Dispatch. Raises TypeError for arguments that do not fit the schema."""
+        return self._opoverload(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
+        """Register the kernel of one or several device types; None is every device without one of its own.
+
+        A decorator if `fn` is left out. Raises RuntimeError for a device type that does not exist, ValueError where
+        no argument says which device is meant.
+        """
+        types: list[str | None] = (
+            [device_types] if device_types is None or isinstance(device_types, str) else [*device_types]
+        )
+        keys = {device_type: key_for_device(device_type) for device_type in types if device_type is not None}
+        if keys:
+            _check_chooses_device(self._schema)
+
+        place = caller()
+
+        def register(function: Function) -> Function:
+            for device_type in types:
+                if device_type == "meta":
+                    self._fake = function
+                    continue
+                new = device_type is not None and device_type not in self._kernels
+                self._kernels[device_type] = function
+                if new and device_type is not None:
+                    self._register(keys[device_type], self._kernel_of(device_type, place))
+            return function
+
+        return register if fn is None else register(fn)
+
+    def _kernel_of(self, device_type: str, place: str) -> KernelFunction:
+        def kernel(*args: Any) -> Any:
+            disabled = device_type in self._disabled
+            return self._run(self._init_fn if disabled else self._kernels[device_type], args)
+
+        return KernelFunction(kernel, source=place)
+
+    def _call_default(self, bits: int, *args: Any) -> Any:
+        function = self._kernels.get(None)
+        if function is None:
+            key = highest_priority(bits)
+            having = ", ".join(sorted(t for t in self._kernels if t is not None)) or "none"
+            raise NotImplementedError(
+                f"Could not run '{self._qualname}' with arguments from the '{key}' backend. Devices with a kernel: "
+                f"{having}. Please use `{self._init_fn.__name__}.register_kernel` to add one."
+            )
+        return self._run(function, args)
+
+    def _call_fake(self, *args: Any) -> Any:
+        fake, schema = self._fake, self._schema
+        if fake is None:
+            fake = written_arguments(schema)
+        if fake is None:
+            raise NotImplementedError(
+                f"There was no fake impl registered for {self}. This is necessary to run it on meta tensors. "
+                f"Please use `{self._init_fn.__name__}.register_fake` to add a fake impl."
+            )
+        function = fake
+        return run_fake(self._qualname, lambda: self._run(function, args))
+
+    def _run(self, function: Function, args: Sequence[Any]) -> Any:
+        schema = self._schema
+        for argument, value in zip(schema.arguments, args, strict=True):
+            if argument.is_write:
+                for tensor in tensors_in((value,)):
+                    tensor.bump_version()
+        before = set_grad_enabled(False)
+        try:
+            result = call_function(schema, function, args)
+        finally:
+            set_grad_enabled(before)
+        return check_results(schema, function, args, result)
+
+    def register_fake(self, fn: Function | None = None, /) -> Any:
+        """Register the kernel for meta tensors: it makes results of the right shape, dtype and strides.
+
+        A decorator if `fn` is left out. An operator that returns nothing but the arguments it writes into needs none.
+        """
+
+        def register(function: Function) -> Function:
+            self._fake = function
+            return function
+
+        return register if fn is None else register(fn)
+
+    def register_autograd(self, backward: Function, /, *, setup_context: Function | None = None) -> None:
+        """Register the autograd formula.
+
+        Args:
+            backward: ``backward(ctx, *grads)`` from the results' gradients to those of the positional arguments, None
+                where there is none; for a list of tensors a list.
+            setup_context: called as ``setup_context(ctx=, inputs=, output=)`` after the forward, and with
+                ``keyword_only_inputs=`` where the operator has keyword-only arguments. `ctx` is that of
+                `tt.autograd.Function`.
+
+        Raises:
+            RuntimeError: for an operator that writes into an argument.
+        """
+        refuse_formula(self, self._schema)
+        self._formula.backward = backward
+        self._formula.setup_context = setup_context
+
+    def register_vmap(self, func: Function | None = None) -> Any:
+        """Keep a batching rule ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)`` for a vmap layer.
+
+        A decorator if `func` is left out. This version has no vmap: the rule is stored and not called.
+        """
+
+        def register(function: Function) -> Function:
+            vmap_rules[self._qualname] = function
+            return function
+
+        return register if func is None else register(func)
+
+    @contextmanager
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
+        """Within the block, switch a device's kernel off, so that the function given to `custom_op` runs, or on.
+
+        A device type without a kernel, or with one that is so already, is logged as a warning.
+        """
+        action = "enable" if enabled else "disable"
+        disabled = device_type in self._disabled
+        if device_type not in self._kernels:
+            log.warning(
+                "Attempted to %s kernel for %s but no kernel was registered for this device type.",
+                action,
+                device_type,
+            )
+        if enabled is not disabled:
+            log.warning("Attempted to %s kernel for %s but it was already %sd.", action, device_type, action)
+        (self._disabled.discard if enabled else self._disabled.add)(device_type)
+        try:
+            yield
+        finally:
+            (self._disabled.add if disabled else self._disabled.discard)(device_type)
+
+
+def written_arguments(schema: FunctionSchema) -> Function | None:
+    """The fake kernel of an operator whose results, if any, are arguments that it writes into; None for others."""
+    if not schema.is_mutable or not all(r.alias_info and r.alias_info.is_write for r in schema.returns):
+        return None
+    names = [a.name for r in schema.returns for a in schema.arguments if a.alias_info == r.alias_info]
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip([a.name for a in schema.positional_arguments], args, strict=True)) | kwargs
+        values = tuple(given[name] for name in names)
+        return None if not values else values[0] if len(values) == 1 else values
+
+    return fake
+
+
+def refuse_formula(op: object, schema: FunctionSchema) -> None:
+    """Raise RuntimeError where an operator cannot have an autograd formula: it writes into an argument."""
+    if schema.is_mutable:
+        raise RuntimeError(
+            f"Cannot register autograd formula for non-functional operator {op} with schema {schema}. Please create "
+            "a functional operator and register an autograd formula for that."
+        )

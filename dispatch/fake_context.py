@@ -1,0 +1,44 @@
+"""What a fake kernel may ask for while it runs (torch/_library/fake_impl.py)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class _Running(threading.local):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+
+_running = _Running()
+
+
+def run_fake(name: str, function: Callable[[], Any]) -> Any:
+    """Run an operator's fake kernel, so that `get_ctx` knows whose it is."""
+    _running.names.append(name)
+    try:
+        return function()
+    finally:
+        _running.names.pop()
+
+
+def get_ctx() -> None:
+    """None outside a fake kernel, as `torch.library.get_ctx` gives it.
+
+    Raises RuntimeError inside one: its tensors are meta tensors, whose sizes are numbers, so that a result whose size
+    depends on data cannot be described.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.library.get_ctx() is None
+        True
+    """
+    if _running.names:
+        raise RuntimeError(
+            f"{_running.names[-1]}: You're trying to run this operator with meta Tensors, but this operator may "
+            "return an output Tensor with data-dependent shape. Meta Tensors don't support operators with outputs "
+            "that have data-dependent shapes. If your operator does not return an output with data-dependent shape, "
+            "make sure the fake kernel does not call library.get_ctx()."
+        )

@@ -1,0 +1,232 @@
+"""Registrations for an operator that is named: by its qualified name, an overload or a `CustomOpDef`.
+
+Source: torch/library.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .autograd.registered_formula import Formula, formula_kernel
+from .core.dispatcher import Dispatcher, RegistrationHandle
+from .core.kernel_function import KernelFunction
+from .core.library import Library
+from .core.op_overload import OpOverload
+from .core.operator_entry import OperatorEntry
+from .custom_op import (
+    CustomOpDef,
+    DeviceTypes,
+    definitions,
+    key_for_device,
+    parse_qualname,
+    refuse_formula,
+    vmap_rules,
+)
+from .fake_context import run_fake
+from .user_function import call_function
+
+Function = Callable[..., Any]
+Operator = str | OpOverload | CustomOpDef
+
+_SCHEMA = re.compile(r"\(.*\) -> .*", re.DOTALL)
+_fragments: dict[str, Library] = {}
+
+
+def fragment_of(namespace: str, lib: Library | None) -> Library:
+    """The library that registrations go to: the one given, or one that lives as long as the process."""
+    if lib is not None:
+        return lib
+    found = _fragments.get(namespace)
+    return found if found is not None else _fragments.setdefault(namespace, Library(namespace, "FRAGMENT"))
+
+
+def find_operator(op: Operator, asked_by: str) -> tuple[CustomOpDef | None, str]:
+    """The definition, if it is a custom operator's, and the full name. Raises ValueError for what is no operator."""
+    if isinstance(op, CustomOpDef):
+        return op, op._qualname
+    if not isinstance(op, str | OpOverload):
+        raise ValueError(
+            f"{asked_by}(op): got unexpected type for op: {type(op).__name__}, expected a name, an OpOverload or a "
+            "CustomOpDef"
+        )
+    name = op if isinstance(op, str) else op.name()
+    parse_qualname(name)
+    name = name.removesuffix(".default")
+    return definitions.get(name), name
+
+
+def _entry_of(name: str) -> OperatorEntry:
+    entry = Dispatcher.singleton().find_schema(name)
+    if entry is None:
+        raise RuntimeError(f"operator {name} does not exist")
+    return entry
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: str | Sequence[str] = ()) -> None:
+    """Define an operator without kernels (`torch.library.define`).
+
+    Args:
+        qualname: ``namespace::name``.
+        schema: ``(arguments) -> returns``.
+        lib: the library whose end takes the definition back.
+
+    Raises:
+        ValueError: for a name or a schema of another form.
+        RuntimeError: for an operator that is defined already.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.library.define("docs::halve", "(Tensor x) -> Tensor")
+        >>> tt.library.impl("docs::halve", "cpu", lambda x: x / 2)
+        >>> tt.ops.docs.halve(tt.ones(2))
+        tensor([0.5000, 0.5000])
+    """
+    if not isinstance(qualname, str):
+        raise ValueError(f"define(qualname, schema): expected qualname to be str, got {type(qualname)}")
+    namespace, name = parse_qualname(qualname)
+    if _SCHEMA.fullmatch(schema) is None:
+        raise ValueError(
+            "define(qualname, schema, ...): expected schema to look like e.g. "
+            f'"(Tensor x) -> Tensor" but got "{schema}"'
+        )
+    fragment_of(namespace, lib).define(name + schema, tags=(tags,) if isinstance(tags, str) else tags)
+
+
+def impl(
+    qualname: str, types: str | Sequence[str], func: Function | None = None, *, lib: Library | None = None
+) -> Any:
+    """Register a kernel for device types, or for ``"default"``: every device without one (`torch.library.impl`).
+
+    A decorator if `func` is left out. Raises RuntimeError for an unknown device type and for a function that cannot
+    take the operator's arguments.
+    """
+    namespace, _ = parse_qualname(qualname)
+    names = [types] if isinstance(types, str) else [*types]
+    keys = ["CompositeExplicitAutograd" if name == "default" else key_for_device(name).name for name in names]
+
+    def register(function: Function) -> None:
+        library = fragment_of(namespace, lib)
+        for key in keys:
+            library.impl(qualname, function, key)
+
+    return register if func is None else register(func)
+
+
+def register_kernel(
+    op: Operator, device_types: DeviceTypes, func: Function | None = None, /, *, lib: Library | None = None
+) -> Any:
+    """Register an operator's kernel for device types; None is every device without one of its own.
+
+    A decorator if `func` is left out. Raises as `CustomOpDef.register_kernel` and `impl` do; ValueError for what is no
+    operator. Source: `torch.library.register_kernel`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.library.define("docs::negated", "(Tensor x) -> Tensor")
+        >>> @tt.library.register_kernel("docs::negated", "cpu")
+        ... def _(x):
+        ...     return -x
+        >>> tt.ops.docs.negated(tt.ones(1))
+        tensor([-1.])
+    """
+    custom, name = find_operator(op, "register_kernel")
+    if custom is not None:
+        return custom.register_kernel(device_types, func)
+
+    def register(function: Function) -> Function:
+        impl(name, "default" if device_types is None else device_types, function, lib=lib)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_fake(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
+    """Register an operator's kernel for meta tensors (`torch.library.register_fake`).
+
+    A decorator if `func` is left out. Raises RuntimeError where the operator decomposes into others and needs none;
+    ValueError for what is no operator.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.library.define("docs::first", "(Tensor x) -> Tensor")
+        >>> @tt.library.register_fake("docs::first")
+        ... def _(x):
+        ...     return x.new_empty(x.shape[1:])
+        >>> tt.ops.docs.first(tt.ones(2, 3, device="meta")).shape
+        triten.Size([3])
+    """
+    custom, name = find_operator(op, "register_fake")
+    if custom is not None:
+        return custom.register_fake(func)
+
+    def register(function: Function) -> Function:
+        entry = Dispatcher.singleton().find_op(name)
+        if entry is not None and any(k.name == "CompositeImplicitAutograd" for k in entry.kernels):
+            raise RuntimeError(
+                f"register_fake(...): the operator {name} already has a kernel for CompositeImplicitAutograd. Such "
+                "operators do not need a fake impl: they decompose into others, which can have one."
+            )
+
+        def fake(*args: Any) -> Any:
+            schema = _entry_of(name).schema
+            return run_fake(name, lambda: call_function(schema, function, args))
+
+        fragment_of(name.partition("::")[0], lib).impl(name, KernelFunction(fake), "Meta")
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_autograd(
+    op: Operator, backward: Function, /, *, setup_context: Function | None = None, lib: Library | None = None
+) -> None:
+    """Register an operator's autograd formula (`torch.library.register_autograd`).
+
+    See `CustomOpDef.register_autograd`. Raises RuntimeError for an operator that does not exist or writes into an
+    argument; ValueError for what is no operator.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.library.define("docs::tripled", "(Tensor x) -> Tensor")
+        >>> tt.library.impl("docs::tripled", "default", lambda x: x * 3)
+        >>> tt.library.register_autograd("docs::tripled", lambda ctx, grad: grad * 3)
+        >>> x = tt.ones(2, requires_grad=True)
+        >>> tt.autograd.grad(tt.ops.docs.tripled(x).sum(), x)
+        (tensor([3., 3.]),)
+    """
+    custom, name = find_operator(op, "register_autograd")
+    if custom is not None:
+        custom.register_autograd(backward, setup_context=setup_context)
+        return
+    entry = _entry_of(name)
+    refuse_formula(OpOverload(entry), entry.schema)
+    formula = Formula()
+    formula.backward, formula.setup_context = backward, setup_context
+    kernel = KernelFunction(formula_kernel(entry, formula), takes_key_set=True)
+    fragment_of(name.partition("::")[0], lib).impl(name, kernel, "Autograd")
+
+
+def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
+    """Keep an operator's batching rule ``func(info, in_dims, *args) -> (output, out_dims)`` for a vmap layer.
+
+    A decorator if `func` is left out. This version has no vmap: the rule is stored and not called. Raises RuntimeError
+    for an operator that does not exist, ValueError for what is no operator. Source: `torch.library.register_vmap`.
+    """
+    custom, name = find_operator(op, "register_vmap")
+    if custom is not None:
+        return custom.register_vmap(func)
+    _entry_of(name)
+
+    def register(function: Function) -> Function:
+        def undo() -> None:
+            if vmap_rules.get(name) is function:
+                del vmap_rules[name]
+
+        vmap_rules[name] = function
+        if lib is not None:
+            lib._keep(RegistrationHandle(undo))
+        return function
+
+    return register if func is None else register(func)

@@ -1,0 +1,139 @@
+"""A user's Python function as a kernel: called with arguments as it hints them, held to the results it declares."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..runtime.storage import root_of
+from ..runtime.tensor_impl import TensorImpl
+from .core.argument_roles import tensors_in
+from .schema import Argument, FunctionSchema, ListType, OptionalType, Return, Type
+from .schema.type_check import MISMATCH, compile_check
+
+
+def is_list(type: Type) -> bool:
+    """Whether arguments of this schema type are lists, or None in place of one."""
+    return isinstance(type.elem if isinstance(type, OptionalType) else type, ListType)
+
+
+def call_function(schema: FunctionSchema, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Call with arguments in schema order: lists as lists, keyword-only arguments by their names."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for argument, value in zip(schema.arguments, args, strict=True):
+        if value is not None and is_list(argument.type):
+            value = list(value)
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    return function(*positional, **named)
+
+
+def shares_memory(left: TensorImpl, right: TensorImpl) -> bool:
+    """Whether two tensors are views of one storage, as c10 tells aliases apart."""
+    return root_of(left._data) is root_of(right._data)
+
+
+def check_results(
+    schema: FunctionSchema, function: Callable[..., Any], args: Sequence[Any], result: Any
+) -> Any:
+    """What a function returned, brought to the schema's types.
+
+    Raises RuntimeError for results of other number or type, for a result that aliases an argument or another result
+    and is not declared to, and for one that is declared to be a written argument and is not.
+    """
+    where = f"{schema.name} (with implementation in {_module_of(function)})"
+    returns = schema.returns
+    if not returns:
+        if result is not None:
+            raise RuntimeError(
+                f"{where}: expected None to be returned by '{schema}', got {type(result).__name__}"
+            )
+        return None
+    if len(returns) == 1:
+        values = [result]
+    elif isinstance(result, tuple | list) and len(result) == len(returns):
+        values = list(result)
+    else:
+        got = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
+        raise RuntimeError(f"{where}: expected {len(returns)} values to be returned by '{schema}', got {got}")
+    values = [_converted(where, schema, r, v) for r, v in zip(returns, values, strict=True)]
+    _check_aliases(where, schema, args, values)
+    return values[0] if len(returns) == 1 else tuple(values)
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    module = inspect.getmodule(function)
+    return "an unknown module" if module is None else repr(module)
+
+
+def _converted(where: str, schema: FunctionSchema, declared: Return, value: Any) -> Any:
+    exact, convert = compile_check(declared.type)
+    if value.__class__ not in exact:
+        converted = convert(value, False)
+        if converted is MISMATCH:
+            raise RuntimeError(
+                f"{where}: expected {declared.type} to be returned by '{schema}', got {type(value).__name__}"
+            )
+        value = converted
+    return list(value) if value is not None and is_list(declared.type) else value
+
+
+def declared_aliases(
+    schema: FunctionSchema, declared: Return, args: Sequence[Any]
+) -> list[tuple[Argument, Any]]:
+    """The arguments whose memory a result may share by the schema; all of them for the wildcard ``(*)``."""
+    allowed = set(declared.alias_info.before_set) if declared.alias_info else set()
+    return [
+        (argument, given)
+        for argument, given in zip(schema.arguments, args, strict=True)
+        if "*" in allowed or (argument.alias_info and allowed.intersection(argument.alias_info.before_set))
+    ]
+
+
+def undeclared_alias(schema: FunctionSchema, declared: Return, args: Sequence[Any], value: Any) -> str | None:
+    """The name of an argument whose memory a result shares against the schema, if there is one.
+
+    An argument that shares its own memory with a declared one is none: ``add_(x, x)`` returns both.
+    """
+    aliases = [given for _, given in declared_aliases(schema, declared, args)]
+    for argument, given in zip(schema.arguments, args, strict=True):
+        if any_shared([value], [given]) and not any_shared([given], aliases):
+            return argument.name
+    return None
+
+
+def _check_aliases(where: str, schema: FunctionSchema, args: Sequence[Any], values: Sequence[Any]) -> None:
+    earlier: list[TensorImpl] = []
+    for declared, value in zip(schema.returns, values, strict=True):
+        for argument, given in declared_aliases(schema, declared, args):
+            if argument.is_write and value is not given:
+                form = "An out" if argument.is_out else "An in-place"
+                raise RuntimeError(
+                    f"{where}: {form} operator must return its argument '{argument.name}', as '{schema}' says."
+                )
+        if undeclared_alias(schema, declared, args, value) is not None:
+            _refuse_alias(where)
+        if declared.alias_info is not None:
+            continue
+        made = tensors_in([value])
+        if any_shared(made, earlier) or any(any_shared(made[i:], made[:i]) for i in range(1, len(made))):
+            _refuse_alias(where)
+        earlier += made
+
+
+def any_shared(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether a tensor among the first, in lists too, shares memory with one among the second."""
+    return any(shares_memory(a, b) for a in tensors_in(left) for b in tensors_in(right))
+
+
+def _refuse_alias(where: str) -> None:
+    raise RuntimeError(
+        f"{where}: The output of this custom operator (1) must not also be an input to this custom operator and (2) "
+        "may not alias any inputs to this custom operator or other returns. The most common way to trigger this error "
+        "is if we have y = custom_op(x) and y and x are the same Tensor. Please instead return a clone of the "
+        "offending output tensor(s) (e.g. return x.clone()) or refactor the custom operator to not return y."
+    )
