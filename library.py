@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .dispatch.core.library import Library, fallthrough_kernel
-from .dispatch.custom_op import CustomOpDef, custom_op
-from .dispatch.fake_context import get_ctx
-from .dispatch.iterator.loops import cpu_kernel
-from .dispatch.opcheck import OpCheckError, opcheck
-from .dispatch.pointwise_kernels import gpu_kernel, wrap_kernel
-from .dispatch.registration import (
+from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
+from .dispatch.custom_ops.fake_context import get_ctx
+from .dispatch.custom_ops.opcheck import OpCheckError, opcheck
+from .dispatch.custom_ops.pointwise_kernels import gpu_kernel, wrap_kernel
+from .dispatch.custom_ops.registration import (
     define,
     impl,
     register_autograd,
@@ -23,6 +22,7 @@ from .dispatch.registration import (
     register_kernel,
     register_vmap,
 )
+from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.schema import infer_schema
 from .runtime.cuda.driver import driver
 

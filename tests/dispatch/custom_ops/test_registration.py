@@ -6,7 +6,7 @@ import pytest
 
 import triten as tt
 from triten import Tensor
-from triten.dispatch.custom_op import vmap_rules
+from triten.dispatch.custom_ops.custom_op import vmap_rules
 from triten.library import Library
 
 NS = "t_registration"
@@ -75,7 +75,7 @@ def test_each_way_to_name_an_operator(lib: Library, how: str) -> None:
     assert x.grad.tolist() == [3.0, 3.0]
     assert vmap_rules[f"{NS}::f"] is rule
     if how == "custom":
-        from triten.dispatch.custom_op import definitions
+        from triten.dispatch.custom_ops.custom_op import definitions
 
         definitions.pop(f"{NS}::f")._close()
         assert f"{NS}::f" not in vmap_rules

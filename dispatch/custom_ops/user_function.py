@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..runtime.storage import root_of
-from ..runtime.tensor_impl import TensorImpl
-from .core.argument_roles import tensors_in
-from .schema import Argument, FunctionSchema, ListType, OptionalType, Return, Type
-from .schema.type_check import MISMATCH, compile_check
+from ...runtime.storage import root_of
+from ...runtime.tensor_impl import TensorImpl
+from ..core.argument_roles import tensors_in
+from ..schema import Argument, FunctionSchema, ListType, OptionalType, Return, Type
+from ..schema.type_check import MISMATCH, compile_check
 
 
 def is_list(type: Type) -> bool:

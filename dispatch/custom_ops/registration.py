@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .autograd.registered_formula import Formula, formula_kernel
-from .core.dispatcher import Dispatcher, RegistrationHandle
-from .core.kernel_function import KernelFunction
-from .core.library import Library
-from .core.op_overload import OpOverload
-from .core.operator_entry import OperatorEntry
+from ..autograd.registered_formula import Formula, formula_kernel
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import KernelFunction
+from ..core.library import Library
+from ..core.op_overload import OpOverload
+from ..core.operator_entry import OperatorEntry
+from ..core.registration import RegistrationHandle
 from .custom_op import (
     CustomOpDef,
     DeviceTypes,

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.device import META
-from ..runtime.device import device as Device
-from ..runtime.dispatch_key import highest_priority
-from ..runtime.tensor_impl import TensorImpl
-from .autograd.gradcheck import gradcheck
-from .core.argument_roles import tensors_in
-from .core.op_overload import OpOverload, OpOverloadGroup
-from .core.operator_entry import AUTOGRAD, BELOW_AUTOGRAD, IMPLICIT, OperatorEntry
+from ...runtime.device import META
+from ...runtime.device import device as Device
+from ...runtime.dispatch_key import highest_priority
+from ...runtime.tensor_impl import TensorImpl
+from ..autograd.gradcheck import gradcheck
+from ..core.argument_roles import tensors_in
+from ..core.op_overload import OpOverload, OpOverloadGroup
+from ..core.operator_entry import AUTOGRAD, BELOW_AUTOGRAD, IMPLICIT, OperatorEntry
+from ..schema import FunctionSchema
+from ..schema.type_check import MISMATCH, compile_check
 from .custom_op import CustomOpDef
-from .schema import FunctionSchema
-from .schema.type_check import MISMATCH, compile_check
 from .user_function import any_shared, declared_aliases, shares_memory, undeclared_alias
 
 
@@ -141,7 +141,7 @@ def _overload_of(op: Any) -> OpOverload:
 
 def detached_copy(tensor: Any) -> Any:
     """A tensor of the same values, sizes, strides and device, over memory of its own."""
-    from .generated.functions import empty_strided
+    from ..generated.functions import empty_strided
 
     spec = tensor._spec
     if spec.overlaps:  # what is expanded is copied element by element of memory, then expanded again
@@ -158,7 +158,7 @@ def _copy_with_grad(tensor: Any) -> Any:
 
 
 def _meta_copy(tensor: Any) -> Any:
-    from .generated.functions import empty_strided
+    from ..generated.functions import empty_strided
 
     spec = tensor._spec
     return empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=META)

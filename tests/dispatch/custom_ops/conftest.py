@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from triten.dispatch.custom_op import definitions
+from triten.dispatch.custom_ops.custom_op import definitions
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .core.operator_entry import MAX_PLANS
-from .iterator.operand_info import OperandInfo
-from .iterator.tensor_iterator import TensorIterator
-from .structured.stub import StructuredCall, find_kernel
+from ..core.operator_entry import MAX_PLANS
+from ..iterator.operand_info import OperandInfo
+from ..iterator.tensor_iterator import TensorIterator
+from ..structured.stub import StructuredCall, find_kernel
 
 MAX_INPUTS = 4
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..runtime.device import device as Device
-from ..runtime.dispatch_key import BackendComponent, DispatchKey, highest_priority, parse
-from ..runtime.grad_mode import set_grad_enabled
-from .autograd.recording import out_refuses_grad
-from .autograd.registered_formula import Formula, formula_kernel
-from .core.argument_roles import tensors_in
-from .core.dispatcher import Dispatcher, RegistrationHandle
-from .core.kernel_function import KernelFunction
-from .core.library import caller
-from .core.op_overload import OpOverload
-from .core.operator_entry import OperatorEntry
+from ...runtime.device import device as Device
+from ...runtime.dispatch_key import BackendComponent, DispatchKey, highest_priority, parse
+from ...runtime.grad_mode import set_grad_enabled
+from ..autograd.recording import out_refuses_grad
+from ..autograd.registered_formula import Formula, formula_kernel
+from ..core.argument_roles import tensors_in
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import KernelFunction
+from ..core.library import caller
+from ..core.op_overload import OpOverload
+from ..core.operator_entry import OperatorEntry
+from ..core.registration import RegistrationHandle
+from ..schema import FunctionSchema, base_type, infer_schema, is_tensor_like, parse_schema
 from .fake_context import run_fake
-from .schema import FunctionSchema, base_type, infer_schema, is_tensor_like, parse_schema
 from .user_function import call_function, check_results
-
-log = logging.getLogger(__name__)
 
 DeviceTypes = str | Sequence[str] | None
 Function = Callable[..., Any]
@@ -301,6 +299,9 @@ class CustomOpDef:
 
         A device type without a kernel, or with one that is so already, is logged as a warning.
         """
+        import logging  # rare, and slow to import
+
+        log = logging.getLogger(__name__)
         action = "enable" if enabled else "disable"
         disabled = device_type in self._disabled
         if device_type not in self._kernels:
