@@ -16,6 +16,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _forward_mode(op: Any, key_set: Any, stack: list[Any]) -> None:
+    # Loaded with the first dual tensor.
+    from .autograd.forward_mode import forward_fallback
+
+    forward_fallback(op, key_set, stack)
+
+
 def load() -> None:
     """Define every operator. Called once by the package's root."""
     import os
@@ -33,6 +40,10 @@ def load() -> None:
         if functionality in (Functionality.AutogradFunctionality, Functionality.AutogradOther):
             kernel = KernelFunction(None, planner=not_differentiable, source="autograd fallback")
             dispatcher.register_fallback(key, kernel)
+        elif functionality is Functionality.ForwardAD:
+            dispatcher.register_fallback(
+                key, KernelFunction(_forward_mode, boxed=True, source="forward mode")
+            )
         elif key is PYTHON:
             dispatcher.register_fallback(
                 key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .autograd.tangents import tangents_of
+
 _THRESHOLD = 1000
 _EDGE = 3
 _PRECISION = 4
@@ -31,6 +33,9 @@ def tensor_text(tensor: Any) -> str:
     if spec.requires_grad:
         node = tensor.grad_fn
         notes.append("requires_grad=True" if node is None else f"grad_fn=<{node.name()}>")
+    tangents = tangents_of(tensor)
+    if tangents:
+        notes.append(f"tangent={tensor_text(tangents[max(tangents)])}")
     return prefix + ", ".join([body, *notes]) + ")"
 
 

@@ -48,14 +48,15 @@ class Functionality(enum.IntEnum):
     ADInplaceOrView = 9
     AutogradOther = 10
     AutogradFunctionality = 11
-    Tracer = 12
-    Profiler = 13
-    AutocastFunctionality = 14
-    Batched = 15
-    VmapMode = 16
-    PythonTLSSnapshot = 17
-    PreDispatch = 18
-    PythonDispatcher = 19
+    ForwardAD = 12
+    Tracer = 13
+    Profiler = 14
+    AutocastFunctionality = 15
+    Batched = 16
+    VmapMode = 17
+    PythonTLSSnapshot = 18
+    PreDispatch = 19
+    PythonDispatcher = 20
 
 
 PER_BACKEND = {

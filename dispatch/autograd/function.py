@@ -10,6 +10,7 @@ from ...runtime.tensor_impl import TensorImpl
 from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
+from .tangents import FORWARD_BIT
 
 
 class FunctionCtx(Node):
@@ -24,6 +25,7 @@ class FunctionCtx(Node):
         "_saved",
         "_tensor_positions",
         "_to_save",
+        "_to_save_forward",
         "_written",
         "needs_input_grad",
     )
@@ -35,6 +37,7 @@ class FunctionCtx(Node):
         self._outputs: list[bool] = []
         self._saved: list[tuple[Any, int, int]] = []
         self._to_save: tuple[Any, ...] = ()
+        self._to_save_forward: tuple[Any, ...] = ()
         self._written: tuple[Any, ...] = ()
         self._tensor_positions: list[int] = []
         self.needs_input_grad = needs
@@ -51,6 +54,10 @@ class FunctionCtx(Node):
                     f"{type(tensor).__name__}"
                 )
         self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for `jvp`, which finds them in `saved_tensors`."""
+        self._to_save_forward = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
         """Say which inputs `forward` wrote to."""
@@ -124,7 +131,7 @@ class Function:
 
     `forward(ctx, *args)` may keep tensors by ``ctx.save_for_backward``; or write `forward(*args)` and
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
-    argument of `forward`.
+    argument of `forward`. For forward mode write `jvp(ctx, *tangents)` too.
 
     Example:
         >>> import triten as tt
@@ -154,13 +161,29 @@ class Function:
         """Gradients of the inputs; to be overridden."""
         raise NotImplementedError("You must implement the backward function for custom autograd.Function.")
 
+    @staticmethod
+    def jvp(ctx: FunctionCtx, *grad_inputs: Any) -> Any:
+        """The outputs' tangents, None for zero, from those of `forward`'s arguments; to be overridden."""
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function.")
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Call `forward`, recording for backward where an argument requires grad."""
+        """Call `forward`, recording for backward where an argument requires grad.
+
+        Raises RuntimeError for dual tensors where no `jvp` is written.
+        """
         tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+        if any(args[i]._spec.keys & FORWARD_BIT for i in tensors):
+            from .function_jvp import apply_forward
+
+            return apply_forward(cls, args)
+        return cls._apply(FunctionCtx, args, tensors)
+
+    @classmethod
+    def _apply(cls, context: Any, args: tuple[Any, ...], tensors: list[int]) -> Any:
         needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
         recording = is_grad_enabled() and any(needs)
-        ctx = FunctionCtx(cls, needs)
+        ctx = context(cls, needs)
         edges = [edge_of(args[i]) if needs[i] else None for i in tensors]
         before = set_grad_enabled(False)
         try:

@@ -35,8 +35,13 @@ def gradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
 ) -> bool:
     """Whether backward through `func` agrees with central differences at `inputs` (float64, contiguous).
+
+    With `check_forward_ad` the tangents of forward mode are held against differences too, in one random direction of
+    each input.
 
     Raises GradcheckError where it does not, unless `raise_exception` is false; ValueError where no input requires
     grad.
@@ -47,8 +52,6 @@ def gradcheck(
         >>> tt.autograd.gradcheck(lambda x: x.relu(), (x,))
         True
     """
-    from ..composite.tensor_data import from_numpy
-
     args = (inputs,) if isinstance(inputs, TensorImpl) else tuple(inputs)
     sources = [t for t in _tensors(args) if t._spec.requires_grad]
     if not sources:
@@ -57,8 +60,31 @@ def gradcheck(
         if source._spec.dtype.name != "float64":
             raise ValueError(f"gradcheck needs float64 inputs, got {source.dtype}")
     outputs = [o for o in _tensors(func(*args)) if o._spec.requires_grad]
-    rng = np.random.default_rng(0)
-    seeds = [np.asarray(rng.standard_normal(output._spec.sizes)) for output in outputs]
+    seeds = [np.asarray(np.random.default_rng(0).standard_normal(o._spec.sizes)) for o in outputs]
+    try:
+        if check_backward_ad:
+            _check_backward(func, args, sources, outputs, seeds, eps, rtol, atol)
+        if check_forward_ad:
+            _check_forward(func, args, sources, eps, rtol, atol)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check_backward(
+    func: Callable[..., Any],
+    args: Any,
+    sources: Any,
+    outputs: Any,
+    seeds: Any,
+    eps: float,
+    rtol: float,
+    atol: float,
+) -> None:
+    from ..composite.tensor_data import from_numpy
+
     analytics = [  # before any difference: those write to the inputs, which the graph has saved
         grad(output, sources, from_numpy(seed).to(output.device), retain_graph=True, allow_unused=True)
         for output, seed in zip(outputs, seeds, strict=True)
@@ -71,14 +97,51 @@ def gradcheck(
                 if analytic is None
                 else np.asarray(analytic.detach().host_array())
             )
-            if not np.allclose(exact, numeric, rtol=rtol, atol=atol, equal_nan=True):
-                if not raise_exception:
-                    return False
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {number} with respect to input {which},\nnumerical:{numeric}\n"
-                    f"analytical:{exact}\n"
-                )
-    return True
+            _compare("Jacobian", number, which, numeric, exact, rtol, atol)
+
+
+def _compare(what: str, number: int, which: int, numeric: Any, exact: Any, rtol: float, atol: float) -> None:
+    if not np.allclose(exact, numeric, rtol=rtol, atol=atol, equal_nan=True):
+        raise GradcheckError(
+            f"{what} mismatch for output {number} with respect to input {which},\nnumerical:{numeric}\n"
+            f"analytical:{exact}\n"
+        )
+
+
+def _check_forward(
+    func: Callable[..., Any], args: Any, sources: Any, eps: float, rtol: float, atol: float
+) -> None:
+    from ..composite.tensor_data import from_numpy
+    from .forward_ad import dual_level, make_dual, unpack_dual
+
+    rng = np.random.default_rng(1)
+    for which, source in enumerate(sources):
+        direction = np.asarray(rng.standard_normal(source._spec.sizes))
+        with dual_level():
+            dual = make_dual(source, from_numpy(direction).to(source.device))
+            found = [unpack_dual(o) for o in _tensors(func(*_replaced(args, source, dual)))]
+            exact = [
+                np.zeros(primal._spec.sizes) if tangent is None else np.asarray(tangent.detach().host_array())
+                for primal, tangent in found
+            ]
+            differentiable = [p._spec.dtype.is_floating_point or p._spec.dtype.is_complex for p, _ in found]
+        sides = []
+        for step in (eps, -eps):
+            moved = from_numpy(np.asarray(source.detach().host_array() + step * direction)).to(source.device)
+            sides.append([
+                np.asarray(o.detach().host_array()) for o in _tensors(func(*_replaced(args, source, moved)))
+            ])  # fmt: skip
+        for number, (plus, minus, tangent) in enumerate(zip(*sides, exact, strict=True)):
+            if differentiable[number]:
+                numeric = (plus - minus) / (2 * eps)
+                _compare("Jacobian computed with forward mode", number, which, numeric, tangent, rtol, atol)
+
+
+def _replaced(values: Any, old: Any, new: Any) -> Any:
+    """Arguments with one tensor in another's place, in lists too."""
+    if isinstance(values, list | tuple):
+        return type(values)(_replaced(v, old, new) for v in values)
+    return new if values is old else values
 
 
 def _numeric(func: Callable[..., Any], args: Any, source: Any, number: int, seed: Any, eps: float) -> Any:

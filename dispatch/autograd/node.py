@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
@@ -117,15 +117,16 @@ class AutogradMeta:
     `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
     needed). `version`, set for views alone, is the version of the bytes at which the edge was computed;
     `retains_grad` is set by `retain_grad` alone, `made_by` for views that a custom Function returned, whose history
-    a write could not follow.
+    a write could not follow, `tangents` for tensors of forward mode.
     """
 
-    __slots__ = ("edge", "grad", "made_by", "retains_grad", "version")
+    __slots__ = ("edge", "grad", "made_by", "retains_grad", "tangents", "version")
 
     edge: Edge | None
     grad: Any
     made_by: str
     retains_grad: bool
+    tangents: Mapping[int, Any]
     version: int
 
 
@@ -253,6 +254,8 @@ def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
     out = type(kept).from_data(kept._data, kept._spec)
     out._version = kept._version
     set_history(out, node, number)
+    if kept._autograd is not None:
+        out._autograd.tangents = kept._autograd.tangents
     return out
 
 

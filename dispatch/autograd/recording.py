@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled, set_grad_enabled
+from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ..core.argument_roles import tensors_in
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .node import NotImplementedBackward, edge_of, next_sequence, saved_version, set_history
+from .tangents import FORWARD_BIT
 
 
 def requires_grad(value: Any) -> bool:
@@ -31,11 +33,13 @@ def version_of(value: Any) -> int:
 
 
 def detached_clone(tensor: Any) -> Any:
-    """A copy of a tensor that is about to be written to, for a formula that needs the old values."""
-    before = set_grad_enabled(False)
+    """A copy of a tensor that is about to be written to, for a formula that needs the old values and tangents."""
+    before, excluded = set_grad_enabled(False), local.excluded
+    local.excluded &= ~FORWARD_BIT
     try:
         return tensor.clone()
     finally:
+        local.excluded = excluded
         set_grad_enabled(before)
 
 

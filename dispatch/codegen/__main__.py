@@ -11,6 +11,7 @@ from pathlib import Path
 from .autograd import autograd_module
 from .deprecated import load_deprecated
 from .derivatives import load_derivatives
+from .forward import forward_index, forward_module
 from .functions import functions_module, methods_module, packets_of
 from .load import load_functions
 from .registrations import (
@@ -41,6 +42,8 @@ def generate() -> dict[str, str]:
         files[f"registrations_{family}.py"] = registrations_module(family, functions, own)
         if own:
             files[f"autograd_{family}.py"] = autograd_module(family, own, functions)
+            if any(d.forward for d in own):
+                files[f"forward_{family}.py"] = forward_module(family, own)
         names[family] = sorted(
             name
             for name, signature in packets_of(functions).items()
@@ -48,6 +51,7 @@ def generate() -> dict[str, str]:
         )
     files["__init__.py"] = index_module(families, families)
     files["tensor_methods.py"] = tensor_methods_module(families)
+    files["forward.py"] = forward_index(derivatives, list(operators.functions))
     files["register_all.py"] = register_all_module(families)
     files["functions.py"] = functions_index_module(names)
     files["functions.pyi"] = functions_stub(operators)

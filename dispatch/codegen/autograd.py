@@ -36,7 +36,7 @@ def _source(formula: Formula) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)).replace("self_node.", "self.")
 
 
-def _local(name: str) -> str:
+def local_name(name: str) -> str:
     return f"{name}_" if name == "self" or keyword.iskeyword(name) else name
 
 
@@ -49,10 +49,10 @@ def node_text(d: Derivative) -> str:
     saves, specs, statics, results = (_all(d, a) for a in ("saves", "specs", "statics", "results"))
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     slots = sorted(
-        [f"{_local(n)}" for n in saves]
-        + [f"{_local(n)}_version" for n in saves]
+        [f"{local_name(n)}" for n in saves]
+        + [f"{local_name(n)}_version" for n in saves]
         + [f"{n}_spec" for n in specs]
-        + [_local(n) for n in statics]
+        + [local_name(n) for n in statics]
         + list(results)
         + [f"{n}_version" for n in results]
     )
@@ -70,7 +70,7 @@ def node_text(d: Derivative) -> str:
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
     lines += [f"        {line}" for line in _backward_lines(d, one_list)]
-    freed = [_local(n) for n in saves] + list(results)
+    freed = [local_name(n) for n in saves] + list(results)
     if freed:
         lines += ["", "    def release(self) -> None:"]
         lines.append("        " + "".join(f"self.{n} = " for n in freed) + "FREED")
@@ -89,7 +89,7 @@ def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
         return [line for f in formulas for line in _unpack_lines(d, f)] + [
             f"return ({_source(formulas[0])},)"
         ]
-    outs = [f"grad_{_local(i).rstrip('_')}" for i in inputs]
+    outs = [f"grad_{local_name(i).rstrip('_')}" for i in inputs]
     lines = ["edges = self.next_edges", *(f"{out}: Any = None" for out in outs)]
     for f in formulas:
         positions = [inputs.index(i) for i in f.inputs]
@@ -106,10 +106,10 @@ def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
 def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
     lines = []
     for n in f.saves:
-        local = _local(n)
+        local = local_name(n)
         function = "unpack_list" if is_list(d.function, n) else "unpack"
         lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
-    lines += [f"{_local(n)} = self.{_local(n)}" for n in f.statics]
+    lines += [f"{local_name(n)} = self.{local_name(n)}" for n in f.statics]
     names = result_names(d.function)
     lines += [f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})" for n in f.results]
     return lines
@@ -128,7 +128,7 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     for n in plain:
         if n == "self" and function.form == "inplace":
             continue
-        lines.append(f"    needs_{_local(n)} = requires_grad(args[{names.index(n)}])")
+        lines.append(f"    needs_{local_name(n)} = requires_grad(args[{names.index(n)}])")
     from .signature import role_of
 
     runtime = [i for i, a in enumerate(arguments) if role_of(a.type, a, False) != "static"]
@@ -172,7 +172,7 @@ def _plan_lines(
     d: Derivative, function: NativeFunction, names: list[str], runtime: list[int], record: str = "record"
 ) -> list[str]:
     inplace = function.form == "inplace"
-    parameters = [_local(names[i]) for i in runtime]
+    parameters = [local_name(names[i]) for i in runtime]
     call = ", ".join(parameters)
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
@@ -182,7 +182,7 @@ def _plan_lines(
         body.append("check_inplace(self_)")
     edges = []
     for n in inputs:
-        local = _local(n)
+        local = local_name(n)
         if one_list:
             continue
         if n == "self" and inplace:
@@ -190,25 +190,28 @@ def _plan_lines(
         else:
             edges.append(f"edge_of({local}) if needs_{local} else None")
     if one_list:
-        body.append(f"edges = tuple([edge_of(t) if requires_grad(t) else None for t in {_local(inputs[0])}])")
+        body.append(
+            f"edges = tuple([edge_of(t) if requires_grad(t) else None for t in {local_name(inputs[0])}])"
+        )
     else:
         body.append(f"edges = ({', '.join(edges)}{',' if len(edges) == 1 else ''})")
     saves = _all(d, "saves")
     if inplace and "self" in saves:
         users = {i for f in d.formulas if "self" in f.saves for i in f.inputs}
         needed = " or ".join(
-            f"needs_{_local(u)}" if u != "self" else "edges[0] is not None" for u in sorted(users)
+            f"needs_{local_name(u)}" if u != "self" else "edges[0] is not None" for u in sorted(users)
         )
         body.append(f"original = detached_clone(self_) if {needed} else None")
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     saving: list[str] = []
     for n in saves:
-        local = _local(n)
+        local = local_name(n)
         users_of = list(
             dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs if f.source != "None")
         )
         condition = " or ".join(
-            ("edges[0] is not None" if inplace and u == "self" else f"needs_{_local(u)}") for u in users_of
+            ("edges[0] is not None" if inplace and u == "self" else f"needs_{local_name(u)}")
+            for u in users_of
         )
         source = "original" if inplace and n == "self" else local
         if is_list(d.function, n):
@@ -228,7 +231,7 @@ def _plan_lines(
     if inplace:
         body.append(f"node = {d.node}()")
         body += [
-            f"node.{n}_spec = " + (f"spec_of({_local(n)})" if is_list(d.function, n) else f"{n}_spec")
+            f"node.{n}_spec = " + (f"spec_of({local_name(n)})" if is_list(d.function, n) else f"{n}_spec")
             for n in specs
         ]
         # Versions from before the write, so that a saved argument that is, or overlaps, self is stale.
@@ -239,7 +242,7 @@ def _plan_lines(
         body.append(f"out = inner({call})")
         body.append(f"node = {d.node}()")
         body += [
-            f"node.{n}_spec = " + (f"spec_of({_local(n)})" if is_list(d.function, n) else f"{n}_spec")
+            f"node.{n}_spec = " + (f"spec_of({local_name(n)})" if is_list(d.function, n) else f"{n}_spec")
             for n in specs
         ]
         result = "out"
@@ -248,7 +251,7 @@ def _plan_lines(
     body.append("node.hooks = None")
     if not inplace:
         body += saving
-    body += [f"node.{_local(n)} = {_local(n)}" for n in _all(d, "statics")]
+    body += [f"node.{local_name(n)} = {local_name(n)}" for n in _all(d, "statics")]
     returns = len(d.function.schema.returns)
     if returns == 1:
         if inplace:

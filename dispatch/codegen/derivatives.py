@@ -39,13 +39,13 @@ class Formula:
 
 @dataclass(frozen=True)
 class Derivative:
-    """An operator's derivative. `result` is the forward-mode formula, kept as text."""
+    """An operator's derivative. `forward` has the tangents' formulas, by result."""
 
     function: NativeFunction
     formulas: tuple[Formula, ...]
     differentiable_outputs: tuple[bool, ...]
     node: str
-    forward: str | None
+    forward: dict[str, str]
     location: Location
 
     @property
@@ -80,7 +80,7 @@ def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
             raise ModelError(
                 f"{location}: output_differentiability has {len(outputs)} entries for {len(schema.returns)} results"
             )
-        forward = fields.pop("result", None)
+        forward = {name: str(fields.pop(name)) for name in result_names(function) if name in fields}
         formulas = tuple(_formula(names, text, function, location) for names, text in fields.items())
         camel = _camel(function.base)
         number = counts.get(camel, 0)

@@ -42,7 +42,12 @@ _BACKEND_FUNCTIONALITIES = {
     Functionality.SparseCsr,
 }
 _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
-_DECOMPOSING = {Functionality.Python, Functionality.Functionalize, Functionality.Batched}
+_DECOMPOSING = {
+    Functionality.Python,
+    Functionality.Functionalize,
+    Functionality.ForwardAD,
+    Functionality.Batched,
+}
 """Layers that see what a composite operator is made of, as they do in PyTorch, where autograd decomposes it first."""
 
 MAX_PLANS = 4096

@@ -15,6 +15,11 @@ def times(grad: Any, scale: Any) -> Any:
     return grad if scale == 1 else grad * scale
 
 
+def weighted(tangent: Any, scale: Any) -> Any:
+    """tangent * scale; the tangent as it is where the scale is 1."""
+    return tangent if scale == 1 else tangent * scale
+
+
 def _is_column_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return strides[0] == 1 and strides[1] == sizes[0]
 

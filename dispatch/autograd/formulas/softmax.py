@@ -22,3 +22,15 @@ def log_softmax_grad_backward(grad: Any, dim: int, output: Any) -> Any:
 def log_softmax_double_backward(grad: Any, grad_output: Any, dim: int, output: Any) -> Any:
     """How `_log_softmax_backward_data` depends on the output."""
     return -(ops.exp(output) * ops.sum(grad_output, dim, keepdim=True) * grad)
+
+
+def softmax_jvp(tangent: Any, result: Any, dim: int) -> Any:
+    """The tangent of softmax."""
+    weighted = result * tangent.to(result.dtype)
+    return weighted - result * ops.sum(weighted, dim, keepdim=True)
+
+
+def log_softmax_jvp(tangent: Any, result: Any, dim: int) -> Any:
+    """The tangent of log_softmax."""
+    tangent = tangent.to(result.dtype)
+    return tangent - ops.sum(ops.exp(result) * tangent, dim, keepdim=True)

@@ -1,0 +1,164 @@
+"""`tt.autograd.forward_ad`: dual tensors and their levels (torch/autograd/forward_ad.py)."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ...runtime.tensor_impl import TensorImpl
+from .tangents import holders, set_tangents, tangents_of
+
+_next_level = itertools.count().__next__
+
+
+class _Levels(threading.local):
+    """The levels that this thread is in, outermost first."""
+
+    def __init__(self) -> None:
+        self.active: list[dual_level] = []
+
+
+_levels = _Levels()
+
+
+class UnpackedDualTensor(NamedTuple):
+    """A dual tensor's two parts; the tangent is None where it is zero."""
+
+    primal: Any
+    tangent: Any
+
+
+class dual_level:
+    """A context in which tensors may be dual; at its end their tangents of this level are gone.
+
+    Levels nest: a function that is differentiated forward within another's differentiation has its own, and numbers
+    grow, so that neither sees the other's tangents.
+
+    Example:
+        >>> import triten as tt
+        >>> forward_ad = tt.autograd.forward_ad
+        >>> with forward_ad.dual_level():
+        ...     x = forward_ad.make_dual(tt.tensor([1.0, 2.0]), tt.tensor([1.0, 0.0]))
+        ...     forward_ad.unpack_dual(x * x)
+        UnpackedDualTensor(primal=tensor([1., 4.]), tangent=tensor([2., 0.]))
+    """
+
+    number: int
+
+    def __enter__(self) -> int:
+        self.number = _next_level()
+        holders[self.number] = weakref.WeakValueDictionary()
+        _levels.active.append(self)
+        return self.number
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        exit_dual_level(level=self.number)
+
+
+def enter_dual_level() -> int:
+    """Enter a level; returns its number. `dual_level` does it for a block."""
+    return dual_level().__enter__()
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Leave the innermost level.
+
+    Raises RuntimeError where there is none, or `level` names another one.
+    """
+    active = _levels.active
+    if not active or (level is not None and active[-1].number != level):
+        last = active[-1].number if active else -1
+        raise RuntimeError(
+            f"Trying to exit a forward AD level that was not the last one that was created: expected level {last}, "
+            f"got {level}. This is not supported."
+        )
+    left = active.pop()
+    for tensor in list(holders.pop(left.number).values()):
+        set_tangents(tensor, {k: t for k, t in tangents_of(tensor).items() if k != left.number})
+
+
+def current_level() -> int:
+    """The number of the innermost level, -1 outside of all."""
+    return _levels.active[-1].number if _levels.active else -1
+
+
+def _check(tensor: Any, what: str) -> None:
+    if not isinstance(tensor, TensorImpl):
+        raise TypeError(f"make_dual: expected {what} to be a Tensor, got {type(tensor).__name__}")
+    dtype = tensor._spec.dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f"Expected {what} to be floating point or complex, but got: {dtype}")
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """A view of `tensor` with a tangent: results computed from it have the directional derivative as tangents.
+
+    Args:
+        tensor: the primal, floating-point or complex.
+        tangent: of the same sizes, dtype and device; used as it is if it has the primal's strides, else copied.
+        level: a number that `enter_dual_level` gave; the innermost one if None.
+
+    Raises:
+        RuntimeError: outside of every level, and for a tangent of other sizes, dtype or device.
+        ValueError: for tensors of integers.
+    """
+    from .forward_mode import copied_like, without_tangents
+
+    level = current_level() if level is None else level
+    if level < 0:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )
+    _check(tensor, "primal")
+    _check(tangent, "tangent")
+    spec, given = tensor._spec, tangent._spec
+    if spec.sizes != given.sizes:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(spec.sizes)} while the given forward gradient is of size "
+            f"{list(given.sizes)}."
+        )
+    if spec.dtype is not given.dtype or spec.device is not given.device:
+        raise RuntimeError(
+            f"make_dual: expected a tangent of {spec.dtype} on {spec.device}, as the primal is, got {given.dtype} on "
+            f"{given.device}"
+        )
+    if level in tangents_of(tangent):
+        raise RuntimeError(
+            "Setting a forward grad that itself has a forward gradient at the same level is not supported."
+        )
+    if given.strides != spec.strides or given.overlaps:
+        tangent = copied_like(tensor, tangent)
+    with without_tangents():
+        dual = tensor.alias()
+    set_tangents(dual, {**tangents_of(tensor), level: tangent})
+    return dual
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal of a tensor, as a view without the tangent, and the tangent or None."""
+    from .forward_mode import without_tangents
+
+    level = current_level() if level is None else level
+    if level < 0:
+        return UnpackedDualTensor(tensor, None)
+    tangents = tangents_of(tensor)
+    with without_tangents():
+        primal = tensor.alias()
+    set_tangents(primal, {k: t for k, t in tangents.items() if k != level})
+    return UnpackedDualTensor(primal, tangents.get(level))
+
+
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]

@@ -1,0 +1,299 @@
+"""Forward mode: the fallback at `ForwardAD`, which stands above autograd and computes tangents beside results.
+
+An operator runs once, on the tensors as they are, so that the graph of backward mode saves them with their tangents.
+Then each level's tangent is computed by ordinary operators on tensors without the tangents of that level and later
+ones: earlier levels, the graph and batching see those operators as they see any.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...runtime.dispatch_key_set import DispatchKeySet
+from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
+from ...runtime.tensor_impl import TensorImpl
+from ..core.argument_roles import tensors_in
+from ..core.dispatcher import Dispatcher
+from ..core.operator_entry import AUTOGRAD, OperatorEntry
+from . import functional
+from .node import NotImplementedBackward
+from .recording import never_differentiable
+from .tangents import FORWARD_BIT, set_tangents, tangent_like, tangents_of
+
+Formula = Callable[[OperatorEntry, Sequence[Any], Sequence[Any], Any], Sequence[Any]]
+
+
+def without_tangents() -> ExcludeDispatchKeyGuard:
+    """A block in which this thread's operators compute no tangents."""
+    return ExcludeDispatchKeyGuard(FORWARD_BIT)
+
+
+def forward_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
+    """Run an operator, and give its results tangents at every level at which an argument has one.
+
+    Raises RuntimeError for ``out=`` forms, NotImplementedError for operators without derivative.
+    """
+    args = tuple(stack)
+    stack.clear()
+    levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
+    schema = op.schema
+    if levels and schema.kind == "out":
+        raise RuntimeError(
+            f"{op.name.partition('::')[2].partition('.')[0]}(): functions with out=... arguments don't support "
+            "automatic differentiation, but one of the arguments requires grad."
+        )
+    written = [t for a, v in zip(schema.arguments, args, strict=True) if a.is_write for t in tensors_in((v,))]
+    had = [dict(tangents_of(t)) for t in written]
+    primals = args
+    if levels and written:
+        # Formulas need the values from before the write.
+        before = [(tensor, _clone(tensor)) for tensor in written]
+        primals = tuple(next((copy for tensor, copy in before if tensor is v), v) for v in args)
+    with without_tangents():
+        result = op.call_with_keys(key_set.raw_repr() & ~FORWARD_BIT, args)
+    results = result if isinstance(result, tuple | list) else (result,)
+    outputs = list(tensors_in(results))
+    for tensor, tangents in zip(written, had, strict=True):
+        set_tangents(tensor, tangents)
+    for tensor in outputs:
+        if not any(tensor is w for w in written):
+            set_tangents(tensor, {})
+    if levels:
+        _differentiate(op, primals, levels, results, written)
+    stack.extend(results)
+
+
+def _differentiate(
+    op: OperatorEntry,
+    args: Sequence[Any],
+    levels: Sequence[int],
+    results: Sequence[Any],
+    written: Sequence[Any],
+) -> None:
+    outputs: list[Any] = list(tensors_in(results))
+    if not any(is_differentiable(o) for o in outputs) or _never_differentiable(op):
+        return
+    for level in levels:
+        tangents = [_tangents_at(value, level) for value in args]
+        primals = [_below(value, level) for value in args]
+        found = _tangents_of_results(op, primals, tangents, results, bool(written))
+        for output, tangent in zip(outputs, found, strict=True):
+            is_written = any(output is w for w in written)
+            if is_written:
+                _write_tangent(output, level, tangent)
+            elif tangent is not None and is_differentiable(output):
+                own = fitted(output, tangent, tangents, is_view=output._view_base is not None)
+                set_tangents(output, {**tangents_of(output), level: own})
+    made: Any
+    for number, made in enumerate(outputs):
+        if tangents_of(made) and made._spec.requires_grad:
+            _share_with_node(op, made, number)
+
+
+def is_differentiable(tensor: Any) -> bool:
+    """Whether a tensor's dtype has tangents."""
+    dtype = tensor._spec.dtype
+    return bool(dtype.is_floating_point or dtype.is_complex)
+
+
+def _never_differentiable(op: OperatorEntry) -> bool:
+    kernels = op.kernels.get(AUTOGRAD)
+    return kernels is not None and kernels[-1].planner is never_differentiable
+
+
+def _clone(tensor: Any) -> Any:
+    return tensor.clone()
+
+
+def _tangents_at(value: Any, level: int) -> Any:
+    """The tangents of an argument: None for none, a list for a list of tensors."""
+    if isinstance(value, TensorImpl):
+        return tangents_of(value).get(level)
+    if value.__class__ is list or value.__class__ is tuple:
+        found = [_tangents_at(v, level) for v in value]
+        return None if all(t is None for t in found) else found
+    return None
+
+
+def _below(value: Any, level: int) -> Any:
+    """An argument as levels before this one see it."""
+    if value.__class__ is list or value.__class__ is tuple:
+        return [_below(v, level) for v in value]
+    return below(value, level) if isinstance(value, TensorImpl) else value
+
+
+def below(tensor: Any, level: int) -> Any:
+    """A tensor without its tangents of `level` and later ones: over the same bytes, and in the same graph."""
+    tangents = tangents_of(tensor)
+    if all(other < level for other in tangents):
+        return tensor
+    with without_tangents():
+        out = tensor.alias()
+    set_tangents(out, {other: tangent for other, tangent in tangents.items() if other < level})
+    return out
+
+
+def _tangents_of_results(
+    op: OperatorEntry, args: Sequence[Any], tangents: Sequence[Any], results: Sequence[Any], writes: bool
+) -> Sequence[Any]:
+    computed = op
+    if writes:
+        name = _index().FUNCTIONAL_OF.get(op.name)
+        if name is not None:
+            computed = Dispatcher.singleton().find_schema_or_throw(name)
+    formula = find_formula(computed.name)
+    if formula is not None:
+        result = results if len(op.schema.returns) > 1 else results[0]
+        found = list(formula(computed, args, tangents, result))
+        return found[0] if len(found) == 1 and found[0].__class__ is list else found
+    if writes and computed is op:
+        raise _not_implemented(op)
+    return differentiated_twice(computed, args, tangents)
+
+
+def _index() -> Any:
+    from ..generated import forward
+
+    return forward
+
+
+def find_formula(name: str) -> Formula | None:
+    """The formula of an operator's tangents, from `derivatives.yaml`."""
+    family = _index().FAMILY_OF.get(name)
+    if family is None:
+        return None
+    module = importlib.import_module(f"..generated.forward_{family}", __package__)
+    formulas: Mapping[str, Formula] = module.FORMULAS
+    return formulas[name]
+
+
+def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+    """The tangents of an operator that has a derivative for backward mode alone.
+
+    The gradient of its inputs is a linear function of that of its results, whose derivative is the Jacobian again.
+    """
+    outer = is_grad_enabled()
+    sources: list[Any] = []
+    directions: list[Any] = []
+
+    def source(value: Any, tangent: Any) -> Any:
+        if value.__class__ is list or value.__class__ is tuple:
+            given = [None] * len(value) if tangent is None else tangent
+            return [source(v, t) for v, t in zip(value, given, strict=True)]
+        if tangent is None:
+            return value
+        made = value.alias()
+        if not made._spec.requires_grad:
+            made.requires_grad_()
+        sources.append(made)
+        directions.append(tangent)
+        return made
+
+    linked = outer and any(t._spec.requires_grad for t in tensors_in((*args, *tangents)))
+    inputs = [source(v, t) for v, t in zip(args, tangents, strict=True)]
+    set_grad_enabled(True)
+    try:
+        result = op.call(*inputs)
+        results: list[Any] = list(tensors_in(result if isinstance(result, tuple | list) else (result,)))
+        ends = [r for r in results if r._spec.requires_grad]
+        if not ends:
+            return [None] * len(results)
+        if any(isinstance(end.grad_fn, NotImplementedBackward) for end in ends):
+            raise _not_implemented(op)
+        weights = [_zeros_like(end).requires_grad_() for end in ends]
+        grads = functional.grad(ends, sources, weights, create_graph=True, allow_unused=True)
+        pairs = [
+            (g, d) for g, d in zip(grads, directions, strict=True) if g is not None and g._spec.requires_grad
+        ]
+        found: Sequence[Any] = [None] * len(ends)
+        if pairs:
+            found = functional.grad(
+                [g for g, _ in pairs], weights, [d for _, d in pairs], create_graph=linked, allow_unused=True
+            )
+    finally:
+        set_grad_enabled(outer)
+    by_end = iter(found)
+    return [next(by_end) if r._spec.requires_grad else None for r in results]
+
+
+def _zeros_like(tensor: Any) -> Any:
+    from ..generated.functions import zeros_like
+
+    made = zeros_like(tensor)
+    return made.detach() if made._spec.requires_grad else made
+
+
+def _not_implemented(op: OperatorEntry) -> NotImplementedError:
+    name = op.name.partition("::")[2].partition(".")[0]
+    return NotImplementedError(
+        f"Trying to use forward AD with {name} that does not support it because it has not been implemented yet."
+    )
+
+
+def fitted(output: Any, tangent: Any, given: Sequence[Any], is_view: bool) -> Any:
+    """A tangent with the dtype, sizes and strides of its tensor, whose bytes are its own unless that is a view."""
+    spec, have = output._spec, tangent._spec
+    if have.dtype is not spec.dtype:
+        if have.dtype.is_complex and not spec.dtype.is_complex:
+            tangent = _real(tangent)
+        tangent = tangent.to(spec.dtype)
+        have = tangent._spec
+    if have.sizes == spec.sizes and (have.strides == spec.strides or is_view):
+        shared = not is_view and (
+            tangent._view_base is not None or any(tangent is t for t in tensors_in(given))
+        )
+        return tangent.clone() if shared else tangent
+    return copied_like(output, tangent_like(tangent, output))
+
+
+def copied_like(tensor: Any, tangent: Any) -> Any:
+    """A copy of a tangent with the strides of its tensor, so that views of the one are views of the other."""
+    made = _zeros_like(tensor)
+    if made._spec.strides != tensor._spec.strides and tensor._spec.is_dense():
+        made = tangent.new_empty_strided(tensor._spec.sizes, tensor._spec.strides)
+    return made.copy_(tangent)
+
+
+def _real(tangent: Any) -> Any:
+    from ..core.overload_packet import packets
+
+    return packets["real"].call(tangent)
+
+
+def _write_tangent(tensor: Any, level: int, tangent: Any) -> None:
+    """Give a tensor that was written to the tangent of what was written, in place, since views share it."""
+    present = tangents_of(tensor).get(level)
+    if present is None:
+        if tangent is None:
+            return
+        present = _zero_of_base(tensor, level)
+        set_tangents(tensor, {**tangents_of(tensor), level: present})
+    if tangent is None:
+        present.zero_()
+    elif tangent is not present:
+        present.copy_(tangent)
+
+
+def _zero_of_base(tensor: Any, level: int) -> Any:
+    """A zero tangent; for a view a view of its base's, which gets one."""
+    base = tensor._view_base
+    if base is None:
+        return copied_like(tensor, _zeros_like(tensor))
+    whole = tangents_of(base).get(level)
+    if whole is None:
+        whole = copied_like(base, _zeros_like(base))
+        set_tangents(base, {**tangents_of(base), level: whole})
+    spec = tensor._spec
+    return whole.as_strided(spec.sizes, spec.strides, tensor.storage_offset() - base.storage_offset())
+
+
+def _share_with_node(op: OperatorEntry, output: Any, number: int) -> None:
+    """Give the copy of a result that its own node saved the result's tangents, for forward over backward mode."""
+    returns = op.schema.returns
+    name = "result" if len(returns) == 1 else returns[number].name or f"result{number}"
+    kept = getattr(output.grad_fn, name, None)
+    if isinstance(kept, TensorImpl):
+        set_tangents(kept, tangents_of(output))

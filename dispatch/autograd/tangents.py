@@ -1,0 +1,74 @@
+"""Tangents of tensors, by level: where forward mode keeps them, and what its formulas share.
+
+A tensor with tangents has the `ForwardAD` functionality in its spec, so that it takes no plan of plain tensors.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.tensor_impl import TensorImpl
+from .node import leaf_meta
+
+FORWARD_BIT = functionality_bit(Functionality.ForwardAD)
+
+Tangents = Mapping[int, Any]
+_NONE: Tangents = {}
+
+holders: dict[int, weakref.WeakValueDictionary[int, TensorImpl]] = {}
+"""The tensors with a tangent of each level that somebody is in, so that its end takes them away."""
+
+
+def tangents_of(tensor: Any) -> Tangents:
+    """A tensor's tangents by level."""
+    if not tensor._spec.keys & FORWARD_BIT or tensor._autograd is None:
+        return _NONE
+    return getattr(tensor._autograd, "tangents", _NONE)
+
+
+def set_tangents(tensor: Any, tangents: Tangents) -> None:
+    """Replace a tensor's tangents; with none of them it is a plain tensor again."""
+    spec = tensor._spec
+    if not tangents:
+        if spec.keys & FORWARD_BIT:
+            tensor._spec = spec.replace(keys=spec.keys & ~FORWARD_BIT)
+            if tensor._autograd is not None:
+                tensor._autograd.tangents = _NONE
+        return
+    if tensor._autograd is None:
+        tensor._autograd = leaf_meta()
+    tensor._autograd.tangents = dict(tangents)
+    tensor._spec = spec.replace(keys=spec.keys | FORWARD_BIT)
+    for level in tangents:
+        held = holders.get(level)
+        if held is not None:
+            held[id(tensor)] = tensor
+
+
+def plus(present: Any, term: Any) -> Any:
+    """A sum of which the first part may be zero."""
+    return term if present is None else present + term
+
+
+def zero_tangent(value: Any, tangent: Any) -> Any:
+    """The tangent of an argument as an operator takes it: zeros where there is none, for a list one by one."""
+    if value.__class__ is list or value.__class__ is tuple:
+        given: Sequence[Any] = [None] * len(value) if tangent is None else tangent
+        return [zero_tangent(v, t) for v, t in zip(value, given, strict=True)]
+    if tangent is not None or value is None:
+        return tangent
+    if not isinstance(value, TensorImpl):
+        return 0
+    from ..generated import functions
+
+    zeros: Any = functions.zeros_like
+    return zeros(value)
+
+
+def tangent_like(tangent: Any, result: Any) -> Any:
+    """A tangent with the sizes of the result, over which it is broadcast."""
+    sizes = result._spec.sizes
+    return tangent if tangent._spec.sizes == sizes else tangent.expand(sizes)

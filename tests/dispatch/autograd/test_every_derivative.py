@@ -1,0 +1,243 @@
+"""Every row of `derivatives.yaml`: backward and forward mode against differences."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+ROWS = re.findall(
+    r"^- name: ([\w.]+)\(",
+    (Path(tt.__file__).parent / "dispatch" / "derivatives.yaml").read_text(),
+    re.MULTILINE,
+)
+
+
+class Leaf:
+    """An input to differentiate by, float64, with values evenly spread over a range in a random order."""
+
+    def __init__(self, *shape: int, low: float = -2.0, high: float = 2.0, complex: bool = False) -> None:
+        self.shape, self.low, self.high, self.complex = shape, low, high, complex
+
+    def make(self, seed: int) -> tt.Tensor:
+        rng = np.random.default_rng(seed)
+        count = int(np.prod(self.shape))
+        # Far enough from each other, from zero and from whole numbers for differences to be smooth.
+        values = self.low + (self.high - self.low) * (rng.permutation(count) + 0.37 + 0.05 * seed) / max(
+            count, 1
+        )
+        return tt.tensor(values.reshape(self.shape), dtype=tt.float64).requires_grad_()
+
+
+L = Leaf
+M = L(3, 4)
+POSITIVE = L(3, 4, low=0.1, high=2.0)
+INNER = L(3, 4, low=-0.9, high=0.9)
+
+
+def ints(*values: Any) -> tt.Tensor:
+    return tt.tensor(values)
+
+
+def mask() -> tt.Tensor:
+    return tt.arange(12).reshape(3, 4) % 3 == 0
+
+
+CASES: dict[str, list[Any]] = {
+    "add.Tensor": [M, L(4), ("alpha", 3)],
+    "sum.dim_IntList": [M, [1]],
+    "mm": [M, L(4, 2)],
+    "view": [M, [2, 6]],
+    "_strided_from": [M, [2, 2], [1, 4], 1],
+    "expand": [L(1, 4), [3, 4]],
+    "permute": [L(2, 3, 2), [2, 0, 1]],
+    "transpose.int": [M, 0, 1],
+    "select.int": [M, 1, 2],
+    "slice.Tensor": [M, 1, 1, 4, 2],
+    "_slice_first": [M, 1, 3, 1],
+    "squeeze": [L(1, 3, 1)],
+    "squeeze.dim": [L(1, 3, 1), 0],
+    "squeeze.dims": [L(1, 3, 1), [0, 2]],
+    "unsqueeze": [M, 1],
+    "copy_": [M, L(4)],
+    "_to_copy": [M, ("dtype", tt.float64)],
+    "convolution": [L(2, 4, 5, 4), L(6, 2, 3, 2), L(6), [2, 1], [1, 0], [1, 2], False, [0, 0], 2],
+    "convolution_backward_input": [L(1, 3, 3, 3), L(3, 2, 2, 2), [1, 2, 4, 4], [1, 1], [0, 0], [1, 1], 1],
+    "convolution_backward_weight": [L(1, 3, 3, 3), L(1, 2, 4, 4), [3, 2, 2, 2], [1, 1], [0, 0], [1, 1], 1],
+    "fill_.Scalar": [M, 2.0],
+    "select_backward": [L(3), [3, 4], 1, 2],
+    "slice_backward": [L(3, 2), [3, 4], 1, 1, 4, 2],
+    "_as_strided_backward": [L(2, 2), [3, 4], [4, 1], [2, 2], [1, 4], 1],
+    "threshold_backward": [M, tt.ones(3, 4, dtype=tt.float64), 0],
+    "sub.Tensor": [M, L(4), ("alpha", 3)],
+    "rsub.Tensor": [M, L(4), ("alpha", 3)],
+    "mul.Tensor": [M, L(4)],
+    "div.Tensor": [M, POSITIVE],
+    "div.Tensor_mode": [M, POSITIVE, ("rounding_mode", None)],
+    "remainder.Tensor": [M, L(4, low=0.6, high=0.7)],
+    "fmod.Tensor": [M, L(4, low=0.6, high=0.7)],
+    "pow.Tensor_Scalar": [M, 3],
+    "pow.Tensor_Tensor": [POSITIVE, L(4)],
+    "pow.Scalar": [1.5, M],
+    "maximum": [M, L(3, 4, low=-1.0, high=1.1)],
+    "minimum": [M, L(3, 4, low=-1.0, high=1.1)],
+    "fmax": [M, L(3, 4, low=-1.0, high=1.1)],
+    "fmin": [M, L(3, 4, low=-1.0, high=1.1)],
+    "atan2": [M, POSITIVE],
+    "round.decimals": [M, ("decimals", 1)],
+    "log": [POSITIVE],
+    "log1p": [POSITIVE],
+    "log2": [POSITIVE],
+    "log10": [POSITIVE],
+    "sqrt": [POSITIVE],
+    "rsqrt": [POSITIVE],
+    "tan": [INNER],
+    "asin": [INNER],
+    "acos": [INNER],
+    "acosh": [L(3, 4, low=1.2, high=3.0)],
+    "atanh": [INNER],
+    "gelu": [M, ("approximate", "tanh")],
+    "softplus": [M, 2, 1.0],
+    "leaky_relu": [M, 0.2],
+    "sigmoid_backward": [M, INNER],
+    "tanh_backward": [M, INNER],
+    "gelu_backward": [M, L(3, 4), ("approximate", "none")],
+    "silu_backward": [M, L(3, 4)],
+    "softplus_backward": [M, L(3, 4), 1, 20],
+    "leaky_relu_backward": [M, L(3, 4), 0.1, False],
+    "clamp": [M, -1.0, 1.0],
+    "clamp.Tensor": [M, L(4, low=-1.2, high=-0.4), L(4, low=0.4, high=1.2)],
+    "clamp_min": [M, -0.5],
+    "clamp_min.Tensor": [M, L(4, low=-1.2, high=-0.4)],
+    "clamp_max": [M, 0.5],
+    "clamp_max.Tensor": [M, L(4, low=0.4, high=1.2)],
+    "where.self": [mask(), M, L(4)],
+    "lerp.Scalar": [M, L(3, 4), 0.3],
+    "lerp.Tensor": [M, L(3, 4), L(4)],
+    "addcmul": [M, L(3, 4), L(4), ("value", 2)],
+    "addcdiv": [M, L(3, 4), POSITIVE, ("value", 2)],
+    "mean.dim": [M, [0], True],
+    "prod": [L(4)],
+    "prod.dim_int": [M, 1],
+    "amax": [M, [1]],
+    "amin": [M, [0], True],
+    "aminmax": [M, ("dim", 1)],
+    "max.dim": [M, 1],
+    "min.dim": [M, 0, True],
+    "var": [M, True],
+    "var.dim": [M, [1], True, True],
+    "var.correction": [M, [0], ("correction", 0)],
+    "std": [M, True],
+    "std.dim": [M, [1], True, True],
+    "std.correction": [M, [0], ("correction", 0)],
+    "var_mean.correction": [M, [0], ("correction", 0)],
+    "std_mean.correction": [M, [0], ("correction", 0)],
+    "logsumexp": [M, [1]],
+    "cumsum": [M, 1],
+    "_softmax": [M, 1, False],
+    "_softmax_backward_data": [M, POSITIVE, 1, tt.float64],
+    "_log_softmax": [M, 1, False],
+    "_log_softmax_backward_data": [M, L(3, 4), 1, tt.float64],
+    "nll_loss_forward": [M, ints(1, 0, 3), None, 1, -100],
+    "nll_loss_backward": [L(3), L(3, 4), ints(1, 0, 3), None, 0, -100, tt.tensor(0.0, dtype=tt.float64)],
+    "nll_loss2d_forward": [L(2, 3, 2, 2), tt.ones(2, 2, 2, dtype=tt.int64), None, 1, -100],
+    "nll_loss2d_backward": [
+        L(2, 2, 2), L(2, 3, 2, 2), tt.ones(2, 2, 2, dtype=tt.int64), None, 0, -100, tt.tensor(0.0, dtype=tt.float64)
+    ],
+    "mse_loss": [M, L(3, 4), 1],
+    "mse_loss_backward": [M, L(3, 4), INNER, 0],
+    "bmm": [L(2, 3, 2), L(2, 2, 3)],
+    "mv": [M, L(4)],
+    "dot": [L(4), L(4)],
+    "vdot": [L(4), L(4)],
+    "addmm": [L(2), M, L(4, 2), ("beta", 2), ("alpha", 3)],
+    "addmv": [L(3), M, L(4), ("beta", 2), ("alpha", 3)],
+    "baddbmm": [L(2, 3, 3), L(2, 3, 2), L(2, 2, 3), ("beta", 2), ("alpha", 3)],
+    "addbmm": [L(3, 3), L(2, 3, 2), L(2, 2, 3), ("beta", 2), ("alpha", 3)],
+    "max_pool2d_with_indices": [L(2, 1, 4, 5), [2, 2], [1, 2], [1, 0], [1, 1], False],
+    "max_pool2d_with_indices_backward": [
+        L(1, 1, 2, 2), tt.arange(16.0, dtype=tt.float64).reshape(1, 1, 4, 4), [2, 2], [2, 2], [0, 0], [1, 1], False,
+        tt.tensor([[[[5, 7], [13, 15]]]]),
+    ],
+    "avg_pool2d": [L(2, 1, 4, 5), [2, 2], [1, 2], [1, 0], False, True, None],
+    "avg_pool2d_backward": [
+        L(1, 1, 2, 2), tt.ones(1, 1, 4, 4, dtype=tt.float64), [2, 2], [2, 2], [0, 0], False, True, None
+    ],
+    "native_dropout_backward": [M, mask(), 2.0],
+    "_select_first": [M, 1],
+    "_basic_index": None,
+    "_basic_index_backward": None,
+    "diagonal": [M, 1, 0, 1],
+    "diagonal_backward": [L(3), [3, 4], 1, 0, 1],
+    "unfold": [M, 1, 2, 1],
+    "cat": [[M, L(2, 4)], 0],
+    "index.Tensor": [M, [None, ints(3, 0, 0)]],
+    "index_put": [M, [ints(0, 2)], L(4)],
+    "index_select": [M, 1, ints(3, 0, 0)],
+    "index_add": [M, 1, ints(3, 0, 0), L(3, 3), ("alpha", 2)],
+    "index_copy": [M, 1, ints(3, 0), L(3, 2)],
+    "gather": [M, 1, ints([0, 3], [1, 1], [2, 0])],
+    "scatter.src": [M, 1, ints([0, 3], [1, 2], [2, 0]), L(3, 2)],
+    "scatter.value": [M, 1, ints([0, 3], [1, 2], [2, 0]), 5.0],
+    "scatter_add": [M, 1, ints([0, 0], [1, 2], [2, 2]), L(3, 2)],
+    "masked_fill.Scalar": [M, mask(), 5.0],
+    "masked_fill.Tensor": [M, mask(), L()],
+    "take": [M, ints(3, 0, 11, 3)],
+    "embedding": [L(5, 3), ints(0, 4, 4), 1],
+    "embedding_dense_backward": [L(3, 2), ints(0, 4, 4), 5, -1, False],
+    "flip": [M, [0, 1]],
+    "tril": [M, 1],
+    "triu": [M, -1],
+}  # fmt: skip
+"""Arguments by row; rows that are not here take one tensor."""
+
+RANDOM = {
+    "uniform_", "normal_", "log_normal_", "cauchy_", "exponential_", "geometric_", "random_.from", "random_.to",
+    "random_", "bernoulli_.Tensor", "bernoulli_.float", "bernoulli", "bernoulli.p", "normal.Tensor_float",
+    "normal.float_Tensor", "normal.Tensor_Tensor", "native_dropout",
+}  # fmt: skip
+ELSEWHERE = {
+    "_basic_index": lambda x: x[1, 2:, None],
+    "view_as_real": lambda x: tt.view_as_real(tt.view_as_complex(x * 1.5)),
+    "view_as_complex": lambda x: tt.view_as_real(tt.view_as_complex(x)),
+}
+"""Rows that are called through others, here."""
+
+
+def operator(row: str) -> Callable[..., Any]:
+    base, _, overload = row.partition(".")
+    call = getattr(getattr(tt.ops.aten, base), overload or "default")
+    if base.endswith("_") and not base.endswith("__"):
+        return lambda first, *rest, **named: call(first.clone(), *rest, **named)
+    return call
+
+
+def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
+    if row in ELSEWHERE:
+        return ELSEWHERE[row], [Leaf(3, 2).make(1) if "complex" in row or "real" in row else M.make(1)]
+    given = CASES.get(row) or [M]
+    call = operator(row)
+    named = {a[0]: a[1] for a in given if isinstance(a, tuple)}
+    args: list[Any] = []
+    for position, a in enumerate(given):
+        if isinstance(a, Leaf):
+            args.append(a.make(position + 1))
+        elif isinstance(a, list) and any(isinstance(e, Leaf) for e in a):
+            args.append([e.make(position + i + 1) for i, e in enumerate(a)])
+        elif not isinstance(a, tuple):
+            args.append(a)
+    return (lambda *values: call(*values, **named)), args
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r not in RANDOM and r != "_basic_index_backward"])
+def test_forward_and_backward_agree_with_differences(row: str) -> None:
+    function, args = prepared(row)
+    assert tt.autograd.gradcheck(function, args, check_forward_ad=True)
+
+
+def test_every_row_is_tried() -> None:
+    assert {r for r in CASES if r not in ROWS} == set()

@@ -1,0 +1,341 @@
+"""Dual tensors: levels, nesting with backward mode, writes and views, custom Functions, refusals."""
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.autograd.forward_ad import (
+    dual_level,
+    enter_dual_level,
+    exit_dual_level,
+    make_dual,
+    unpack_dual,
+)
+from triten.runtime.local_dispatch_key_set import local, modes
+
+
+def dual(values: Any, tangent: Any, **options: Any) -> tt.Tensor:
+    return make_dual(tt.tensor(values, **options), tt.tensor(tangent, **options))
+
+
+def tangent_of(tensor: tt.Tensor) -> Any:
+    tangent = unpack_dual(tensor).tangent
+    return None if tangent is None else tangent.tolist()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_chain_of_operators_carries_the_tangent(device: str) -> None:
+    with dual_level():
+        x = dual([1.0, 2.0], [1.0, 0.5], device=device)
+        y = (x * x).sum() + x.exp().sum() * 0
+        primal, tangent = unpack_dual(y)
+        assert primal.item() == 5.0
+        assert tangent.item() == 4.0
+        assert tangent.device.type == device
+
+
+def test_meta_tensors_have_tangents() -> None:
+    with dual_level():
+        x = make_dual(tt.ones(2, 3, device="meta"), tt.ones(2, 3, device="meta"))
+        assert unpack_dual(x @ x.mT).tangent.shape == (2, 2)
+
+
+def test_forward_mode_works_where_grad_mode_is_off() -> None:
+    with tt.no_grad(), dual_level():
+        assert tangent_of(dual([3.0], [1.0]) ** 2) == [6.0]
+
+
+def test_results_of_integers_and_detached_ones_have_none() -> None:
+    with dual_level():
+        x = dual([1.0, 2.0], [1.0, 0.5])
+        assert tangent_of(x.argmax()) is None
+        assert tangent_of(x > 1) is None
+        assert tangent_of(x.detach()) is None
+        assert tangent_of(tt.zeros_like(x)) is None
+
+
+def test_the_end_of_a_level_takes_its_tangents_away() -> None:
+    with dual_level() as level:
+        x = dual([1.0], [1.0])
+        y = x * 2
+        assert unpack_dual(y, level=level).tangent is not None
+    for tensor in (x, y):
+        assert unpack_dual(tensor, level=level).tangent is None
+        assert tensor._spec.keys == 0
+    assert not modes
+    assert (local.included, local.excluded) == (0, 0)
+
+
+def test_tangents_do_not_keep_tensors_alive() -> None:
+    with dual_level():
+        x = dual([1.0], [1.0])
+        gc.collect()
+        gc.disable()
+        try:
+            before = sum(isinstance(o, tt.Tensor) for o in gc.get_objects())
+            for _ in range(100):
+                x.sin().sum()
+            assert sum(isinstance(o, tt.Tensor) for o in gc.get_objects()) == before
+        finally:
+            gc.enable()
+
+
+# --- levels
+
+
+def test_levels_do_not_see_each_other() -> None:
+    """d/dx (x d/dy (x + y)) at y=1 is 1: a level that took the other's tangent would give 2."""
+    with dual_level() as outer:
+        x = dual([3.0], [1.0])
+        with dual_level() as inner:
+            y = make_dual(tt.tensor([1.0]), tt.tensor([1.0]))
+            derivative = unpack_dual(x + y, level=inner).tangent
+        assert unpack_dual(x * derivative, level=outer).tangent.item() == 1.0
+
+
+def test_second_derivatives_by_two_levels() -> None:
+    with dual_level() as outer:
+        x = dual([2.0], [1.0], dtype=tt.float64)
+        with dual_level() as inner:
+            y = make_dual(x, tt.ones(1, dtype=tt.float64))
+            first = unpack_dual(y.sin() * y**3, level=inner).tangent
+        value, second = unpack_dual(first, level=outer)
+    at = 2.0
+    assert value.item() == pytest.approx(np.cos(at) * at**3 + np.sin(at) * 3 * at**2)
+    assert second.item() == pytest.approx(
+        -np.sin(at) * at**3 + 2 * np.cos(at) * 3 * at**2 + np.sin(at) * 6 * at
+    )
+
+
+def test_levels_end_in_order() -> None:
+    outer = enter_dual_level()
+    inner = enter_dual_level()
+    with pytest.raises(RuntimeError, match="not the last one that was created"):
+        exit_dual_level(level=outer)
+    exit_dual_level(level=inner)
+    exit_dual_level()
+    with pytest.raises(RuntimeError, match="not the last one"):
+        exit_dual_level()
+
+
+def test_levels_are_a_threads_own() -> None:
+    found: list[Any] = []
+
+    def other() -> None:
+        try:
+            make_dual(tt.ones(1), tt.ones(1))
+        except RuntimeError as error:
+            found.append(str(error))
+
+    with dual_level():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert "no level exists" in found[0]
+
+
+def test_an_exception_ends_the_level() -> None:
+    with pytest.raises(IndexError), dual_level():
+        dual([1.0], [1.0])[3]
+    with pytest.raises(RuntimeError, match="no level exists"):
+        make_dual(tt.ones(1), tt.ones(1))
+    assert not modes
+
+
+# --- with backward mode
+
+
+def cube(x: Any) -> Any:
+    return (x * x * x).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "second"),
+    [
+        (cube, lambda x: 6 * x),
+        (lambda x: x.exp().sum(), np.exp),
+        (lambda x: x.tanh().sum(), lambda x: -2 * np.tanh(x) * (1 - np.tanh(x) ** 2)),
+        (lambda x: (x * x).sqrt().clone().mul_(x * x).sum(), lambda x: 6 * x),
+    ],
+)
+def test_forward_over_backward_and_backward_over_forward(function: Any, second: Any) -> None:
+    """Both are the Hessian's product with ones; saved inputs and saved results must carry their tangents."""
+    values = np.array([0.5, 1.5, 2.0])
+    with dual_level():
+        x = tt.tensor(values, requires_grad=True)
+        d = make_dual(x, tt.ones(3, dtype=tt.float64))
+        y = function(d)
+        (grad,) = tt.autograd.grad(y, d, retain_graph=True)
+        np.testing.assert_allclose(unpack_dual(grad).tangent.numpy(), second(values))
+        (over,) = tt.autograd.grad(unpack_dual(y).tangent, x)
+        np.testing.assert_allclose(over.numpy(), second(values))
+
+
+def test_the_primal_stays_in_the_graph() -> None:
+    w = tt.tensor([3.0], requires_grad=True)
+    with dual_level():
+        primal = unpack_dual(make_dual(w, tt.ones(1)) * 2).primal
+    primal.backward()
+    assert w.grad.tolist() == [2.0]
+
+
+def test_gradients_of_leaves_carry_tangents() -> None:
+    with dual_level():
+        w = tt.tensor([2.0], requires_grad=True)
+        x = dual([5.0], [1.0])
+        (w * w * x).sum().backward()
+        assert unpack_dual(w.grad).tangent.tolist() == [4.0]
+
+
+# --- writes and views
+
+
+def test_views_have_views_of_the_tangent() -> None:
+    with dual_level():
+        x = dual([[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]])
+        tangent = unpack_dual(x).tangent
+        row = unpack_dual(x.t()[1]).tangent
+        assert row.tolist() == [6.0, 8.0]
+        assert row.data_ptr() == tangent.data_ptr() + 4
+
+
+def test_in_place_operators_use_the_values_from_before() -> None:
+    with dual_level():
+        x = dual([3.0], [1.0]).clone()
+        x.mul_(x)
+        assert unpack_dual(x).primal.tolist() == [9.0]
+        assert tangent_of(x) == [6.0]
+        x.zero_()
+        assert tangent_of(x) == [0.0]
+
+
+def test_a_write_through_a_view_reaches_the_base() -> None:
+    with dual_level():
+        x = dual([2.0], [1.0])
+        y = tt.zeros(3)
+        y[1:2] = x * x
+        assert tangent_of(y) == [0.0, 4.0, 0.0]
+        y[1:].mul_(2.0)
+        assert tangent_of(y) == [0.0, 8.0, 0.0]
+
+
+def test_tangents_take_the_strides_of_their_tensor() -> None:
+    with dual_level():
+        primal = tt.ones(2, 3).t()
+        x = make_dual(primal, tt.arange(6.0).reshape(3, 2))
+        tangent = unpack_dual(x).tangent
+        assert tangent.stride() == primal.stride()
+        assert tangent.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+        expanded = make_dual(tt.ones(3), tt.ones(1).expand(3))
+        expanded.mul_(2.0)
+        assert tangent_of(expanded) == [2.0, 2.0, 2.0]
+
+
+def test_results_do_not_share_the_tangent_of_an_input() -> None:
+    with dual_level():
+        x = dual([1.0], [1.0])
+        y = x + 0
+        y.mul_(5.0)
+        assert tangent_of(x) == [1.0]
+
+
+# --- operators without a formula of their own
+
+
+def test_operators_are_differentiated_twice_where_they_have_no_formula() -> None:
+    with dual_level():
+        x = dual([2.0, 3.0, 4.0], [1.0, 0.0, 2.0])
+        assert tangent_of(x.prod()) == 12.0 + 12.0
+        assert tangent_of(x.clone().sqrt_().pow_(2.0)) == pytest.approx([1.0, 0.0, 2.0])
+
+
+def test_random_writes_have_no_tangent() -> None:
+    with dual_level():
+        x = dual([2.0, 3.0], [1.0, 1.0]).clone()
+        assert tangent_of(x.uniform_()) == [0.0, 0.0]
+
+
+class Square(tt.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, power: Any) -> Any:
+        ctx.save_for_forward(x)
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return 2 * ctx.saved_tensors[0] * grad, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any, power: Any) -> Any:
+        assert power is None
+        return 10 * ctx.saved_tensors[0] * tangent
+
+
+class NoJvp(tt.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+
+def test_a_custom_function_gives_its_own_tangents() -> None:
+    with dual_level():
+        x = dual([3.0], [1.0])
+        y = Square.apply(x, 2)
+        assert unpack_dual(y).primal.tolist() == [9.0]
+        assert tangent_of(y) == [30.0]
+        with dual_level():
+            z = make_dual(x, tt.ones(1))
+            assert unpack_dual(Square.apply(z, 2)).tangent.tolist() == [30.0]
+
+
+def test_a_custom_function_without_jvp_is_refused() -> None:
+    with dual_level(), pytest.raises(RuntimeError, match="NoJvp is not implemented"):
+        NoJvp.apply(dual([1.0], [1.0]))
+    assert not modes
+
+
+# --- refusals
+
+
+def test_out_forms_are_refused() -> None:
+    with dual_level():
+        x, out = dual([1.0], [1.0]), tt.empty(1)
+        with pytest.raises(RuntimeError, match=r"add\(\): functions with out=.*don't support automatic"):
+            tt.add(x, x, out=out)
+
+
+def test_bad_tangents_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="no level exists"):
+        make_dual(tt.ones(1), tt.ones(1))
+    with dual_level():
+        with pytest.raises(RuntimeError, match=r"Tensor is of size \[2\] while the given .* of size \[3\]"):
+            make_dual(tt.ones(2), tt.ones(3))
+        with pytest.raises(RuntimeError, match=r"expected a tangent of triten\.float32 on cpu"):
+            make_dual(tt.ones(2), tt.ones(2, dtype=tt.float64))
+        with pytest.raises(ValueError, match="Expected primal to be floating point or complex"):
+            make_dual(tt.ones(2, dtype=tt.int64), tt.ones(2))
+        with pytest.raises(ValueError, match="Expected tangent to be floating point or complex"):
+            make_dual(tt.ones(2), tt.ones(2, dtype=tt.int64))
+        with pytest.raises(TypeError, match="expected tangent to be a Tensor, got float"):
+            make_dual(tt.ones(2), 1.0)
+        with pytest.raises(RuntimeError, match="itself has a forward gradient at the same level"):
+            make_dual(tt.ones(1), dual([1.0], [1.0]))
+
+
+def test_complex_tensors() -> None:
+    with dual_level():
+        z = make_dual(tt.tensor([1 + 2j]), tt.tensor([3 - 1j]))
+        assert tangent_of(z * z) == [2 * (1 + 2j) * (3 - 1j)]
+        expected = ((1 - 2j) * (3 - 1j)).real / abs(1 + 2j)
+        assert tangent_of(z.abs()) == pytest.approx([expected])
+        assert tangent_of(z.exp())[0] == pytest.approx(np.exp(1 + 2j) * (3 - 1j))
+
+
+def test_a_dual_tensor_shows_its_tangent() -> None:
+    with dual_level():
+        assert repr(dual([1.0], [2.0])) == "tensor([1.], tangent=tensor([2.]))"
