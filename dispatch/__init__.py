@@ -6,14 +6,32 @@ register from `cpu_fallback` and `triton_kernels`, which import this folder and 
 
 from typing import Any
 
+# What a user finds here beside the folders; not imported with the package, which code generation needs bare.
+_PUBLIC = {
+    "Dispatcher": ".core.dispatcher",
+    "ExcludeDispatchKeyGuard": "..runtime.local_dispatch_key_set",
+    "FunctionSchema": ".schema",
+    "IncludeDispatchKeyGuard": "..runtime.local_dispatch_key_set",
+    "KernelFunction": ".core.kernel_function",
+    "OperatorEntry": ".core.operator_entry",
+    "RegistrationHandle": ".core.registration",
+    "SchemaError": ".schema",
+    "parse_schema": ".schema",
+    "show_trace": ".functional.trace",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # What a user finds here beside the folders; not imported with the package, which code generation needs bare.
-    if name == "show_trace":
-        from .functional.trace import show_trace
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return show_trace
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(module, __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})
 
 
 def _forward_mode(op: Any, key_set: Any, stack: list[Any]) -> None:

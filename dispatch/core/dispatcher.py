@@ -17,6 +17,7 @@ from ...runtime.dispatch_key_set import DispatchKeySet
 from ..schema import FunctionSchema, parse_schema
 from . import operator_entry
 from .kernel_function import KernelFunction
+from .kernel_signature import check_is_boxed, place_of
 from .operator_entry import OperatorEntry
 from .registration import OpRegistrationListener, RegistrationHandle
 from .tags import parse_tags
@@ -105,8 +106,10 @@ class Dispatcher:
         entry.retire()
         self.forget(entry)
 
-    def register_impl(self, name: str, key: DispatchKey | str, kernel: KernelFunction) -> RegistrationHandle:
-        """Register a kernel for a runtime or alias key; it may come before the operator's definition.
+    def register_impl(
+        self, name: str, key: DispatchKey | str, kernel: KernelFunction | Callable[..., Any]
+    ) -> RegistrationHandle:
+        """Register a kernel, or a function as one, for a runtime or alias key; it may come before the definition.
 
         The last of several for one key serves. The first time in a process that one takes another's place a
         UserWarning names both.
@@ -115,6 +118,8 @@ class Dispatcher:
             RuntimeError: for a kernel that cannot take the arguments of the operator's schema.
         """
         key = parse(key)
+        if not isinstance(kernel, KernelFunction):
+            kernel = KernelFunction.from_function(kernel, source=place_of(kernel))
         with self.lock:
             entry = self._operators.get(name)
             if entry is not None:
@@ -159,9 +164,17 @@ class Dispatcher:
         )
         self._has_warned_of_override = True
 
-    def register_fallback(self, key: DispatchKey | str, kernel: KernelFunction) -> RegistrationHandle:
-        """Register the kernel of a key for every operator without one. Raises RuntimeError for a second one."""
+    def register_fallback(
+        self, key: DispatchKey | str, kernel: KernelFunction | Callable[..., Any]
+    ) -> RegistrationHandle:
+        """Register the kernel of a key for every operator without one; a function is a boxed kernel.
+
+        Raises RuntimeError for a second one.
+        """
         key = parse(key)
+        if not isinstance(kernel, KernelFunction):
+            check_is_boxed(kernel, "fallback", place_of(kernel))
+            kernel = KernelFunction(kernel, boxed=True, source=place_of(kernel))
         with self.lock:
             if key in operator_entry.fallbacks:
                 raise RuntimeError(
@@ -279,20 +292,28 @@ class Dispatcher:
         else:
             del self.packets[base]
 
-    def find_op(self, name: str) -> OperatorEntry | None:
-        """The operator of a full name, defined or only named, or None."""
-        return self._operators.get(name)
+    def find_op(self, name: str, overload_name: str = "") -> OperatorEntry | None:
+        """The operator of a full name (``aten::add.Tensor``, or the overload apart), defined or only named, or None."""
+        return self._operators.get(f"{name}.{overload_name}" if overload_name else name)
 
-    def find_schema(self, name: str) -> OperatorEntry | None:
+    def find_schema(self, name: str, overload_name: str = "") -> OperatorEntry | None:
         """The operator of a full name if it is defined, else None."""
-        entry = self._operators.get(name)
+        entry = self.find_op(name, overload_name)
         return entry if entry is not None and entry.has_schema else None
 
-    def find_schema_or_throw(self, name: str) -> OperatorEntry:
-        """The defined operator of a full name. Raises RuntimeError where there is none."""
-        entry = self.find_schema(name)
+    def find_schema_or_throw(self, name: str, overload_name: str = "") -> OperatorEntry:
+        """The defined operator of a full name. Raises RuntimeError where there is none.
+
+        Example:
+            >>> import triten as tt
+            >>> add = tt.dispatch.Dispatcher.singleton().find_schema_or_throw("aten::add", "Tensor")
+            >>> add.name, add.schema.arguments[2].name
+            ('aten::add.Tensor', 'alpha')
+        """
+        entry = self.find_schema(name, overload_name)
         if entry is None:
-            raise RuntimeError(f"Could not find schema for {name}{self.why_undefined(name)}")
+            full = f"{name}.{overload_name}" if overload_name else name
+            raise RuntimeError(f"Could not find schema for {full}{self.why_undefined(full)}")
         return entry
 
     def why_undefined(self, name: str) -> str:
@@ -326,17 +347,19 @@ class Dispatcher:
             if (entry.kernels if wanted is None else wanted in entry.kernels)
         )
 
-    def call(self, op: OperatorEntry, *args: Any) -> Any:
-        """Call with all arguments in schema order."""
-        return op.call(*args)
+    def call(self, op: OperatorEntry, *args: Any, **kwargs: Any) -> Any:
+        """Call an operator with arguments as its schema has them. Raises TypeError for others."""
+        return op.call(*_bound(op, args, kwargs))
 
-    def redispatch(self, op: OperatorEntry, key_set: DispatchKeySet, *args: Any) -> Any:
+    def redispatch(self, op: OperatorEntry, key_set: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         """Call the kernel of exactly this key set."""
-        return op.call_with_keys(key_set.raw_repr(), args)
+        return op.call_with_keys(key_set.raw_repr(), _bound(op, args, kwargs))
 
-    def call_with_dispatch_key(self, op: OperatorEntry, key: DispatchKey, *args: Any) -> Any:
+    def call_with_dispatch_key(
+        self, op: OperatorEntry, key: DispatchKey | str, *args: Any, **kwargs: Any
+    ) -> Any:
         """Call the kernel of one key."""
-        return op.call_with_keys(key.bits, args)
+        return op.call_with_keys(parse(key).bits, _bound(op, args, kwargs))
 
     def call_boxed(self, op: OperatorEntry, stack: list[Any]) -> None:
         """Call over a stack: takes the operator's arguments off it and pushes the results."""
@@ -362,6 +385,12 @@ class Dispatcher:
             entry.clear()
         for changed in self.on_change:
             changed()
+
+
+def _bound(op: OperatorEntry, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+    from .op_overload import OpOverload
+
+    return OpOverload(op).bind(args, kwargs)
 
 
 def _pop(op: OperatorEntry, stack: list[Any]) -> Sequence[Any]:

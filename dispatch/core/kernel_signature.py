@@ -40,6 +40,12 @@ def check_fits(
         ) from None
 
 
+def place_of(function: Callable[..., Any]) -> str:
+    """The file and line where a function is written, for messages; its name where there is none."""
+    code = getattr(function, "__code__", None)
+    return repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
 def check_is_boxed(function: Callable[..., Any], what: str, source: str) -> None:
     """Refuse a function that cannot be a boxed kernel. Raises RuntimeError."""
     signature = _signature_of(function)

@@ -74,7 +74,8 @@ class OpOverload:
         """The full name."""
         return self._entry.name
 
-    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """All arguments in schema order. Raises TypeError for arguments that do not fit the schema."""
         if self._entry.numbers_as_tensors:
             args, kwargs = wrap_numbers(args, kwargs)
             return unwrap_numbers(bind(self._entry.schema, tuple(args), kwargs))
@@ -82,11 +83,11 @@ class OpOverload:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Dispatch. Raises TypeError for arguments that do not fit the schema."""
-        return self._entry.call(*self._bound(args, kwargs))
+        return self._entry.call(*self.bind(args, kwargs))
 
     def redispatch(self, key_set: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         """Call the kernel of this key set."""
-        return self._entry.call_with_keys(key_set.raw_repr(), self._bound(args, kwargs))
+        return self._entry.call_with_keys(key_set.raw_repr(), self.bind(args, kwargs))
 
     def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
         """Whether a kernel is registered for exactly this key."""

@@ -107,7 +107,7 @@ def opcheck(
             "was not"
         )
     overload = _overload_of(op)
-    sample = _Sample(overload._entry, tuple(overload._bound(args, kwargs or {})))
+    sample = _Sample(overload._entry, tuple(overload.bind(args, kwargs or {})))
     tolerances = {} if rtol is None or atol is None else {"rtol": rtol, "atol": atol}
     results: dict[str, Any] = {}
     for name in names:
