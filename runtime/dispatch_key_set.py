@@ -115,8 +115,9 @@ class DispatchKeySet:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[DispatchKey]:
-        backends = [b for b in reversed(BackendComponent) if self.repr_ >> b & 1]
-        for functionality in reversed(Functionality):
+        # Lowest priority first, as c10 iterates and prints.
+        backends = [b for b in BackendComponent if self.repr_ >> b & 1]
+        for functionality in Functionality:
             if not self.repr_ >> (NUM_BACKENDS + functionality) & 1:
                 continue
             if functionality in PER_BACKEND:
