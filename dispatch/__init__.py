@@ -17,6 +17,7 @@ _PUBLIC = {
     "RegistrationHandle": ".core.registration",
     "SchemaError": ".schema",
     "parse_schema": ".schema",
+    "record_kernels": ".structured.record_kernels",
     "show_trace": ".functional.trace",
 }
 

@@ -347,16 +347,16 @@ class Dispatcher:
             if (entry.kernels if wanted is None else wanted in entry.kernels)
         )
 
-    def call(self, op: OperatorEntry, *args: Any, **kwargs: Any) -> Any:
+    def call(self, op: OperatorEntry, /, *args: Any, **kwargs: Any) -> Any:
         """Call an operator with arguments as its schema has them. Raises TypeError for others."""
         return op.call(*_bound(op, args, kwargs))
 
-    def redispatch(self, op: OperatorEntry, key_set: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+    def redispatch(self, op: OperatorEntry, key_set: DispatchKeySet, /, *args: Any, **kwargs: Any) -> Any:
         """Call the kernel of exactly this key set."""
         return op.call_with_keys(key_set.raw_repr(), _bound(op, args, kwargs))
 
     def call_with_dispatch_key(
-        self, op: OperatorEntry, key: DispatchKey | str, *args: Any, **kwargs: Any
+        self, op: OperatorEntry, key: DispatchKey | str, /, *args: Any, **kwargs: Any
     ) -> Any:
         """Call the kernel of one key."""
         return op.call_with_keys(parse(key).bits, _bound(op, args, kwargs))

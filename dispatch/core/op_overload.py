@@ -81,11 +81,11 @@ class OpOverload:
             return unwrap_numbers(bind(self._entry.schema, tuple(args), kwargs))
         return bind(self._entry.schema, tuple(args), kwargs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Dispatch. Raises TypeError for arguments that do not fit the schema."""
         return self._entry.call(*self.bind(args, kwargs))
 
-    def redispatch(self, key_set: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+    def redispatch(self, key_set: DispatchKeySet, /, *args: Any, **kwargs: Any) -> Any:
         """Call the kernel of this key set."""
         return self._entry.call_with_keys(key_set.raw_repr(), self.bind(args, kwargs))
 
@@ -152,7 +152,7 @@ class OpOverloadGroup:
             )
         return OpOverload(entry)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         entries = self._defined()
         if not entries:
             why = Dispatcher.singleton().why_undefined(self._qualified)

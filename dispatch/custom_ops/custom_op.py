@@ -174,7 +174,7 @@ class CustomOpDef:
         while self._handles:
             self._handles.pop().close()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Dispatch. Raises TypeError for arguments that do not fit the schema."""
         return self._opoverload(*args, **kwargs)
 

@@ -1,5 +1,6 @@
 """Dispatch keys: backends times functionalities, runtime keys, aliases, and sets of them."""
 
+import itertools
 import pickle
 
 import pytest
@@ -54,7 +55,7 @@ def test_alias_keys_stand_for_others() -> None:
 
 
 def test_the_order_of_functionalities() -> None:
-    for low, high in zip(ORDER, ORDER[1:], strict=False):
+    for low, high in itertools.pairwise(ORDER):
         both = KeySet(getattr(Key, low)) | KeySet(getattr(Key, high))
         assert str(both.highestPriorityTypeId()) == high
 

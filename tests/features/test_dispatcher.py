@@ -141,7 +141,9 @@ def test_kernels_may_ask_for_the_key_set_and_redispatch() -> None:
 
         def traced(key_set: Any, x: Any) -> Any:
             seen.append(str(key_set.highestPriorityTypeId()))
-            return tt.ops.t_feature.f.default.redispatch(key_set - tt.DispatchKeySet(tt.DispatchKey.Tracer), x)
+            return tt.ops.t_feature.f.default.redispatch(
+                key_set - tt.DispatchKeySet(tt.DispatchKey.Tracer), x
+            )
 
         lib.impl("f", traced, "Tracer", with_keyset=True)
         assert tt.ops.t_feature.f(tt.ones(1)).item() == 2.0
