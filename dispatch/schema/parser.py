@@ -105,6 +105,7 @@ class _Parser:
         self.source = source
         self.tokens = self._tokenize()
         self.index = 0
+        self.starts: dict[int, int] = {}
 
     def _tokenize(self) -> list[_Token]:
         tokens: list[_Token] = []
@@ -126,7 +127,7 @@ class _Parser:
         line = self.text[line_start:].partition("\n")[0]
         caret = " " * (start - line_start) + "^" * max(1, end - start)
         place = f"{self.source}: " if self.source else ""
-        return SchemaError(f"{place}{reason}\n{line}\n{caret}")
+        return SchemaError(f"{place}{reason}\n{line}\n{caret}", position=start)
 
     def _fail(self, reason: str, start: int, end: int) -> NoReturn:
         raise self._error(reason, start, end)
@@ -180,7 +181,11 @@ class _Parser:
         arguments, is_vararg = self.arguments()
         self.expect("->")
         returns, is_varret = self.returns()
-        return FunctionSchema(name, arguments, returns, is_vararg, is_varret, self.source)
+        try:
+            return FunctionSchema(name, arguments, returns, is_vararg, is_varret, self.source)
+        except SchemaError as error:
+            error.position = self.starts.get(id(error.part), 0)
+            raise
 
     def operator_name(self) -> OperatorName:
         name = self.ident("an operator's name")
@@ -223,7 +228,9 @@ class _Parser:
             default_start = self.token.start
             default = self.default()
             text = self.text[default_start : self.tokens[self.index - 1].end]
-        return self.located(start, lambda: Argument(name, type, default, kwarg_only, alias_info, text))
+        made = self.located(start, lambda: Argument(name, type, default, kwarg_only, alias_info, text))
+        self.starts[id(made)] = start
+        return made
 
     def returns(self) -> tuple[tuple[Return, ...], bool]:
         if self.accept("..."):
@@ -244,9 +251,12 @@ class _Parser:
             self.expect(",")
 
     def return_(self) -> Return:
+        start = self.token.start
         type, alias_info = self.type()
         name = self.next().text if self.token.kind == "ident" else None
-        return Return(type, name, alias_info)
+        made = Return(type, name, alias_info)
+        self.starts[id(made)] = start
+        return made
 
     def plain_type(self) -> Type:
         start = self.token.start

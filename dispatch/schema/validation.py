@@ -95,19 +95,19 @@ def check_schema(schema: FunctionSchema) -> None:
     _check_out_arguments(schema)
 
 
-def _refuse(schema: FunctionSchema, reason: str) -> SchemaError:
+def _refuse(schema: FunctionSchema, reason: str, part: object = None) -> SchemaError:
     place = f"{schema.source}: " if schema.source else ""
-    return SchemaError(f"{place}{reason}\n{schema}")
+    return SchemaError(f"{place}{reason}\n{schema}", part=part)
 
 
 def _check_names(schema: FunctionSchema) -> None:
-    for what, names in (
-        ("argument", [a.name for a in schema.arguments]),
-        ("return", [r.name for r in schema.returns if r.name is not None]),
-    ):
-        if len(set(names)) != len(names):
-            twice = next(n for n in names if names.count(n) > 1)
-            raise _refuse(schema, f"{what} {twice!r} is declared twice")
+    for what, parts in (("argument", schema.arguments), ("return", schema.returns)):
+        seen: set[str] = set()
+        for part in parts:
+            if part.name in seen:
+                raise _refuse(schema, f"{what} {part.name!r} is declared twice", part)
+            if part.name is not None:
+                seen.add(part.name)
 
 
 def _check_order(schema: FunctionSchema) -> None:
@@ -117,11 +117,14 @@ def _check_order(schema: FunctionSchema) -> None:
             seen_kwarg_only = True
             continue
         if seen_kwarg_only:
-            raise _refuse(schema, f"positional argument {argument.name!r} follows a keyword-only one")
+            raise _refuse(
+                schema, f"positional argument {argument.name!r} follows a keyword-only one", argument
+            )
         if argument.has_default:
             seen_default = True
         elif seen_default:
-            raise _refuse(schema, f"argument {argument.name!r} has no default but follows one that has")
+            reason = f"argument {argument.name!r} has no default but follows one that has"
+            raise _refuse(schema, reason, argument)
     if schema.is_vararg and seen_kwarg_only:
         raise _refuse(schema, "'...' takes positional arguments and cannot follow keyword-only ones")
 
@@ -140,11 +143,11 @@ def _check_returns(schema: FunctionSchema) -> None:
         if info is None:
             continue
         if not is_tensor_like(ret.type):
-            raise _refuse(schema, f"{label}: alias annotation {info} on {ret.type}; only tensors alias")
+            raise _refuse(schema, f"{label}: alias annotation {info} on {ret.type}; only tensors alias", ret)
         if known.isdisjoint(info.before_set):
-            raise _refuse(schema, f"{label}: alias annotation {info} matches no argument")
+            raise _refuse(schema, f"{label}: alias annotation {info} matches no argument", ret)
         if info.is_write and written.isdisjoint(info.before_set):
-            raise _refuse(schema, f"{label}: alias annotation {info} is written, but no argument is")
+            raise _refuse(schema, f"{label}: alias annotation {info} is written, but no argument is", ret)
 
 
 def _check_out_arguments(schema: FunctionSchema) -> None:
