@@ -13,6 +13,10 @@ def __getattr__(name: str) -> Any:
         from .functional.trace import show_trace
 
         return show_trace
+    if name in ("IncludeDispatchKeyGuard", "ExcludeDispatchKeyGuard"):
+        from ..runtime import local_dispatch_key_set
+
+        return getattr(local_dispatch_key_set, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
+from ...runtime.device_guard import DeviceGuard
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
@@ -69,16 +71,51 @@ class PlannedKernel(NamedTuple):
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 
+OWN = frozenset({"cpu", "cuda", "meta"})
+"""Device types whose kernels are this package's own."""
+on_register: list[Callable[[str, str], None]] = []
+"""Called with a stub and a device type of another package that has a kernel there now."""
+
 _stubs: dict[str, dict[str, KernelFactory]] = {}
 _loaders: dict[str, Callable[[], object]] = {}
 
 
 def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
-    """Register a device's kernel factory under a stub. Raises RuntimeError for a second one."""
+    """Register a device's kernel factory under a stub: all forms of its operators are served there from now on.
+
+    The meta functions of this package check the arguments and decide shapes, dtypes and strides; the factory gets the
+    `StructuredCall` once for a plan and returns a `PlannedKernel`. A kernel that is registered for an operator's
+    dispatch key comes before the stub's.
+
+    Args:
+        name: ``<operator>_stub``, as in ``dispatch/native_functions/``.
+        device_type: the device type, by the name that it has now.
+        factory: makes a kernel over `DataPtr`.
+
+    Raises:
+        RuntimeError: for a second factory, and for an unknown device type.
+
+    Example::
+
+        def add(call):
+            sizes = call.outputs[0].sizes
+
+            def into(out, self, other):
+                my_add(out.address, self.address, other.address, math.prod(sizes))
+
+            return tt.library.PlannedKernel(into)
+
+        tt.library.register_stub("add_stub", "npu", add)
+    """
+    if device_type not in OWN:
+        device_type = check_device_type(device_type)
     kernels = _stubs.setdefault(name, {})
     if device_type in kernels:
         raise RuntimeError(f"stub {name} has a {device_type} kernel already: {kernels[device_type]}")
     kernels[device_type] = factory
+    if device_type not in OWN:
+        for registered in on_register:
+            registered(name, device_type)
 
 
 def register_loader(device_type: str, load: Callable[[], object]) -> None:
@@ -99,7 +136,48 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
             f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
             f"Devices with one: {having}."
         )
+    if device_type not in OWN:
+        factory = guarding(factory)
     return recording(factory) if recorders else factory
+
+
+def has_kernel(name: str, device_type: str) -> bool:
+    """Whether planners may ask for a stub's kernel on a device: always on this package's own."""
+    return device_type in OWN or device_type in _stubs.get(name, {})
+
+
+def _follow_rename(old: str, new: str) -> None:
+    for kernels in _stubs.values():
+        if old in kernels:
+            kernels[new] = kernels.pop(old)
+
+
+on_rename.append(_follow_rename)
+
+
+def guarding(factory: KernelFactory) -> KernelFactory:
+    """`factory`, its kernels called while the device of their tensors is current."""
+
+    def made(call: StructuredCall) -> PlannedKernel:
+        return _guarded(factory(call), call.device)
+
+    return made
+
+
+def _guarded(kernel: PlannedKernel, device: Device) -> PlannedKernel:
+    def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*data: Any) -> Any:
+            with DeviceGuard(device):
+                return function(*data)
+
+        return call
+
+    sized = kernel.sized
+    return kernel._replace(
+        into=guarded(kernel.into),
+        fresh=None if kernel.fresh is None else guarded(kernel.fresh),
+        sized=None if sized is None else lambda sizes: _guarded(sized(sizes), device),
+    )
 
 
 recorders: list[Callable[[str, ScalarType | None], object]] = []
