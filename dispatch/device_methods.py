@@ -1,4 +1,4 @@
-"""`tensor.npu()` and `tensor.is_npu`: the methods of a backend of another package (torch/utils/backend_registration.py)."""
+"""`tensor.npu()`, `tensor.is_npu`: methods of a backend of another package (torch/utils/backend_registration.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device guards: which devices of a type there are, and which one is current (c10/core/impl/DeviceGuardImplInterface.h).
+"""Device guards: which devices of a type there are, which is current (c10/core/impl/DeviceGuardImplInterface.h).
 
 CUDA's is its driver. A backend from outside registers its own; without one a type has a single device, number 0.
 """

@@ -140,8 +140,6 @@ class _Arrivals:
                     return original
             tensor: Any = value
             return tensor.to(device)
-        if value.__class__ is tuple or value.__class__ is list:
+        if isinstance(value, tuple | list):
             return [self.back(each, device) for each in value]
-        if isinstance(value, tuple):
-            return value.__class__(*[self.back(each, device) for each in value])
         return value

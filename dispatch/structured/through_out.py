@@ -104,4 +104,4 @@ def _inplace(into: Callable[[Sequence[Any], list[Any]], Any], proxy: TensorSpec 
 def _maker(spec: TensorSpec) -> Callable[[], TensorImpl]:
     from ..generated.functions import empty_strided
 
-    return lambda: empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)  # type: ignore[no-any-return]
+    return lambda: empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)

@@ -26,4 +26,4 @@ tt.library.register_device_guard("npu", NpuGuard())
 tt.utils.generate_methods_for_privateuse1_backend()
 tt._register_device_module("npu", sys.modules[__name__])
 
-from . import kernels  # noqa: E402  registers kernels for the device that now has its name
+from . import kernels  # noqa: E402, F401  registers kernels for the device that now has its name
