@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
-from ...runtime.device import get_default_device
 from ...runtime.device_guard import current_device, unindexed
 from ...runtime.dispatch_key import (
     ADINPLACE_BIT,
@@ -341,7 +341,12 @@ class OperatorEntry:
         if self.roles is None:
             self.runtime_roles()
         for position in self.device_positions:
-            if args[position].__class__ is Device and args[position] in unindexed:
+            where = args[position]
+            if where is None and get_default_device() is not CPU and not tensors_in(args):
+                # Kernels from outside see where their tensors go, as they do under PyTorch's default device.
+                where = get_default_device()
+                args = [*args[:position], where, *args[position + 1 :]]
+            if where.__class__ is Device and where in unindexed:
                 return self._plan_on_current_device(bits, args)
         kernel = self._table.get(bits) or self.lookup(bits)
         planner = kernel.planner

@@ -1,7 +1,7 @@
 """Version counters and bases of views around a backend's own kernels (torch ADInplaceOrViewType).
 
-Plans of this package bump the versions that they write and remember the bases of their views themselves. A kernel
-that somebody registers for one of its operators at a backend's key knows nothing of either.
+Plans of this package bump the versions that they write, remember the bases of their views and name their results
+themselves. A kernel that somebody registers for one of its operators at a backend's key knows nothing of that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BACKENDS = frozenset(
 def tracked(
     op: OperatorEntry, key: DispatchKey, kernel: KernelFunction, args: Sequence[Any], plan: Plan
 ) -> Plan:
-    """`plan` of a foreign kernel, its writes counted once and its views tied to their bases.
+    """`plan` of a foreign kernel, its writes counted once, its views tied to their bases, several results named.
 
     As in PyTorch that is for the operators of ``aten`` only; an operator of a user's own has a kernel for
     ADInplaceOrView, or does without.
@@ -44,7 +44,21 @@ def tracked(
         info = schema.arguments[position].alias_info
         if info is not None and aliases:
             return _based(plan, at, op.name != "aten::detach")
-    return plan
+    return _named(plan, op)
+
+
+def _named(plan: Plan, op: OperatorEntry) -> Plan:
+    from ..structured.result_types import result_type_of
+
+    make = result_type_of(op.schema)
+    if make is None or make is tuple:
+        return plan
+
+    def named(*runtime: Any) -> Any:
+        out = plan(*runtime)
+        return make(out) if out.__class__ is tuple or out.__class__ is list else out
+
+    return named
 
 
 def _counted(plan: Plan, written: Sequence[int], inplace: bool) -> Plan:

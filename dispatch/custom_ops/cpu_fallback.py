@@ -105,9 +105,8 @@ class _Arrivals:
                 tensor: Any = value
                 self.pairs[id(value)] = (value, tensor.detach().to("cpu"))
             return self.pairs[id(value)][1]
-        if value.__class__ is tuple or value.__class__ is list:
-            moved = [self.on_cpu(each) for each in value]
-            return tuple(moved) if value.__class__ is tuple else moved
+        if isinstance(value, tuple | list):
+            return tuple([self.on_cpu(each) for each in value])
         if isinstance(value, Device):
             return CPU
         if isinstance(value, Generator) and value.device is not CPU:

@@ -94,6 +94,8 @@ def as_operand(value, like):
     """The second operand of a binary operator: on the device, or one number."""
     if isinstance(value, tt.Tensor) and value.is_npu:
         return array_of(value)
+    if isinstance(value, tt.Tensor) and value.ndim:
+        raise RuntimeError(f"npu: an operand is on {like.device}, the other on {value.device}")
     return like.dtype.np.type(value.item() if isinstance(value, tt.Tensor) else value)
 
 
@@ -120,7 +122,9 @@ def sum_dim(self, dim, keepdim=False, *, dtype=None):
 
 @kernel("sub.out")
 def sub_out(self, other, *, alpha=1, out):
-    array_of(out)[...] = array_of(self) - as_operand(other, self) * self.dtype.np.type(alpha)
+    difference = array_of(self) - as_operand(other, self) * self.dtype.np.type(alpha)
+    out.resize_(difference.shape)
+    array_of(out)[...] = difference
     return out
 
 

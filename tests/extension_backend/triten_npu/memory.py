@@ -60,6 +60,8 @@ class NpuAllocator(tt.library.Allocator):
     """Gives out blocks, each under a handle of its own."""
 
     def allocate(self, nbytes: int, device: tt.device) -> tt.library.DataPtr:
+        if not 0 <= device.index < DEVICES:
+            raise RuntimeError(f"npu device {device.index} does not exist: there are {DEVICES}")
         if nbytes == 0:
             return tt.library.DataPtr(0, 0, device)
         handle = next(_handles)
