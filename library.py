@@ -31,6 +31,7 @@ from .dispatch.schema import infer_schema
 from .dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .runtime.allocator import Allocator, get_allocator, set_allocator
 from .runtime.cuda.driver import driver
+from .runtime.custom_dtype import register_dtype
 from .runtime.data_ptr import DataPtr
 from .runtime.device_guard import DeviceGuard, DeviceGuardImpl, register_device_guard
 
@@ -59,6 +60,7 @@ __all__ = [
     "opcheck",
     "register_autograd",
     "register_device_guard",
+    "register_dtype",
     "register_fake",
     "register_kernel",
     "register_stub",

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...runtime.custom_dtype import is_only_stored
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import registered
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
 
@@ -49,7 +51,8 @@ class StructuredCall(NamedTuple):
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""
-        return NotImplementedError(f"\"{self.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}'")
+        name = "add_stub" if self.name in ("add", "sub") else self.kernel_name()
+        return NotImplementedError(f"\"{name}\" not implemented for '{spec.dtype.scalar_name}'")
 
 
 class PlannedKernel(NamedTuple):
@@ -136,6 +139,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
             f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
             f"Devices with one: {having}."
         )
+    if registered:
+        factory = refusing(name, factory)
     if device_type not in OWN:
         factory = guarding(factory)
     return recording(factory) if recorders else factory
@@ -153,6 +158,30 @@ def _follow_rename(old: str, new: str) -> None:
 
 
 on_rename.append(_follow_rename)
+
+
+MOVING = frozenset(
+    f"{name}_stub"
+    for name in (
+        *("cat", "copy", "eq", "fill", "flip", "gather", "index", "index_copy", "index_masked", "index_put"),
+        *("index_select", "masked_fill", "ne", "nonzero", "scatter", "take", "tril", "triu", "where", "zero"),
+    )
+)
+"""Stubs whose kernels compute nothing, which dtypes have that are only stored."""
+
+
+def refusing(name: str, factory: KernelFactory) -> KernelFactory:
+    """`factory`, which refuses registered dtypes that are only stored unless it moves elements alone."""
+
+    def made(call: StructuredCall) -> PlannedKernel:
+        accumulates = call.args.get("accumulate") is True or call.args.get("reduce") is not None
+        for value in () if name in MOVING and not accumulates else (*call.args.values(), *call.outputs):
+            for spec in value if isinstance(value, tuple) else (value,):
+                if isinstance(spec, TensorSpec) and is_only_stored(spec.dtype):
+                    raise call.refuse(spec)
+        return factory(call)
+
+    return made
 
 
 def guarding(factory: KernelFactory) -> KernelFactory:
