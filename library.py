@@ -8,6 +8,7 @@ A backend of another package (see `tt.utils`) brings an `Allocator`, kernels (`r
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ from .dispatch.schema import infer_schema
 from .dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .runtime.allocator import Allocator, get_allocator, set_allocator
 from .runtime.cuda.driver import driver
-from .runtime.custom_dtype import register_dtype
+from .runtime.custom_dtype import namespaces, register_dtype
 from .runtime.data_ptr import DataPtr
 from .runtime.device_guard import DeviceGuard, DeviceGuardImpl, register_device_guard
 
@@ -69,6 +70,8 @@ __all__ = [
     "wrap_kernel",
     "wrap_triton",
 ]
+
+namespaces.append(sys.modules[__package__])
 
 Grid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
 

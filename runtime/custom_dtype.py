@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +18,8 @@ _FIRST_INDEX = 64
 """PyTorch's own numbers end below this one."""
 
 _lock = threading.Lock()
+namespaces: list[ModuleType] = [sys.modules[ScalarType.__module__]]
+"""Modules that have the dtypes by name: the one that they are pickled by, and the package's root."""
 on_register: list[Callable[[ScalarType, Mapping[ScalarType, ScalarType]], None]] = []
 """Called with a new dtype and its promotions: whoever keeps tables by dtype adds to them."""
 
@@ -72,21 +76,26 @@ def register_dtype(
             f"register_dtype(): {name} can compute in triten.float32, where it is floating, not in {computes_in}"
         )
     with _lock:
-        if not name.isidentifier() or name in st.BY_NAME or hasattr(st, name):
+        if (
+            not name.isidentifier()
+            or name in st.BY_NAME
+            or any(hasattr(module, name) for module in namespaces)
+        ):
             raise RuntimeError(
                 f"register_dtype(): the name must be an identifier that is not taken, got {name!r}"
             )
-        if any(d.scalar_name == scalar_name for d in st.ALL):
+        if any(d.scalar_name == scalar_name for d in (*st.ALL, *st.registered)):
             raise RuntimeError(f"register_dtype(): a dtype is called {scalar_name} already")
         if np_type in st._BY_NUMPY:
             raise RuntimeError(f"register_dtype(): {np_type} is {st._BY_NUMPY[np_type]} already")
         made = ScalarType(_FIRST_INDEX + len(st.registered), name, scalar_name, np_type, kind, None)
         st.registered[made] = computes_in
-        st.ALL = (*st.ALL, made)
-        st._BY_NUMPY[np_type] = st.BY_NAME[name] = made  # type: ignore[assignment]
-        setattr(st, name, made)  # pickles by this name
         for registered in on_register:
             registered(made, promotes)
+        # Found by name last, when every table has it.
+        st._BY_NUMPY[np_type] = st.BY_NAME[name] = made
+        for module in namespaces:
+            setattr(module, name, made)
     return made
 
 
@@ -101,14 +110,14 @@ def _numpy_dtype(given: Any) -> Any:
 
 def _kind_of(np_type: Any) -> str:
     """``f``, ``i`` or ``u``. Raises TypeError for a dtype that is neither floating nor integral."""
-    if np_type.names is None and np_type.isnative and np_type.kind in "fiuV":
+    if np_type.names is None and np_type.isnative and np_type.kind in "fiuV" and np_type.itemsize <= 8:
         for limits, kind in ((ml_dtypes.finfo, "f"), (ml_dtypes.iinfo, "i")):
             try:
-                least = limits(np_type).min  # type: ignore[no-untyped-call]
+                least = limits(np_type).min
             except ValueError:
                 continue
             return "u" if kind == "i" and least == 0 else kind
-    raise TypeError(f"register_dtype(): {np_type} is no floating or integral dtype")
+    raise TypeError(f"register_dtype(): {np_type} is no floating or integral dtype of at most 64 bits")
 
 
 def is_only_stored(d: ScalarType) -> bool:

@@ -132,7 +132,7 @@ def from_numpy_dtype(np_type: Any) -> dtype:
     if found is None:
         raise TypeError(
             f"can't convert np.ndarray of type {np_type}. The only supported types are: "
-            + ", ".join(d.name for d in ALL)
+            + ", ".join(d.name for d in (*ALL, *registered))
             + "."
         )
     return found

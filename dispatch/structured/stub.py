@@ -174,14 +174,24 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
     """`factory`, which refuses registered dtypes that are only stored unless it moves elements alone."""
 
     def made(call: StructuredCall) -> PlannedKernel:
-        accumulates = call.args.get("accumulate") is True or call.args.get("reduce") is not None
-        for value in () if name in MOVING and not accumulates else (*call.args.values(), *call.outputs):
-            for spec in value if isinstance(value, tuple) else (value,):
-                if isinstance(spec, TensorSpec) and is_only_stored(spec.dtype):
+        adds = call.args.get("accumulate") is True or call.args.get("reduce") is not None
+        if name not in MOVING or adds:
+            for spec in _computed(call):
+                if is_only_stored(spec.dtype):
                     raise call.refuse(spec)
         return factory(call)
 
     return made
+
+
+def _computed(call: StructuredCall) -> list[TensorSpec]:
+    """The tensors whose dtypes a kernel computes in: inputs that are brought to another common dtype are not."""
+    common = None if call.iterator is None else call.iterator._common_dtype
+    values: list[Any] = list(call.outputs)
+    for value in call.args.values():
+        values += value if isinstance(value, tuple) else (value,)
+    specs = [value for value in values if isinstance(value, TensorSpec)]
+    return [spec for spec in specs if common is None or spec.dtype is common or spec in call.outputs]
 
 
 def guarding(factory: KernelFactory) -> KernelFactory:
