@@ -17,3 +17,4 @@ import sys as _sys
 if "triten.dispatch.codegen" not in _sys.orig_argv:
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
     from ._public import __all__ as __all__
+    from .utils import _register_device_module as _register_device_module

@@ -2,16 +2,21 @@
 
 `custom_op` makes a Python function an operator, `opcheck` tests one. `cpu_kernel` and `gpu_kernel` compute pointwise
 operators from a function of elements; `launch` and `wrap_triton` run a Triton kernel of your own over tensors.
+A backend of another package (see `tt.utils`) brings an `Allocator`, kernels (`register_stub`, `Library.impl`), a
+`DeviceGuardImpl`, and takes `cpu_fallback` for the rest.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .dispatch.core.library import Library, fallthrough_kernel
+from .dispatch.custom_ops.cpu_fallback import cpu_fallback
 from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
 from .dispatch.custom_ops.fake_context import get_ctx
+from .dispatch.custom_ops.from_blob import from_blob
 from .dispatch.custom_ops.opcheck import OpCheckError, opcheck
 from .dispatch.custom_ops.pointwise_kernels import gpu_kernel, wrap_kernel
 from .dispatch.custom_ops.registration import (
@@ -24,16 +29,30 @@ from .dispatch.custom_ops.registration import (
 )
 from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.schema import infer_schema
+from .dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from .runtime.allocator import Allocator, get_allocator, set_allocator
 from .runtime.cuda.driver import driver
+from .runtime.custom_dtype import namespaces, register_dtype
+from .runtime.data_ptr import DataPtr
+from .runtime.device_guard import DeviceGuard, DeviceGuardImpl, register_device_guard
 
 __all__ = [
+    "Allocator",
     "CustomOpDef",
+    "DataPtr",
+    "DeviceGuard",
+    "DeviceGuardImpl",
     "Library",
     "OpCheckError",
+    "PlannedKernel",
+    "StructuredCall",
+    "cpu_fallback",
     "cpu_kernel",
     "custom_op",
     "define",
     "fallthrough_kernel",
+    "from_blob",
+    "get_allocator",
     "get_ctx",
     "gpu_kernel",
     "impl",
@@ -41,12 +60,18 @@ __all__ = [
     "launch",
     "opcheck",
     "register_autograd",
+    "register_device_guard",
+    "register_dtype",
     "register_fake",
     "register_kernel",
+    "register_stub",
     "register_vmap",
+    "set_allocator",
     "wrap_kernel",
     "wrap_triton",
 ]
+
+namespaces.append(sys.modules[__package__])
 
 Grid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
 

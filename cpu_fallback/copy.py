@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ..runtime.scalar_type import bool_, dtype, float8_e4m3fn, float16
+from ..runtime.scalar_type import bfloat16, bool_, dtype, float8_e4m3fn, float8_e5m2, registered
 from .error_state import IGNORE, reset_state, set_state
-from .widen import NARROW
+from .widen import cast_by
 
-FOREIGN = NARROW - {float16}
+FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
 """Dtypes of ml_dtypes, whose own casts are exact to and from float32 only."""
 BLOCK = 1 << 15
 """Elements of a block of a cast by way of a third dtype: block and buffer stay in the second-level cache."""
@@ -56,9 +56,14 @@ def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:
     """What is done to an array before NumPy's own cast to `target` gives PyTorch's result."""
     steps: list[Callable[[Any], Any]] = []
     real = source.to_real()
-    if source in FOREIGN:
+    if source in registered:
+        steps.append(_to(cast_by(source)))
+    elif source in FOREIGN:
         steps.append(_to(np.float32))
-    if target.is_integral and real.is_floating_point:
+    if target in registered:
+        if not (target.is_integral and real.is_integral):
+            steps.append(_to(cast_by(target)))
+    elif target.is_integral and real.is_floating_point:
         if (target.np.kind == "i" and target.itemsize < 4) or target.name in ("uint8", "uint16"):
             steps.append(_to(np.int32))
         elif target.name == "uint32":

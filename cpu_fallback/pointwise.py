@@ -17,10 +17,11 @@ import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.scalar_type import registered
 from ..runtime.tensor_spec import TensorSpec
 from . import pointwise_math as m
 from .elementwise import compute_dtype_of, constant_cache, planned
-from .widen import NARROW, compute_np
+from .widen import NARROW, comparable_np, compute_np
 
 __all__ = ["constant_cache", "pointwise"]
 
@@ -50,7 +51,6 @@ OPERATORS: dict[str, Row] = {
     "cos": (np.cos, INEXACT),
     "cosh": (np.cosh, INEXACT),
     "div": (np.divide, INEXACT),
-    "eq": (np.equal, ANY),
     "erf": ("scipy.special:erf", FLOAT),
     "erfc": ("scipy.special:erfc", FLOAT),
     "exp": (np.exp, INEXACT),
@@ -76,7 +76,6 @@ OPERATORS: dict[str, Row] = {
     "maximum": (np.maximum, REAL),
     "minimum": (np.minimum, REAL),
     "mul": (np.multiply, ANY),
-    "ne": (np.not_equal, ANY),
     "neg": (np.negative, "iufc"),
     "reciprocal": (np.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
@@ -273,6 +272,18 @@ def where(call: StructuredCall) -> PlannedKernel:
     return planned(call, np.where, call.extra["common_dtype"].np, ("condition",))
 
 
+def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``eq`` and ``ne``, which dtypes have that are only stored."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        common = compute_dtype_of(call)
+        if common in registered:
+            return planned(call, function, comparable_np(common))
+        return planned(call, function)
+
+    return factory
+
+
 def sigmoid(call: StructuredCall) -> PlannedKernel:
     """The logistic function, its 1 made once for a dtype."""
     check_kind(call, INEXACT)
@@ -306,8 +317,10 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "clamp_max": clamp,
     "clamp_min": clamp,
     "div_mode": div_mode,
+    "eq": equality(np.equal),
     "gelu": gelu,
     "gelu_backward": gelu_backward,
+    "ne": equality(np.not_equal),
     "pow": pow_,
     "relu": relu,
     "round_decimals": round_decimals,

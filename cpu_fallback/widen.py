@@ -5,13 +5,16 @@ ml_dtypes' own ufuncs are slow and hold the GIL; casts to and from float32 are q
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..runtime.scalar_type import bfloat16, dtype, float8_e4m3fn, float8_e5m2, float16, float32
+from ..runtime.custom_dtype import on_register
+from ..runtime.scalar_type import bfloat16, dtype, float8_e4m3fn, float8_e5m2, float16, float32, registered
 
-NARROW = frozenset({float16, bfloat16, float8_e4m3fn, float8_e5m2})
+NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2}
+"""With them the dtypes that users register to be computed in float32."""
 FLOAT32 = np.dtype(np.float32)
 
 
@@ -23,3 +26,23 @@ def compute_dtype(d: dtype) -> dtype:
 def compute_np(d: dtype) -> Any:
     """`compute_dtype` as NumPy has it."""
     return FLOAT32 if d in NARROW else d.np
+
+
+def _widen_too(d: dtype, promotes: Mapping[dtype, dtype]) -> None:
+    if registered[d] is float32:
+        NARROW.add(d)
+
+
+on_register.append(_widen_too)
+
+
+def comparable_np(d: dtype) -> Any:
+    """The NumPy dtype in which two elements are told apart: that of `cast_by` for what is only stored."""
+    return cast_by(d) if d in registered else compute_np(d)
+
+
+def cast_by(d: dtype) -> Any:
+    """The NumPy dtype by way of which a registered dtype is converted, which holds all that it can."""
+    if d.is_floating_point:
+        return FLOAT32 if d.itemsize <= 2 else np.dtype(np.float64)
+    return np.dtype(np.int64 if d.is_signed else np.uint64)

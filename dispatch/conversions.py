@@ -9,6 +9,7 @@ import numpy as np
 from ..runtime.device import CPU
 from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.tensor_impl import TensorImpl
+from .scalars import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,10 +86,7 @@ class ConversionMethods(_Base):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        array = self.host_array()
-        if array.dtype.kind == "V" or (array.dtype.itemsize < 4 and array.dtype.kind not in "biuf"):
-            array = array.astype(np.float32)
-        return array.tolist()
+        return readable(self.host_array()).tolist()
 
     def __bool__(self) -> bool:
         spec = self._spec
@@ -260,6 +258,7 @@ def _assign(part: Any, value: Any) -> None:
 
 def number_of(array: Any) -> Any:
     """The one element of an array as a Python bool, int, float or complex."""
+    array = readable(array)
     kind = array.dtype.kind
     if kind == "b":
         return bool(array.reshape(-1)[0])

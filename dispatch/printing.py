@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .autograd.tangents import tangents_of
+from .scalars import readable
 
 _THRESHOLD = 1000
 _EDGE = 3
@@ -42,8 +43,7 @@ def tensor_text(tensor: Any) -> str:
 def _array_text(array: Any, indent: int) -> str:
     if array.size == 0:
         return "[]"
-    if array.dtype.kind == "V" or array.dtype.kind not in "biufc":
-        array = array.astype(np.float32)
+    array = readable(array)
     shown = _summary(array) if array.size > _THRESHOLD else array
     format_one = _formatter(shown.reshape(-1))
     return _nested(array, format_one, indent, array.size > _THRESHOLD)

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import from_numpy_dtype, integer_limits
 
 _C_NAMES = {
     "bool": "bool",
@@ -32,9 +33,21 @@ _C_NAMES = {
 }
 
 
+def readable(array: Any) -> Any:
+    """An array whose elements NumPy can turn into Python numbers: those of ml_dtypes widened, exactly."""
+    if array.dtype.kind in "biufc":
+        return array
+    dtype = from_numpy_dtype(array.dtype)
+    if dtype.is_integral:
+        return array.astype(np.int64)
+    return array.astype(np.float32 if dtype.itemsize <= 2 else np.float64)
+
+
 def overflow_error(dtype: ScalarType) -> RuntimeError:
     """PyTorch's error for a number that a dtype cannot hold."""
-    return RuntimeError(f"value cannot be converted to type {_C_NAMES[dtype.name]} without overflow")
+    return RuntimeError(
+        f"value cannot be converted to type {_C_NAMES.get(dtype.name, dtype.scalar_name)} without overflow"
+    )
 
 
 def element_of(value: Any, dtype: ScalarType) -> Any:
@@ -67,7 +80,7 @@ def element_of(value: Any, dtype: ScalarType) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise overflow_error(dtype)
     whole = int(value)
-    limits = np.iinfo(dtype.np)
+    limits = integer_limits(dtype)
     if limits.min == 0 and -limits.max <= whole < 0:
         whole += int(limits.max) + 1
     if not limits.min <= whole <= limits.max:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .data_ptr import DataPtr
-from .device import CPU, META
+from .device import CPU, META, check_device_type, on_rename
 from .device import device as Device
 
 ALIGNMENT = 64
@@ -84,12 +84,15 @@ on_change: list[Callable[[], None]] = []
 def get_allocator(device_type: str) -> Allocator:
     """The allocator of a device type; CUDA's is the caching one, loaded at first use.
 
-    Raises RuntimeError where none is registered.
+    Raises NotImplementedError where none is registered.
     """
     found = _registry.get(device_type)
     if found is None:
         if device_type != "cuda":
-            raise RuntimeError(f"Allocator for {device_type} is not set.")
+            raise NotImplementedError(
+                f"Allocator for {device_type} is not set. A backend brings its own by "
+                f"set_allocator('{device_type}', ...); those with one: {', '.join(sorted(_registry))}."
+            )
         from .cuda.caching_allocator import CUDA_ALLOCATOR
 
         found = _registry[device_type] = CUDA_ALLOCATOR
@@ -97,7 +100,25 @@ def get_allocator(device_type: str) -> Allocator:
 
 
 def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | None:
-    """Register the allocator of a device type and return the one before; None restores the host's own."""
+    """Register the allocator of a device type and return the one before; None restores the host's own.
+
+    Raises RuntimeError for an unknown device type, and for None where there is none to go back to.
+
+    Example:
+        >>> import triten as tt
+        >>> class Counting(tt.library.Allocator):
+        ...     bytes = 0
+        ...     def allocate(self, nbytes, device):
+        ...         self.bytes += nbytes
+        ...         return tt.library.DataPtr(0, nbytes, device)
+        ...     def copy_data(self, dst, src, nbytes):
+        ...         pass
+        >>> counting = Counting()
+        >>> before = tt.library.set_allocator("hpu", counting)
+        >>> tt.empty(2, 3, device="hpu").device, counting.bytes
+        (device(type='hpu', index=0), 24)
+    """
+    device_type = check_device_type(device_type)
     before = _registry.get(device_type)
     if allocator is None:
         if device_type != "cpu":
@@ -109,6 +130,14 @@ def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | 
     for changed in on_change:
         changed()
     return before
+
+
+def _follow_rename(old: str, new: str) -> None:
+    if old in _registry:
+        _registry[new] = _registry.pop(old)
+
+
+on_rename.append(_follow_rename)
 
 
 def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any, contiguous: bool) -> Any:

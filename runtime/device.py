@@ -29,6 +29,18 @@ _TYPES: dict[str, BackendComponent] = {
 }
 
 
+PRIVATE_USE: dict[int, tuple[BackendComponent, str]] = {
+    1: (BackendComponent.PrivateUse1, "privateuseone"),
+    2: (BackendComponent.PrivateUse2, "privateusetwo"),
+    3: (BackendComponent.PrivateUse3, "privateusethree"),
+}
+"""The backends that a user names, by their slot, with the device type that each has until then."""
+
+_renamed: dict[str, str] = {}
+on_rename: list[Callable[[str, str], None]] = []
+"""Called with a device type's old and new name: whoever keeps something by device type moves it."""
+
+
 class device:
     """A device such as ``tt.device("cuda", 0)`` or ``tt.device("cpu")``.
 
@@ -95,6 +107,7 @@ def _parse(text: str, index: int | None) -> device:
         if not ordinal.isdecimal() or (len(ordinal) > 1 and ordinal[0] == "0"):
             raise RuntimeError(f"Invalid device string: '{text}'")
         index = int(ordinal)
+    name = _renamed.get(name, name)
     if name not in _TYPES:
         expected = ", ".join(_TYPES)
         raise RuntimeError(f"Expected one of {expected} device type at start of device string: {text}")
@@ -109,6 +122,29 @@ def _parse(text: str, index: int | None) -> device:
             found.type, found.index, found.backend = name, index, _TYPES[name]
             _interned[name, index] = found
     return found
+
+
+def check_device_type(name: str) -> str:
+    """A device type by the name that it has now. Raises RuntimeError for an unknown one."""
+    return device(name.partition(":")[0]).type
+
+
+def is_device_type(name: str) -> bool:
+    """Whether a device type has or had this name."""
+    return name in _TYPES or name in _renamed
+
+
+def rename_device_type(old: str, new: str) -> None:
+    """Give a device type another name; its devices carry it from now on, and the old name is still parsed."""
+    with _lock:
+        _TYPES.update({new: _TYPES.pop(old)})
+        _renamed[old] = new
+        for (name, index), found in list(_interned.items()):
+            if name == old:
+                found.type = new
+                _interned[new, index] = found
+    for renamed in on_rename:
+        renamed(old, new)
 
 
 CPU = device("cpu")

@@ -9,6 +9,7 @@ runtime keys at registration only.
 from __future__ import annotations
 
 import enum
+import threading
 
 
 class BackendComponent(enum.IntEnum):
@@ -116,9 +117,57 @@ class DispatchKey:
         return self.name
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        return parse, (self.name,)
+        return parse, (spelling(self),)
+
+    @staticmethod
+    def register(name: str) -> DispatchKey:
+        """A new functionality of your own, above all there are: a bit of its own in every `DispatchKeySet`.
+
+        It stands in a call's key set while a thread includes it (`tt.dispatch.IncludeDispatchKeyGuard`); kernels and
+        a fallback are registered for it as for any other key, and operators without one fall through it. Of several
+        such keys the one registered last comes first. A key is for the life of the process; c10 has them at compile
+        time only.
+
+        Raises:
+            RuntimeError: for what is no identifier, a name that a key has, and when none of the 64 bits is free.
+
+        Example:
+            >>> import triten as tt
+            >>> Audit = tt.DispatchKey.register("DocsAudit")
+            >>> def audit(op, keys, stack):
+            ...     print(op.name)
+            ...     args, stack[:] = list(stack), []
+            ...     stack.append(op.call_with_keys((keys - Audit).raw_repr(), args))
+            >>> with tt.library.Library("_", "IMPL") as lib:
+            ...     lib.fallback(audit, "DocsAudit")
+            ...     with tt.dispatch.IncludeDispatchKeyGuard(Audit):
+            ...         y = tt.ones(2).neg()
+            aten::ones
+            aten::neg
+        """
+        with _registering:
+            if not name.isidentifier() or hasattr(DispatchKey, name):
+                raise RuntimeError(
+                    f"DispatchKey.register: the name must be an identifier that no key has, got {name!r}"
+                )
+            value = len(Functionality)
+            if NUM_BACKENDS + value >= 64:
+                raise RuntimeError(
+                    f"DispatchKey.register: no bit is left for {name}: {NUM_BACKENDS} backends and {value} "
+                    "functionalities fill a key set of 64"
+                )
+            # Enumerations have no public way to grow; iteration and lookup by value go through these tables.
+            member = int.__new__(Functionality, value)
+            member._name_, member._value_ = name, value
+            Functionality._member_map_[name] = Functionality._value2member_map_[value] = member
+            Functionality._member_names_.append(name)
+            key = DispatchKey(name, member)
+            BY_NAME[name] = RUNTIME[member, None] = key
+            setattr(DispatchKey, name, key)
+        return key
 
 
+_registering = threading.RLock()
 BY_NAME: dict[str, DispatchKey] = {"Undefined": DispatchKey("Undefined")}
 RUNTIME: dict[tuple[Functionality, BackendComponent | None], DispatchKey] = {}
 
@@ -145,6 +194,34 @@ def parse(name: str | DispatchKey) -> DispatchKey:
     if found is None:
         raise RuntimeError(f"could not parse dispatch key: {name}")
     return found
+
+
+def spelling(key: DispatchKey, backend: str | None = None) -> str:
+    """The name of a key as it is spelt here, or with `backend` in its backend's place."""
+    if key.functionality is None:
+        return key.name
+    if key.backend is None:
+        return key.functionality.name
+    return PER_BACKEND[key.functionality].format(key.backend.name if backend is None else backend)
+
+
+def rename_backend(backend: BackendComponent, name: str) -> None:
+    """Spell a backend's keys otherwise: ``PrivateUse1`` as ``NPU``, ``AutogradPrivateUse1`` as ``AutogradNPU``.
+
+    Keys print by the new name; both names are parsed. Raises RuntimeError for a name that another key has.
+    """
+    with _registering:
+        keys = [RUNTIME[functionality, backend] for functionality in PER_BACKEND]
+        spelt = {spelling(key, name): key for key in keys}
+        for text, key in spelt.items():
+            if getattr(DispatchKey, text, key) is not key:
+                raise RuntimeError(
+                    f"the keys of backend {name} cannot be told from others: there is a {text}"
+                )
+        for text, key in spelt.items():
+            key.name = text
+            BY_NAME[text] = key
+            setattr(DispatchKey, text, key)
 
 
 def functionality_bit(functionality: Functionality) -> int:

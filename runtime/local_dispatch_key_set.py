@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from .dispatch_key import BACKEND_MASK
+from .dispatch_key import BACKEND_MASK, DispatchKey
 from .dispatch_key_set import DispatchKeySet
 
 
@@ -30,8 +30,8 @@ def effective(call_keys: int) -> int:
 class _Guard:
     __slots__ = ("before", "bits")
 
-    def __init__(self, keys: DispatchKeySet | int) -> None:
-        self.bits = keys if isinstance(keys, int) else keys.raw_repr()
+    def __init__(self, keys: DispatchKeySet | DispatchKey | int) -> None:
+        self.bits = keys if isinstance(keys, int) else (DispatchKeySet() | keys).raw_repr()
         self.before: list[tuple[int, int]] = []
 
     def __enter__(self) -> _Guard:
@@ -51,7 +51,28 @@ class _Guard:
 
 
 class IncludeDispatchKeyGuard(_Guard):
-    """Adds keys to every call of this thread while the block runs."""
+    """Adds keys to every call of this thread while the block runs (`torch._C._IncludeDispatchKeyGuard`).
+
+    Args:
+        keys: a `DispatchKey` or a `DispatchKeySet`. A per-backend key such as ``AutocastCPU`` adds its backend too.
+
+    Raises:
+        TypeError: for anything else.
+        RuntimeError: for an alias key.
+
+    Example:
+        >>> import triten as tt
+        >>> def traced(op, keys, stack):
+        ...     print("traced", op.name)
+        ...     args, stack[:] = list(stack), []
+        ...     stack.append(op.call_with_keys((keys - tt.DispatchKey.Tracer).raw_repr(), args))
+        >>> with tt.library.Library("aten", "IMPL") as lib:
+        ...     lib.impl("neg", traced, "Tracer", boxed=True)
+        ...     with tt.dispatch.IncludeDispatchKeyGuard(tt.DispatchKey.Tracer):
+        ...         tt.ones(2).neg()
+        traced aten::neg
+        tensor([-1., -1.])
+    """
 
     __slots__ = ()
 
@@ -60,7 +81,17 @@ class IncludeDispatchKeyGuard(_Guard):
 
 
 class ExcludeDispatchKeyGuard(_Guard):
-    """Takes functionalities out of every call of this thread while the block runs; backends stay, as in c10."""
+    """Takes functionalities out of every call of this thread while the block runs; backends stay, as in c10.
+
+    The same arguments and errors as `IncludeDispatchKeyGuard` (`torch._C._ExcludeDispatchKeyGuard`).
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.ones(2, requires_grad=True)
+        >>> with tt.dispatch.ExcludeDispatchKeyGuard(tt.DispatchKey.AutogradCPU):
+        ...     (w * 2).requires_grad
+        False
+    """
 
     __slots__ = ()
 

@@ -117,6 +117,9 @@ BY_NAME: dict[str, dtype] = {d.name: d for d in ALL} | {
     "cfloat": complex64,
     "cdouble": complex128,
 }
+registered: dict[dtype, dtype | None] = {}
+"""Dtypes that users registered, with the dtype that each one's kernels compute in; None for those only stored."""
+
 _BY_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
 _TO_COMPLEX = {float64: complex128, float32: complex64, complex64: complex64, complex128: complex128}
 _TO_REAL = {complex64: float32, complex128: float64}
@@ -129,7 +132,7 @@ def from_numpy_dtype(np_type: Any) -> dtype:
     if found is None:
         raise TypeError(
             f"can't convert np.ndarray of type {np_type}. The only supported types are: "
-            + ", ".join(d.name for d in ALL)
+            + ", ".join(d.name for d in (*ALL, *registered))
             + "."
         )
     return found
@@ -197,6 +200,11 @@ class finfo:
         )
 
 
+def integer_limits(d: dtype) -> Any:
+    """NumPy's or ml_dtypes' ``iinfo`` of an integral dtype."""
+    return np.iinfo(d.np) if d.np.kind in "iu" else ml_dtypes.iinfo(d.np)  # type: ignore[no-untyped-call]
+
+
 class iinfo:
     """Limits of an integral dtype (`torch.iinfo`): bits, max, min, dtype.
 
@@ -211,7 +219,7 @@ class iinfo:
     def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or not type.is_integral:
             raise TypeError(f"iinfo() requires an integer input type. Use finfo to handle '{type}'")
-        limits = np.iinfo(type.np)
+        limits = integer_limits(type)
         self.bits, self.max, self.min, self.dtype = limits.bits, int(limits.max), int(limits.min), type.name
 
     def __repr__(self) -> str:

@@ -32,10 +32,16 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             used.add("view")
             modules.add("native")
         elif f.structured:
-            lines.append(f'structured("{f.name}", native.{f.meta}, "{f.stub}", "{f.form}")')
+            out = out_twin(f, functions)
+            through = "" if out is None else f', "{out.name}"'
+            lines.append(f'structured("{f.name}", native.{f.meta}, "{f.stub}", "{f.form}"{through})')
             used.add("structured")
             modules.add("native")
-        if f.planner is not None:
+        if f.planner is not None and f.stub is not None:
+            lines.append(f'planned("{f.name}", "{f.stub}", native.{f.planner})')
+            used.add("planned")
+            modules.add("native")
+        elif f.planner is not None:
             lines.append(f'planner("{f.name}", "CompositeExplicitAutograd", native.{f.planner})')
             used.add("planner")
             modules.add("native")
@@ -76,6 +82,19 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         + "\n\n\ndef register() -> None:\n"
         + f'    """Define the {family} operators and register their kernels."""\n{body}\n'
     )
+
+
+def out_twin(f: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
+    """The ``out=`` form that computes what a functional or in-place form does; None where there is none."""
+    if f.form == "out":
+        return None
+    inputs = [(a.name, a.type) for a in f.schema.arguments]
+    for each in functions:
+        if each.form == "out" and each.structured and (each.meta, each.stub) == (f.meta, f.stub):
+            given = [(a.name, a.type) for a in each.schema.arguments if not a.is_out]
+            if given == inputs and each.base == f.base.rstrip("_"):
+                return each
+    return None
 
 
 def index_module(families: list[str], with_methods: list[str]) -> str:

@@ -8,7 +8,7 @@ from ...runtime.device import device as Device
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.scalar_type import dtype as ScalarType
-from ..generated.functions import _to_copy
+from ..generated.functions import _to_copy, empty_like
 from ..structured.native.copy import resolve_device
 
 
@@ -19,6 +19,24 @@ def contiguous(self: Any, memory_format: MemoryFormat) -> Any:
     if self._spec.is_contiguous_in(memory_format):
         return self
     return self.clone(memory_format=memory_format)
+
+
+def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
+    """``clone`` of a backend that has no kernel for it."""
+    return empty_like(self, memory_format=memory_format).copy_(self)
+
+
+def _copy_from(self: Any, dst: Any, non_blocking: bool) -> Any:
+    """How a backend of another package copies to, from and within its memory; it has to say so.
+
+    The backend registers a kernel: ``self`` is copied to `dst`, of which one lives on its device. They broadcast, and
+    may differ in dtype and strides. It returns `dst`.
+    """
+    where = next((t.device for t in (self, dst) if t.device.type not in ("cpu", "cuda", "meta")), dst.device)
+    raise NotImplementedError(
+        f"Could not run 'aten::_copy_from' from {self.device} to {dst.device}: the backend of '{where.type}' has to "
+        "register a kernel for it"
+    )
 
 
 def to_dtype_layout(

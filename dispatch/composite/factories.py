@@ -87,6 +87,11 @@ def fill_tensor(self: Any, value: Any) -> Any:
     return (self.clone() if self.requires_grad else empty_like(self)).fill_(value)
 
 
+def zero_(self: Any) -> Any:
+    """``zero_`` of a backend that has no kernel for it."""
+    return self.fill_(0)
+
+
 def scalar_tensor(s: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
     """`torch.scalar_tensor`: a number as a 0-d tensor of the default dtype unless given."""
     return empty((), dtype=dtype or get_default_dtype(), layout=layout, device=device).fill_(s)

@@ -12,7 +12,7 @@ from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype
+from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, integer_limits
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.type_promotion import promote_types
@@ -143,7 +143,7 @@ def _array_of(data: Any, dtype: ScalarType | None) -> Any:
 
 def _integers(leaves: list[Any], dtype: ScalarType) -> Any:
     """Elements as integers: floats truncated, negative ones wrapped for an unsigned dtype."""
-    limits = np.iinfo(dtype.np)
+    limits = integer_limits(dtype)
     if any(issubclass(kind, float | np.floating) for kind in set(map(type, leaves))):
         array = np.array(leaves, np.float64)
         if not (np.abs(array) < 2.0**63).all():

@@ -33,6 +33,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self._operators: dict[str, OperatorEntry] = {}
         self._libraries: dict[str, str] = {}
+        self._fallbacks: dict[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._listeners: tuple[list[OpRegistrationListener], ...] = ()
         self._has_warned_of_override = False
         self.lock = threading.RLock()
@@ -133,11 +134,15 @@ class Dispatcher:
                         kernel = copy(kernel)
             entry = self._find_or_create(name)
             entry.kernels = {**entry.kernels, key: (*entry.kernels.get(key, ()), kernel)}
+            if key is operator_entry.ADINPLACE:
+                operator_entry.inplace_or_view.append(kernel)
             self.forget(entry)
 
         def undo() -> None:
             with self.lock:
                 entry = self._operators[name]
+                if key is operator_entry.ADINPLACE:
+                    operator_entry.inplace_or_view.remove(kernel)
                 left = tuple(k for k in entry.kernels[key] if k is not kernel)
                 entry.kernels = {
                     k: left if k is key else each for k, each in entry.kernels.items() if left or k is not key
@@ -169,27 +174,43 @@ class Dispatcher:
     ) -> RegistrationHandle:
         """Register the kernel of a key for every operator without one; a function is a boxed kernel.
 
-        Raises RuntimeError for a second one.
+        A fallthrough, which is what the functional keys of this package start with, is no kernel: another takes its
+        place while it is registered. Raises RuntimeError for a second one.
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
             check_is_boxed(kernel, "fallback", place_of(kernel))
             kernel = KernelFunction(kernel, boxed=True, source=place_of(kernel))
         with self.lock:
-            if key in operator_entry.fallbacks:
+            earlier = self._fallbacks.get(key, ())
+            if earlier and not earlier[-1].is_fallthrough:
                 raise RuntimeError(
                     f"Tried to register multiple backend fallbacks for the same dispatch key {key}; previous "
-                    f"registration {operator_entry.fallbacks[key].source}, new registration {kernel.source}"
+                    f"registration {earlier[-1].source}, new registration {kernel.source}"
                 )
-            operator_entry.fallbacks[key] = kernel
-            self.forget_all()
+            self._set_fallbacks(key, (*earlier, copy(kernel)))
+            registered = self._fallbacks[key][-1]
 
         def undo() -> None:
             with self.lock:
-                del operator_entry.fallbacks[key]
-                self.forget_all()
+                self._set_fallbacks(key, tuple(k for k in self._fallbacks[key] if k is not registered))
 
         return RegistrationHandle(undo)
+
+    def _set_fallbacks(self, key: DispatchKey, kernels: tuple[KernelFunction, ...]) -> None:
+        """The fallbacks of a key, of which the last serves."""
+        before = self._fallbacks.get(key, ())
+        self._fallbacks[key] = kernels
+        if kernels:
+            operator_entry.fallbacks[key] = kernels[-1]
+        else:
+            operator_entry.fallbacks.pop(key, None)
+        if key is operator_entry.ADINPLACE:
+            for kernel in before:
+                if not kernel.is_fallthrough:
+                    operator_entry.inplace_or_view.remove(kernel)
+            operator_entry.inplace_or_view.extend(k for k in kernels if not k.is_fallthrough)
+        self.forget_all()
 
     def register_name(self, name: str) -> RegistrationHandle:
         """Make a name known: `find_op` finds it, `find_schema` does not until it is defined."""

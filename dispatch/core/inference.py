@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.dispatch_key import ADINPLACE_BIT
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled, is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema
@@ -24,6 +25,13 @@ def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Any) -> An
                 tensor._spec = tensor._spec.replace(is_inference=True, requires_grad=False)
                 tensor._version = tensor._autograd = None
     return result
+
+
+def keys_in_inference_mode(bits: int, args: Sequence[Any]) -> int:
+    """The call key set in inference mode: ADInplaceOrView only where some argument is no inference tensor."""
+    if bits & ADINPLACE_BIT and all(tensor._spec.is_inference for tensor in tensors_in(args)):
+        return bits & ~ADINPLACE_BIT
+    return bits
 
 
 def guarded_write(schema: FunctionSchema, args: Sequence[Any], plan: Plan) -> Plan:

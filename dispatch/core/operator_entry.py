@@ -10,8 +10,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
+from ...runtime.device_guard import current_device, unindexed
 from ...runtime.dispatch_key import (
+    ADINPLACE_BIT,
     AUTOGRAD_BITS,
     BACKEND_MASK,
     BY_NAME,
@@ -27,13 +30,16 @@ from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, base_type, parse_schema
 from .argument_roles import is_runtime, key_of, static_key_of, tensors_in
-from .inference import as_inference, guarded_write
+from .inference import as_inference, guarded_write, keys_in_inference_mode
 from .kernel_function import KernelFunction, Plan
+from .version_tracking import tracked
 
 IMPLICIT = BY_NAME["CompositeImplicitAutograd"]
 EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
 NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
 AUTOGRAD = BY_NAME["Autograd"]
+BACKEND_SELECT = BY_NAME["BackendSelect"]
+ADINPLACE = BY_NAME["ADInplaceOrView"]
 _DENSE = functionality_bit(Functionality.Dense)
 _BACKEND_FUNCTIONALITIES = {
     Functionality.Dense,
@@ -53,11 +59,11 @@ _DECOMPOSING = {
 MAX_PLANS = 4096
 """Plans that one operator keeps; beyond them it starts anew."""
 
-CURRENT_CUDA = Device("cuda")
-"""The CUDA device without index: whichever is current at the call."""
-
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
+
+inplace_or_view: list[KernelFunction] = []
+"""Kernels that users registered for ADInplaceOrView: what a kernel below that key calls does not come there again."""
 
 _parsing = threading.RLock()
 
@@ -83,6 +89,7 @@ class OperatorEntry:
 
     __slots__ = (
         "__weakref__",
+        "_always",
         "_plans",
         "_schema",
         "_schema_text",
@@ -112,6 +119,7 @@ class OperatorEntry:
         self.kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._schema_text: str | None = None
         self._schema: FunctionSchema | None = None
+        self._always: list[int] = []
         self._table: dict[int, KernelFunction] = {}
         self._plans: dict[Any, Plan] = {}
         self.kinds: dict[Any, Callable[[Sequence[Any]], Plan | None]] = {}
@@ -169,6 +177,7 @@ class OperatorEntry:
 
     def clear(self) -> None:
         """Forget every decision, after a registration."""
+        self._always = []
         self._table = {}
         self._plans = {}
         self.kinds = {}
@@ -261,7 +270,13 @@ class OperatorEntry:
         return f"Could not run '{self.name}' {where}. It is available for: [{', '.join(available)}]."
 
     def key_set_of(self, args: Sequence[Any]) -> int:
-        """The call key set of bound arguments: of their tensors, or of the device argument of a factory."""
+        """The call key set of bound arguments: of their tensors, or of the device argument of a factory.
+
+        c10 has BackendSelect and ADInplaceOrView in every thread's included set. Here the device of a factory stands
+        in the set already, and plans bump versions and remember bases themselves, so that the two keys would only
+        be fallen through: they stand in the set of operators that have a kernel for them, registered by a user, and
+        cost the others nothing.
+        """
         if self.roles is None:
             self.runtime_roles()
         bits = 0
@@ -275,14 +290,30 @@ class OperatorEntry:
                         bits |= element._spec.call_keys
         if not bits:
             device = next((args[i] for i in self.device_positions if isinstance(args[i], Device)), None)
-            bits = _DENSE | (1 << (0 if device is None else device.backend))
+            if device is None:
+                bits = _DENSE | (1 << get_default_device().backend) if self.device_positions else _DENSE | 1
+            else:
+                bits = _DENSE | (1 << device.backend)
+        cell = self._always
+        return bits | (cell[0] if cell else self._find_always(cell))
+
+    def _find_always(self, cell: list[int]) -> int:
+        """The keys of every call of this operator, whatever its arguments; kept in a cell that `clear` replaces."""
+        deciding.add(self)
+        bits = 0
+        for key in (BACKEND_SELECT, ADINPLACE):
+            kernel = self.kernel_for(key)
+            if kernel is not None and not kernel.is_fallthrough:
+                bits |= key.bits
+        cell.append(bits)
         return bits
 
     def call(self, *args: Any) -> Any:
         """Call with all arguments in schema order, through this thread's key sets."""
         bits = (self.key_set_of(args) | local.included) & ~local.excluded
         if inference_enabled and is_inference_mode_enabled():
-            return as_inference(self.schema, args, self.call_with_keys(bits & BELOW_AUTOGRAD, args))
+            bits = keys_in_inference_mode(bits & BELOW_AUTOGRAD, args)
+            return as_inference(self.schema, args, self.call_with_keys(bits, args))
         return self.call_with_keys(bits, args)
 
     def call_with_keys(self, bits: int, args: Sequence[Any]) -> Any:
@@ -315,14 +346,20 @@ class OperatorEntry:
         if self.roles is None:
             self.runtime_roles()
         for position in self.device_positions:
-            if args[position] is CURRENT_CUDA:
+            where = args[position]
+            if where is None and get_default_device() is not CPU and not tensors_in(args):
+                # Kernels from outside see where their tensors go, as they do under PyTorch's default device.
+                where = get_default_device()
+                args = [*args[:position], where, *args[position + 1 :]]
+            if where.__class__ is Device and where in unindexed:
                 return self._plan_on_current_device(bits, args)
         kernel = self._table.get(bits) or self.lookup(bits)
         planner = kernel.planner
         if planner is None:
             plan = kernel.plan(self, bits, args)
             if not kernel.leaf and not bits & AUTOGRAD_BITS:
-                plan = guarded_below_autograd(args, plan)
+                plan = guarded_below_autograd(args, plan, self._hidden_from(kernel, bits))
+                plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
         else:
             plan = planner(self, bits, args)
         if self.is_mutable:
@@ -331,20 +368,27 @@ class OperatorEntry:
             plan = observe(self, self.served_by(bits)[0], args, plan)
         return plan
 
+    def _hidden_from(self, kernel: KernelFunction, bits: int) -> int:
+        """The keys that calls from a kernel below autograd do not come to again, where they have kernels."""
+        if not inplace_or_view or bits & ADINPLACE_BIT or kernel in self.kernels.get(IMPLICIT, ()):
+            return 0
+        return ADINPLACE_BIT
+
     def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
         """A plan that follows the current device: "cuda" names another one after `set_device`."""
-        from ...runtime.cuda.driver import driver
-
-        current_device = driver().current_device
+        device_type = next(value.type for value in args if value.__class__ is Device and value in unindexed)
         positions = self.runtime_positions(args)
         template = [None if i in positions else value for i, value in enumerate(args)]
         plans: dict[int, Plan] = {}
 
         def plan(*runtime: Any) -> Any:
-            index = current_device()
+            index = current_device(device_type)
             found = plans.get(index)
             if found is None:
-                bound = [Device("cuda", index) if value is CURRENT_CUDA else value for value in template]
+                bound = [
+                    Device(device_type, index) if value.__class__ is Device and value in unindexed else value
+                    for value in template
+                ]
                 for position, value in zip(positions, runtime, strict=True):
                     bound[position] = value
                 found = plans[index] = self.lookup(bits).plan(self, bits, bound)
@@ -394,13 +438,18 @@ def is_baked(value: Any, default: Any) -> bool:
     return value.__class__ is int and default.__class__ is int and bool(value == default)
 
 
-def guarded_below_autograd(args: Sequence[Any], plan: Plan) -> Plan:
-    """`plan` of a kernel that calls operators, such that those do not record what the caller records as one."""
-    if not any(t._spec.requires_grad for t in tensors_in(args)):
+def guarded_below_autograd(args: Sequence[Any], plan: Plan, hidden: int = 0) -> Plan:
+    """`plan` of a kernel that calls operators, such that those do not record what the caller records as one.
+
+    `hidden` are keys that they do not come to for another reason.
+    """
+    if any(t._spec.requires_grad for t in tensors_in(args)):
+        hidden |= AUTOGRAD_BITS
+    if not hidden:
         return plan
 
     def below(*runtime: Any) -> Any:
-        with ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
+        with ExcludeDispatchKeyGuard(hidden):
             return plan(*runtime)
 
     return below

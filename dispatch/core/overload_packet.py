@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime import allocator, device, scalar_type
+from ...runtime import allocator, device, device_guard, scalar_type
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..schema import FunctionSchema, parse_schema, resolve
@@ -630,3 +630,4 @@ Dispatcher.singleton().on_change.append(clear_plans)
 scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
 device.on_default_change.append(Dispatcher.singleton().forget_all)
 allocator.on_change.append(Dispatcher.singleton().forget_all)
+device_guard.on_change.append(Dispatcher.singleton().forget_all)

@@ -17,6 +17,7 @@ from .functions_convolution import (
     convolution_backward_weight,
 )
 from .functions_copy import (
+    _copy_from,
     _to_copy,
     clone,
 )
@@ -400,6 +401,7 @@ __all__ = [
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
+    "_copy_from",
     "_index_put_impl_",
     "_linspace_",
     "_log_softmax",

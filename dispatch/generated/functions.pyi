@@ -131,6 +131,7 @@ def convolution_backward_weight(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor: ...
+def _copy_from(input: Tensor, dst: Tensor, non_blocking: bool = ...) -> Tensor: ...
 def clone(input: Tensor, *, memory_format: memory_format | None = ...) -> Tensor: ...
 def _to_copy(
     input: Tensor,
@@ -1814,6 +1815,7 @@ __all__ = [
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
+    "_copy_from",
     "_index_put_impl_",
     "_linspace_",
     "_log_softmax",

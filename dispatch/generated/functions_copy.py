@@ -12,6 +12,7 @@ from ...runtime.memory_format import contiguous_format
 from ..core.overload_packet import NOT_GIVEN, Parameter, packet
 
 __all__ = [
+    "_copy_from",
     "_to_copy",
     "clone",
 ]
@@ -27,6 +28,17 @@ copy__packet = packet(
     False,
 )
 copy__plans = copy__packet.plans
+_copy_from_packet = packet(
+    "_copy_from",
+    ("_copy_from",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dst", "tensor", NOT_GIVEN, False),
+        Parameter("non_blocking", "static", False, False),
+    ),
+    False,
+)
+_copy_from_plans = _copy_from_packet.plans
 clone_packet = packet(
     "clone",
     ("clone",),
@@ -84,6 +96,17 @@ type_as_packet = packet(
     False,
 )
 type_as_plans = type_as_packet.plans
+
+
+def _copy_from(input: Any, dst: Any, non_blocking: Any = False) -> Any:
+    """_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor"""
+    if modes:
+        return _copy_from_packet.call_parameters(input, dst, non_blocking)
+    try:
+        plan = _copy_from_plans[input._spec][dst._spec, non_blocking]
+    except (KeyError, AttributeError, TypeError):
+        plan = _copy_from_packet.miss(input, dst, non_blocking)
+    return plan(input, dst)
 
 
 def clone(input: Any, *, memory_format: Any = None) -> Any:

@@ -168,106 +168,107 @@ def register() -> None:
     composite("fill.Tensor", "CompositeImplicitAutograd", composition.fill_tensor)
     define("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)", "native_functions/factories.yaml:100")
     structured("zero_", native.fill, "zero_stub", "inplace")
+    composite("zero_", "CompositeExplicitAutograd", composition.zero_)
     autograd("zero_", autograd_factories.plan_zero_)
     define(
         "scalar_tensor",
         "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:106",
+        "native_functions/factories.yaml:108",
         ("core",),
     )
     composite("scalar_tensor", "CompositeImplicitAutograd", composition.scalar_tensor)
     define(
         "arange",
         "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:111",
+        "native_functions/factories.yaml:113",
     )
     composite("arange", "CompositeImplicitAutograd", composition.arange)
     define(
         "arange.start",
         "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:115",
+        "native_functions/factories.yaml:117",
     )
     composite("arange.start", "CompositeImplicitAutograd", composition.arange_start)
     define(
         "arange.start_step",
         "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:119",
+        "native_functions/factories.yaml:121",
         ("core",),
     )
     composite("arange.start_step", "CompositeImplicitAutograd", composition.arange_start_step)
     define(
         "arange.out",
         "arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:124",
+        "native_functions/factories.yaml:126",
     )
     composite("arange.out", "CompositeImplicitAutograd", composition.arange_out)
     define(
         "arange.start_out",
         "arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:128",
+        "native_functions/factories.yaml:130",
     )
     composite("arange.start_out", "CompositeImplicitAutograd", composition.arange_start_out)
     define(
         "_arange_",
         "_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)",
-        "native_functions/factories.yaml:132",
+        "native_functions/factories.yaml:134",
     )
     structured("_arange_", native.fill, "arange_stub", "inplace")
     define(
         "linspace",
         "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:137",
+        "native_functions/factories.yaml:139",
     )
     composite("linspace", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Tensor",
         "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:141",
+        "native_functions/factories.yaml:143",
     )
     composite("linspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Scalar",
         "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:145",
+        "native_functions/factories.yaml:147",
     )
     composite("linspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Scalar_Tensor",
         "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:149",
+        "native_functions/factories.yaml:151",
     )
     composite("linspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.out",
         "linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:153",
+        "native_functions/factories.yaml:155",
     )
     composite("linspace.out", "CompositeImplicitAutograd", composition.linspace_out)
     define(
         "_linspace_",
         "_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)",
-        "native_functions/factories.yaml:157",
+        "native_functions/factories.yaml:159",
     )
     structured("_linspace_", native.fill, "linspace_stub", "inplace")
     define(
         "eye",
         "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:162",
+        "native_functions/factories.yaml:164",
     )
     composite("eye", "CompositeImplicitAutograd", composition.eye)
     define(
         "eye.m",
         "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:166",
+        "native_functions/factories.yaml:168",
     )
     composite("eye.m", "CompositeImplicitAutograd", composition.eye_m)
     define(
-        "eye.out", "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", "native_functions/factories.yaml:170"
+        "eye.out", "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", "native_functions/factories.yaml:172"
     )
     composite("eye.out", "CompositeImplicitAutograd", composition.eye_out)
     define(
         "eye.m_out",
         "eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:174",
+        "native_functions/factories.yaml:176",
     )
     composite("eye.m_out", "CompositeImplicitAutograd", composition.eye_m_out)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from ..autograd.recording import never_differentiable, out_refuses_grad
 from ..composite import indexing as composition
 from ..structured.native import indexing as native
-from ..structured.register import autograd, composite, define, planner, structured
+from ..structured.register import autograd, composite, define, planned, structured
 from . import autograd_indexing
 
 
 def register() -> None:
     """Define the indexing operators and register their kernels."""
     define("cat", "cat(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:3", ("core",))
-    structured("cat", native.cat, "cat_stub", "functional")
+    structured("cat", native.cat, "cat_stub", "functional", "cat.out")
     autograd("cat", autograd_indexing.plan_cat)
     define(
         "cat.out",
@@ -57,42 +57,42 @@ def register() -> None:
         "native_functions/indexing.yaml:44",
         ("core",),
     )
-    planner("index.Tensor", "CompositeExplicitAutograd", native.index)
+    planned("index.Tensor", "index_stub", native.index)
     autograd("index.Tensor", autograd_indexing.plan_index_Tensor)
     define(
         "index_put",
         "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:49",
+        "native_functions/indexing.yaml:50",
         ("core",),
     )
-    planner("index_put", "CompositeExplicitAutograd", native.index_put)
+    planned("index_put", "index_put_stub", native.index_put)
     autograd("index_put", autograd_indexing.plan_index_put)
     define(
         "index_put_",
         "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:49",
+        "native_functions/indexing.yaml:50",
         ("core",),
     )
-    planner("index_put_", "CompositeExplicitAutograd", native.index_put)
+    planned("index_put_", "index_put_stub", native.index_put)
     autograd("index_put_", autograd_indexing.plan_index_put_)
     define(
         "_index_put_impl_",
         "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:55",
+        "native_functions/indexing.yaml:57",
     )
     composite("_index_put_impl_", "CompositeImplicitAutograd", composition.index_put_impl)
     define(
         "index_select",
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml:59",
+        "native_functions/indexing.yaml:61",
         ("core",),
     )
-    structured("index_select", native.index_select, "index_select_stub", "functional")
+    structured("index_select", native.index_select, "index_select_stub", "functional", "index_select.out")
     autograd("index_select", autograd_indexing.plan_index_select)
     define(
         "index_select.out",
         "index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:59",
+        "native_functions/indexing.yaml:61",
         ("core",),
     )
     structured("index_select.out", native.index_select, "index_select_stub", "out")
@@ -100,81 +100,81 @@ def register() -> None:
     define(
         "index_add",
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        "native_functions/indexing.yaml:65",
+        "native_functions/indexing.yaml:67",
     )
-    structured("index_add", native.index_add, "index_add_stub", "functional")
+    structured("index_add", native.index_add, "index_add_stub", "functional", "index_add.out")
     autograd("index_add", autograd_indexing.plan_index_add)
     define(
         "index_add_",
         "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/indexing.yaml:65",
+        "native_functions/indexing.yaml:67",
     )
-    structured("index_add_", native.index_add, "index_add_stub", "inplace")
+    structured("index_add_", native.index_add, "index_add_stub", "inplace", "index_add.out")
     autograd("index_add_", autograd_indexing.plan_index_add_)
     define(
         "index_add.out",
         "index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:65",
+        "native_functions/indexing.yaml:67",
     )
     structured("index_add.out", native.index_add, "index_add_stub", "out")
     autograd("index_add.out", out_refuses_grad)
     define(
         "index_copy",
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml:70",
+        "native_functions/indexing.yaml:72",
     )
-    structured("index_copy", native.index_copy, "index_copy_stub", "functional")
+    structured("index_copy", native.index_copy, "index_copy_stub", "functional", "index_copy.out")
     autograd("index_copy", autograd_indexing.plan_index_copy)
     define(
         "index_copy_",
         "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml:70",
+        "native_functions/indexing.yaml:72",
     )
-    structured("index_copy_", native.index_copy, "index_copy_stub", "inplace")
+    structured("index_copy_", native.index_copy, "index_copy_stub", "inplace", "index_copy.out")
     autograd("index_copy_", autograd_indexing.plan_index_copy_)
     define(
         "index_copy.out",
         "index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:70",
+        "native_functions/indexing.yaml:72",
     )
     structured("index_copy.out", native.index_copy, "index_copy_stub", "out")
     autograd("index_copy.out", out_refuses_grad)
     define(
         "index_fill.int_Scalar",
         "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:75",
+        "native_functions/indexing.yaml:77",
     )
     composite("index_fill.int_Scalar", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill.int_Tensor",
         "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:80",
+        "native_functions/indexing.yaml:82",
     )
     composite("index_fill.int_Tensor", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill_.int_Scalar",
         "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:85",
+        "native_functions/indexing.yaml:87",
     )
     composite("index_fill_.int_Scalar", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "index_fill_.int_Tensor",
         "index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:90",
+        "native_functions/indexing.yaml:92",
     )
     composite("index_fill_.int_Tensor", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "gather",
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml:95",
+        "native_functions/indexing.yaml:97",
         ("core",),
     )
-    structured("gather", native.gather, "gather_stub", "functional")
+    structured("gather", native.gather, "gather_stub", "functional", "gather.out")
     autograd("gather", autograd_indexing.plan_gather)
     define(
         "gather.out",
         "gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:95",
+        "native_functions/indexing.yaml:97",
         ("core",),
     )
     structured("gather.out", native.gather, "gather_stub", "out")
@@ -182,29 +182,29 @@ def register() -> None:
     define(
         "take_along_dim",
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-        "native_functions/indexing.yaml:101",
+        "native_functions/indexing.yaml:103",
     )
     composite("take_along_dim", "CompositeImplicitAutograd", composition.take_along_dim)
     define(
         "scatter.src",
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:106",
+        "native_functions/indexing.yaml:108",
         ("core",),
     )
-    structured("scatter.src", native.scatter, "scatter_stub", "functional")
+    structured("scatter.src", native.scatter, "scatter_stub", "functional", "scatter.src_out")
     autograd("scatter.src", autograd_indexing.plan_scatter_src)
     define(
         "scatter_.src",
         "scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:106",
+        "native_functions/indexing.yaml:108",
         ("core",),
     )
-    structured("scatter_.src", native.scatter, "scatter_stub", "inplace")
+    structured("scatter_.src", native.scatter, "scatter_stub", "inplace", "scatter.src_out")
     autograd("scatter_.src", autograd_indexing.plan_scatter__src)
     define(
         "scatter.src_out",
         "scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:106",
+        "native_functions/indexing.yaml:108",
         ("core",),
     )
     structured("scatter.src_out", native.scatter, "scatter_stub", "out")
@@ -212,23 +212,23 @@ def register() -> None:
     define(
         "scatter.value",
         "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:113",
+        "native_functions/indexing.yaml:115",
         ("core",),
     )
-    structured("scatter.value", native.scatter_value, "scatter_stub", "functional")
+    structured("scatter.value", native.scatter_value, "scatter_stub", "functional", "scatter.value_out")
     autograd("scatter.value", autograd_indexing.plan_scatter_value)
     define(
         "scatter_.value",
         "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:113",
+        "native_functions/indexing.yaml:115",
         ("core",),
     )
-    structured("scatter_.value", native.scatter_value, "scatter_stub", "inplace")
+    structured("scatter_.value", native.scatter_value, "scatter_stub", "inplace", "scatter.value_out")
     autograd("scatter_.value", autograd_indexing.plan_scatter__value)
     define(
         "scatter.value_out",
         "scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:113",
+        "native_functions/indexing.yaml:115",
         ("core",),
     )
     structured("scatter.value_out", native.scatter_value, "scatter_stub", "out")
@@ -236,61 +236,65 @@ def register() -> None:
     define(
         "scatter.reduce",
         "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:121",
+        "native_functions/indexing.yaml:123",
     )
-    structured("scatter.reduce", native.scatter, "scatter_stub", "functional")
+    structured("scatter.reduce", native.scatter, "scatter_stub", "functional", "scatter.reduce_out")
     define(
         "scatter_.reduce",
         "scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:121",
+        "native_functions/indexing.yaml:123",
     )
-    structured("scatter_.reduce", native.scatter, "scatter_stub", "inplace")
+    structured("scatter_.reduce", native.scatter, "scatter_stub", "inplace", "scatter.reduce_out")
     define(
         "scatter.reduce_out",
         "scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:121",
+        "native_functions/indexing.yaml:123",
     )
     structured("scatter.reduce_out", native.scatter, "scatter_stub", "out")
     autograd("scatter.reduce_out", out_refuses_grad)
     define(
         "scatter.value_reduce",
         "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:127",
+        "native_functions/indexing.yaml:129",
     )
-    structured("scatter.value_reduce", native.scatter_value, "scatter_stub", "functional")
+    structured(
+        "scatter.value_reduce", native.scatter_value, "scatter_stub", "functional", "scatter.value_reduce_out"
+    )
     define(
         "scatter_.value_reduce",
         "scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:127",
+        "native_functions/indexing.yaml:129",
     )
-    structured("scatter_.value_reduce", native.scatter_value, "scatter_stub", "inplace")
+    structured(
+        "scatter_.value_reduce", native.scatter_value, "scatter_stub", "inplace", "scatter.value_reduce_out"
+    )
     define(
         "scatter.value_reduce_out",
         "scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:127",
+        "native_functions/indexing.yaml:129",
     )
     structured("scatter.value_reduce_out", native.scatter_value, "scatter_stub", "out")
     autograd("scatter.value_reduce_out", out_refuses_grad)
     define(
         "scatter_add",
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:134",
+        "native_functions/indexing.yaml:136",
         ("core",),
     )
-    structured("scatter_add", native.scatter_add, "scatter_stub", "functional")
+    structured("scatter_add", native.scatter_add, "scatter_stub", "functional", "scatter_add.out")
     autograd("scatter_add", autograd_indexing.plan_scatter_add)
     define(
         "scatter_add_",
         "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:134",
+        "native_functions/indexing.yaml:136",
         ("core",),
     )
-    structured("scatter_add_", native.scatter_add, "scatter_stub", "inplace")
+    structured("scatter_add_", native.scatter_add, "scatter_stub", "inplace", "scatter_add.out")
     autograd("scatter_add_", autograd_indexing.plan_scatter_add_)
     define(
         "scatter_add.out",
         "scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:134",
+        "native_functions/indexing.yaml:136",
         ("core",),
     )
     structured("scatter_add.out", native.scatter_add, "scatter_stub", "out")
@@ -298,7 +302,7 @@ def register() -> None:
     define(
         "masked_fill.Scalar",
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:142",
+        "native_functions/indexing.yaml:144",
         ("core",),
     )
     structured("masked_fill.Scalar", native.masked_fill, "masked_fill_stub", "functional")
@@ -306,7 +310,7 @@ def register() -> None:
     define(
         "masked_fill_.Scalar",
         "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:142",
+        "native_functions/indexing.yaml:144",
         ("core",),
     )
     structured("masked_fill_.Scalar", native.masked_fill, "masked_fill_stub", "inplace")
@@ -314,76 +318,76 @@ def register() -> None:
     define(
         "masked_fill.Tensor",
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:149",
+        "native_functions/indexing.yaml:151",
     )
     structured("masked_fill.Tensor", native.masked_fill, "masked_fill_stub", "functional")
     autograd("masked_fill.Tensor", autograd_indexing.plan_masked_fill_Tensor)
     define(
         "masked_fill_.Tensor",
         "masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:149",
+        "native_functions/indexing.yaml:151",
     )
     structured("masked_fill_.Tensor", native.masked_fill, "masked_fill_stub", "inplace")
     autograd("masked_fill_.Tensor", autograd_indexing.plan_masked_fill__Tensor)
     define(
         "masked_select",
         "masked_select(Tensor self, Tensor mask) -> Tensor",
-        "native_functions/indexing.yaml:155",
+        "native_functions/indexing.yaml:157",
     )
     composite("masked_select", "CompositeImplicitAutograd", composition.masked_select)
     define(
         "masked_select.out",
         "masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:160",
+        "native_functions/indexing.yaml:162",
     )
     composite("masked_select.out", "CompositeImplicitAutograd", composition.masked_select_out)
     define(
         "nonzero",
         "nonzero(Tensor self) -> Tensor",
-        "native_functions/indexing.yaml:164",
+        "native_functions/indexing.yaml:166",
         (
             "core",
             "nondifferentiable",
         ),
     )
-    planner("nonzero", "CompositeExplicitAutograd", native.nonzero)
+    planned("nonzero", "nonzero_stub", native.nonzero)
     autograd("nonzero", never_differentiable)
     define(
         "nonzero.as_tuple",
         "nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-        "native_functions/indexing.yaml:169",
+        "native_functions/indexing.yaml:172",
     )
     composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:174")
+    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:177")
     composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:179")
+    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:182")
     composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:184")
-    structured("take", native.take, "take_stub", "functional")
+    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:187")
+    structured("take", native.take, "take_stub", "functional", "take.out")
     autograd("take", autograd_indexing.plan_take)
     define(
         "take.out",
         "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:184",
+        "native_functions/indexing.yaml:187",
     )
     structured("take.out", native.take, "take_stub", "out")
     autograd("take.out", out_refuses_grad)
     define(
         "put",
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:189",
+        "native_functions/indexing.yaml:192",
     )
     composite("put", "CompositeImplicitAutograd", composition.put)
     define(
         "put_",
         "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:194",
+        "native_functions/indexing.yaml:197",
     )
     composite("put_", "CompositeImplicitAutograd", composition.put_)
     define(
         "embedding",
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml:199",
+        "native_functions/indexing.yaml:202",
         ("core",),
     )
     structured("embedding", native.embedding, "embedding_stub", "functional")
@@ -391,7 +395,7 @@ def register() -> None:
     define(
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml:203",
+        "native_functions/indexing.yaml:206",
         ("nondifferentiable",),
     )
     structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
@@ -399,7 +403,7 @@ def register() -> None:
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:209",
+        "native_functions/indexing.yaml:212",
         ("core",),
     )
     structured(
@@ -409,61 +413,61 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:213", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:216", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:218")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:221")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:223")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:226")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:228",
+        "native_functions/indexing.yaml:231",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:233",
+        "native_functions/indexing.yaml:236",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:238",
+        "native_functions/indexing.yaml:241",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:244")
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:247")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:249")
-    structured("tril", native.triangle, "tril_stub", "functional")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:252")
+    structured("tril", native.triangle, "tril_stub", "functional", "tril.out")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:249"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:252"
     )
-    structured("tril_", native.triangle, "tril_stub", "inplace")
+    structured("tril_", native.triangle, "tril_stub", "inplace", "tril.out")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:249",
+        "native_functions/indexing.yaml:252",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:255")
-    structured("triu", native.triangle, "triu_stub", "functional")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:258")
+    structured("triu", native.triangle, "triu_stub", "functional", "triu.out")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:255"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:258"
     )
-    structured("triu_", native.triangle, "triu_stub", "inplace")
+    structured("triu_", native.triangle, "triu_stub", "inplace", "triu.out")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:255",
+        "native_functions/indexing.yaml:258",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)

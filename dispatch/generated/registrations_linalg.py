@@ -15,7 +15,7 @@ from . import autograd_linalg
 def register() -> None:
     """Define the linalg operators and register their kernels."""
     define("mm", "mm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml:3", ("core",))
-    structured("mm", native.mm, "mm_stub", "functional")
+    structured("mm", native.mm, "mm_stub", "functional", "mm.out")
     autograd("mm", autograd_linalg.plan_mm)
     define(
         "mm.out",
@@ -26,7 +26,7 @@ def register() -> None:
     structured("mm.out", native.mm, "mm_stub", "out")
     autograd("mm.out", out_refuses_grad)
     define("bmm", "bmm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml:9", ("core",))
-    structured("bmm", native.bmm, "bmm_stub", "functional")
+    structured("bmm", native.bmm, "bmm_stub", "functional", "bmm.out")
     autograd("bmm", autograd_linalg.plan_bmm)
     define(
         "bmm.out",
@@ -37,7 +37,7 @@ def register() -> None:
     structured("bmm.out", native.bmm, "bmm_stub", "out")
     autograd("bmm.out", out_refuses_grad)
     define("mv", "mv(Tensor self, Tensor vec) -> Tensor", "native_functions/linalg.yaml:15")
-    structured("mv", native.mv, "mv_stub", "functional")
+    structured("mv", native.mv, "mv_stub", "functional", "mv.out")
     autograd("mv", autograd_linalg.plan_mv)
     define(
         "mv.out",
@@ -47,7 +47,7 @@ def register() -> None:
     structured("mv.out", native.mv, "mv_stub", "out")
     autograd("mv.out", out_refuses_grad)
     define("dot", "dot(Tensor self, Tensor tensor) -> Tensor", "native_functions/linalg.yaml:20")
-    structured("dot", native.dot, "dot_stub", "functional")
+    structured("dot", native.dot, "dot_stub", "functional", "dot.out")
     autograd("dot", autograd_linalg.plan_dot)
     define(
         "dot.out",
@@ -57,7 +57,7 @@ def register() -> None:
     structured("dot.out", native.dot, "dot_stub", "out")
     autograd("dot.out", out_refuses_grad)
     define("vdot", "vdot(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml:25")
-    structured("vdot", native.vdot, "vdot_stub", "functional")
+    structured("vdot", native.vdot, "vdot_stub", "functional", "vdot.out")
     autograd("vdot", autograd_linalg.plan_vdot)
     define(
         "vdot.out",
@@ -88,7 +88,7 @@ def register() -> None:
         "native_functions/linalg.yaml:48",
         ("core",),
     )
-    structured("addmm", native.addmm, "addmm_stub", "functional")
+    structured("addmm", native.addmm, "addmm_stub", "functional", "addmm.out")
     autograd("addmm", autograd_linalg.plan_addmm)
     define(
         "addmm_",
@@ -96,7 +96,7 @@ def register() -> None:
         "native_functions/linalg.yaml:48",
         ("core",),
     )
-    structured("addmm_", native.addmm, "addmm_stub", "inplace")
+    structured("addmm_", native.addmm, "addmm_stub", "inplace", "addmm.out")
     autograd("addmm_", autograd_linalg.plan_addmm_)
     define(
         "addmm.out",
@@ -111,14 +111,14 @@ def register() -> None:
         "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         "native_functions/linalg.yaml:54",
     )
-    structured("addmv", native.addmv, "addmv_stub", "functional")
+    structured("addmv", native.addmv, "addmv_stub", "functional", "addmv.out")
     autograd("addmv", autograd_linalg.plan_addmv)
     define(
         "addmv_",
         "addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
         "native_functions/linalg.yaml:54",
     )
-    structured("addmv_", native.addmv, "addmv_stub", "inplace")
+    structured("addmv_", native.addmv, "addmv_stub", "inplace", "addmv.out")
     autograd("addmv_", autograd_linalg.plan_addmv_)
     define(
         "addmv.out",
@@ -132,14 +132,14 @@ def register() -> None:
         "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         "native_functions/linalg.yaml:59",
     )
-    structured("baddbmm", native.baddbmm, "baddbmm_stub", "functional")
+    structured("baddbmm", native.baddbmm, "baddbmm_stub", "functional", "baddbmm.out")
     autograd("baddbmm", autograd_linalg.plan_baddbmm)
     define(
         "baddbmm_",
         "baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
         "native_functions/linalg.yaml:59",
     )
-    structured("baddbmm_", native.baddbmm, "baddbmm_stub", "inplace")
+    structured("baddbmm_", native.baddbmm, "baddbmm_stub", "inplace", "baddbmm.out")
     autograd("baddbmm_", autograd_linalg.plan_baddbmm_)
     define(
         "baddbmm.out",
@@ -153,14 +153,14 @@ def register() -> None:
         "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         "native_functions/linalg.yaml:64",
     )
-    structured("addbmm", native.addbmm, "addbmm_stub", "functional")
+    structured("addbmm", native.addbmm, "addbmm_stub", "functional", "addbmm.out")
     autograd("addbmm", autograd_linalg.plan_addbmm)
     define(
         "addbmm_",
         "addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
         "native_functions/linalg.yaml:64",
     )
-    structured("addbmm_", native.addbmm, "addbmm_stub", "inplace")
+    structured("addbmm_", native.addbmm, "addbmm_stub", "inplace", "addbmm.out")
     autograd("addbmm_", autograd_linalg.plan_addbmm_)
     define(
         "addbmm.out",

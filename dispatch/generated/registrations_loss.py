@@ -19,7 +19,13 @@ def register() -> None:
         "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
         "native_functions/loss.yaml:3",
     )
-    structured("nll_loss_forward", native.nll_loss_forward, "nll_loss_forward_stub", "functional")
+    structured(
+        "nll_loss_forward",
+        native.nll_loss_forward,
+        "nll_loss_forward_stub",
+        "functional",
+        "nll_loss_forward.output",
+    )
     autograd("nll_loss_forward", autograd_loss.plan_nll_loss_forward)
     define(
         "nll_loss_forward.output",
@@ -33,7 +39,13 @@ def register() -> None:
         "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
         "native_functions/loss.yaml:8",
     )
-    structured("nll_loss_backward", native.nll_loss_backward, "nll_loss_backward_stub", "functional")
+    structured(
+        "nll_loss_backward",
+        native.nll_loss_backward,
+        "nll_loss_backward_stub",
+        "functional",
+        "nll_loss_backward.grad_input",
+    )
     autograd("nll_loss_backward", autograd_loss.plan_nll_loss_backward)
     define(
         "nll_loss_backward.grad_input",
@@ -47,7 +59,13 @@ def register() -> None:
         "nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
         "native_functions/loss.yaml:16",
     )
-    structured("nll_loss2d_forward", native.nll_loss2d_forward, "nll_loss_forward_stub", "functional")
+    structured(
+        "nll_loss2d_forward",
+        native.nll_loss2d_forward,
+        "nll_loss_forward_stub",
+        "functional",
+        "nll_loss2d_forward.output",
+    )
     autograd("nll_loss2d_forward", autograd_loss.plan_nll_loss2d_forward)
     define(
         "nll_loss2d_forward.output",
@@ -61,7 +79,13 @@ def register() -> None:
         "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
         "native_functions/loss.yaml:22",
     )
-    structured("nll_loss2d_backward", native.nll_loss_backward, "nll_loss_backward_stub", "functional")
+    structured(
+        "nll_loss2d_backward",
+        native.nll_loss_backward,
+        "nll_loss_backward_stub",
+        "functional",
+        "nll_loss2d_backward.grad_input",
+    )
     autograd("nll_loss2d_backward", autograd_loss.plan_nll_loss2d_backward)
     define(
         "nll_loss2d_backward.grad_input",
@@ -99,7 +123,7 @@ def register() -> None:
         "mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
         "native_functions/loss.yaml:52",
     )
-    structured("mse_loss", native.mse_loss, "mse_loss_stub", "functional")
+    structured("mse_loss", native.mse_loss, "mse_loss_stub", "functional", "mse_loss.out")
     autograd("mse_loss", autograd_loss.plan_mse_loss)
     define(
         "mse_loss.out",
@@ -113,7 +137,13 @@ def register() -> None:
         "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
         "native_functions/loss.yaml:57",
     )
-    structured("mse_loss_backward", native.mse_loss_backward, "mse_loss_backward_stub", "functional")
+    structured(
+        "mse_loss_backward",
+        native.mse_loss_backward,
+        "mse_loss_backward_stub",
+        "functional",
+        "mse_loss_backward.grad_input",
+    )
     autograd("mse_loss_backward", autograd_loss.plan_mse_loss_backward)
     define(
         "mse_loss_backward.grad_input",

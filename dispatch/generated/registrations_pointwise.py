@@ -24,7 +24,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("add.Tensor", native.add, "add_stub", "functional")
+    structured("add.Tensor", native.add, "add_stub", "functional", "add.out")
     autograd("add.Tensor", autograd_pointwise.plan_add_Tensor)
     define(
         "add_.Tensor",
@@ -36,7 +36,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("add_.Tensor", native.add, "add_stub", "inplace")
+    structured("add_.Tensor", native.add, "add_stub", "inplace", "add.out")
     autograd("add_.Tensor", autograd_pointwise.plan_add__Tensor)
     define(
         "add.out",
@@ -72,7 +72,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("sub.Tensor", native.sub, "sub_stub", "functional")
+    structured("sub.Tensor", native.sub, "sub_stub", "functional", "sub.out")
     autograd("sub.Tensor", autograd_pointwise.plan_sub_Tensor)
     define(
         "sub_.Tensor",
@@ -84,7 +84,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("sub_.Tensor", native.sub, "sub_stub", "inplace")
+    structured("sub_.Tensor", native.sub, "sub_stub", "inplace", "sub.out")
     autograd("sub_.Tensor", autograd_pointwise.plan_sub__Tensor)
     define(
         "sub.out",
@@ -135,7 +135,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("mul.Tensor", native.binary, "mul_stub", "functional")
+    structured("mul.Tensor", native.binary, "mul_stub", "functional", "mul.out")
     autograd("mul.Tensor", autograd_pointwise.plan_mul_Tensor)
     define(
         "mul_.Tensor",
@@ -147,7 +147,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("mul_.Tensor", native.binary, "mul_stub", "inplace")
+    structured("mul_.Tensor", native.binary, "mul_stub", "inplace", "mul.out")
     autograd("mul_.Tensor", autograd_pointwise.plan_mul__Tensor)
     define(
         "mul.out",
@@ -181,7 +181,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("div.Tensor", native.div, "div_stub", "functional")
+    structured("div.Tensor", native.div, "div_stub", "functional", "div.out")
     autograd("div.Tensor", autograd_pointwise.plan_div_Tensor)
     define(
         "div_.Tensor",
@@ -193,7 +193,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("div_.Tensor", native.div, "div_stub", "inplace")
+    structured("div_.Tensor", native.div, "div_stub", "inplace", "div.out")
     autograd("div_.Tensor", autograd_pointwise.plan_div__Tensor)
     define(
         "div.out",
@@ -217,7 +217,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("div.Tensor_mode", native.div_mode, "div_mode_stub", "functional")
+    structured("div.Tensor_mode", native.div_mode, "div_mode_stub", "functional", "div.out_mode")
     autograd("div.Tensor_mode", autograd_pointwise.plan_div_Tensor_mode)
     define(
         "div_.Tensor_mode",
@@ -229,7 +229,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("div_.Tensor_mode", native.div_mode, "div_mode_stub", "inplace")
+    structured("div_.Tensor_mode", native.div_mode, "div_mode_stub", "inplace", "div.out_mode")
     autograd("div_.Tensor_mode", autograd_pointwise.plan_div__Tensor_mode)
     define(
         "div.out_mode",
@@ -266,7 +266,7 @@ def register() -> None:
         ("pointwise",),
         wrapped_numbers=True,
     )
-    structured("floor_divide", native.binary, "floor_divide_stub", "functional")
+    structured("floor_divide", native.binary, "floor_divide_stub", "functional", "floor_divide.out")
     define(
         "floor_divide_.Tensor",
         "floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -274,7 +274,7 @@ def register() -> None:
         ("pointwise",),
         wrapped_numbers=True,
     )
-    structured("floor_divide_.Tensor", native.binary, "floor_divide_stub", "inplace")
+    structured("floor_divide_.Tensor", native.binary, "floor_divide_stub", "inplace", "floor_divide.out")
     define(
         "floor_divide.out",
         "floor_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -300,7 +300,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("remainder.Tensor", native.binary, "remainder_stub", "functional")
+    structured("remainder.Tensor", native.binary, "remainder_stub", "functional", "remainder.Tensor_out")
     autograd("remainder.Tensor", autograd_pointwise.plan_remainder_Tensor)
     define(
         "remainder_.Tensor",
@@ -312,7 +312,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("remainder_.Tensor", native.binary, "remainder_stub", "inplace")
+    structured("remainder_.Tensor", native.binary, "remainder_stub", "inplace", "remainder.Tensor_out")
     autograd("remainder_.Tensor", autograd_pointwise.plan_remainder__Tensor)
     define(
         "remainder.Tensor_out",
@@ -348,7 +348,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("fmod.Tensor", native.binary, "fmod_stub", "functional")
+    structured("fmod.Tensor", native.binary, "fmod_stub", "functional", "fmod.Tensor_out")
     autograd("fmod.Tensor", autograd_pointwise.plan_fmod_Tensor)
     define(
         "fmod_.Tensor",
@@ -360,7 +360,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("fmod_.Tensor", native.binary, "fmod_stub", "inplace")
+    structured("fmod_.Tensor", native.binary, "fmod_stub", "inplace", "fmod.Tensor_out")
     autograd("fmod_.Tensor", autograd_pointwise.plan_fmod__Tensor)
     define(
         "fmod.Tensor_out",
@@ -389,7 +389,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("pow.Tensor_Tensor", native.pow, "pow_stub", "functional")
+    structured("pow.Tensor_Tensor", native.pow, "pow_stub", "functional", "pow.Tensor_Tensor_out")
     autograd("pow.Tensor_Tensor", autograd_pointwise.plan_pow_Tensor_Tensor)
     define(
         "pow_.Tensor",
@@ -400,7 +400,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("pow_.Tensor", native.pow, "pow_stub", "inplace")
+    structured("pow_.Tensor", native.pow, "pow_stub", "inplace", "pow.Tensor_Tensor_out")
     autograd("pow_.Tensor", autograd_pointwise.plan_pow__Tensor)
     define(
         "pow.Tensor_Tensor_out",
@@ -422,7 +422,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("pow.Tensor_Scalar", native.pow, "pow_stub", "functional")
+    structured("pow.Tensor_Scalar", native.pow, "pow_stub", "functional", "pow.Tensor_Scalar_out")
     autograd("pow.Tensor_Scalar", autograd_pointwise.plan_pow_Tensor_Scalar)
     define(
         "pow_.Scalar",
@@ -433,7 +433,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("pow_.Scalar", native.pow, "pow_stub", "inplace")
+    structured("pow_.Scalar", native.pow, "pow_stub", "inplace", "pow.Tensor_Scalar_out")
     autograd("pow_.Scalar", autograd_pointwise.plan_pow__Scalar)
     define(
         "pow.Tensor_Scalar_out",
@@ -455,7 +455,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("pow.Scalar", native.pow, "pow_stub", "functional")
+    structured("pow.Scalar", native.pow, "pow_stub", "functional", "pow.Scalar_out")
     autograd("pow.Scalar", autograd_pointwise.plan_pow_Scalar)
     define(
         "pow.Scalar_out",
@@ -477,7 +477,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("maximum", native.ordered_binary, "maximum_stub", "functional")
+    structured("maximum", native.ordered_binary, "maximum_stub", "functional", "maximum.out")
     autograd("maximum", autograd_pointwise.plan_maximum)
     define(
         "maximum.out",
@@ -499,7 +499,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("minimum", native.ordered_binary, "minimum_stub", "functional")
+    structured("minimum", native.ordered_binary, "minimum_stub", "functional", "minimum.out")
     autograd("minimum", autograd_pointwise.plan_minimum)
     define(
         "minimum.out",
@@ -518,7 +518,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:190",
         ("pointwise",),
     )
-    structured("fmax", native.ordered_binary, "fmax_stub", "functional")
+    structured("fmax", native.ordered_binary, "fmax_stub", "functional", "fmax.out")
     autograd("fmax", autograd_pointwise.plan_fmax)
     define(
         "fmax.out",
@@ -534,7 +534,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:198",
         ("pointwise",),
     )
-    structured("fmin", native.ordered_binary, "fmin_stub", "functional")
+    structured("fmin", native.ordered_binary, "fmin_stub", "functional", "fmin.out")
     autograd("fmin", autograd_pointwise.plan_fmin)
     define(
         "fmin.out",
@@ -553,7 +553,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("atan2", native.binary_float, "atan2_stub", "functional")
+    structured("atan2", native.binary_float, "atan2_stub", "functional", "atan2.out")
     autograd("atan2", autograd_pointwise.plan_atan2)
     define(
         "atan2_",
@@ -564,7 +564,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("atan2_", native.binary_float, "atan2_stub", "inplace")
+    structured("atan2_", native.binary_float, "atan2_stub", "inplace", "atan2.out")
     autograd("atan2_", autograd_pointwise.plan_atan2_)
     define(
         "atan2.out",
@@ -588,7 +588,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("neg", native.neg, "neg_stub", "functional")
+    structured("neg", native.neg, "neg_stub", "functional", "neg.out")
     autograd("neg", autograd_pointwise.plan_neg)
     define(
         "neg_",
@@ -599,7 +599,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("neg_", native.neg, "neg_stub", "inplace")
+    structured("neg_", native.neg, "neg_stub", "inplace", "neg.out")
     autograd("neg_", autograd_pointwise.plan_neg_)
     define(
         "neg.out",
@@ -621,7 +621,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("abs", native.abs, "abs_stub", "functional")
+    structured("abs", native.abs, "abs_stub", "functional", "abs.out")
     autograd("abs", autograd_pointwise.plan_abs)
     define(
         "abs_",
@@ -632,7 +632,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("abs_", native.abs, "abs_stub", "inplace")
+    structured("abs_", native.abs, "abs_stub", "inplace", "abs.out")
     autograd("abs_", autograd_pointwise.plan_abs_)
     define(
         "abs.out",
@@ -660,7 +660,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sign", native.sign, "sign_stub", "functional")
+    structured("sign", native.sign, "sign_stub", "functional", "sign.out")
     autograd("sign", autograd_pointwise.plan_sign)
     define(
         "sign_",
@@ -671,7 +671,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sign_", native.sign, "sign_stub", "inplace")
+    structured("sign_", native.sign, "sign_stub", "inplace", "sign.out")
     autograd("sign_", autograd_pointwise.plan_sign_)
     define(
         "sign.out",
@@ -703,7 +703,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("reciprocal", native.unary_float, "reciprocal_stub", "functional")
+    structured("reciprocal", native.unary_float, "reciprocal_stub", "functional", "reciprocal.out")
     autograd("reciprocal", autograd_pointwise.plan_reciprocal)
     define(
         "reciprocal_",
@@ -714,7 +714,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("reciprocal_", native.unary_float, "reciprocal_stub", "inplace")
+    structured("reciprocal_", native.unary_float, "reciprocal_stub", "inplace", "reciprocal.out")
     autograd("reciprocal_", autograd_pointwise.plan_reciprocal_)
     define(
         "reciprocal.out",
@@ -736,7 +736,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("exp", native.unary_float, "exp_stub", "functional")
+    structured("exp", native.unary_float, "exp_stub", "functional", "exp.out")
     autograd("exp", autograd_pointwise.plan_exp)
     define(
         "exp_",
@@ -747,7 +747,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("exp_", native.unary_float, "exp_stub", "inplace")
+    structured("exp_", native.unary_float, "exp_stub", "inplace", "exp.out")
     autograd("exp_", autograd_pointwise.plan_exp_)
     define(
         "exp.out",
@@ -761,10 +761,10 @@ def register() -> None:
     structured("exp.out", native.unary_float, "exp_stub", "out")
     autograd("exp.out", out_refuses_grad)
     define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml:290")
-    structured("exp2", native.unary_float, "exp2_stub", "functional")
+    structured("exp2", native.unary_float, "exp2_stub", "functional", "exp2.out")
     autograd("exp2", autograd_pointwise.plan_exp2)
     define("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:290")
-    structured("exp2_", native.unary_float, "exp2_stub", "inplace")
+    structured("exp2_", native.unary_float, "exp2_stub", "inplace", "exp2.out")
     autograd("exp2_", autograd_pointwise.plan_exp2_)
     define(
         "exp2.out",
@@ -782,7 +782,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("expm1", native.unary_float, "expm1_stub", "functional")
+    structured("expm1", native.unary_float, "expm1_stub", "functional", "expm1.out")
     autograd("expm1", autograd_pointwise.plan_expm1)
     define(
         "expm1_",
@@ -793,7 +793,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("expm1_", native.unary_float, "expm1_stub", "inplace")
+    structured("expm1_", native.unary_float, "expm1_stub", "inplace", "expm1.out")
     autograd("expm1_", autograd_pointwise.plan_expm1_)
     define(
         "expm1.out",
@@ -815,7 +815,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log", native.unary_float, "log_stub", "functional")
+    structured("log", native.unary_float, "log_stub", "functional", "log.out")
     autograd("log", autograd_pointwise.plan_log)
     define(
         "log_",
@@ -826,7 +826,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log_", native.unary_float, "log_stub", "inplace")
+    structured("log_", native.unary_float, "log_stub", "inplace", "log.out")
     autograd("log_", autograd_pointwise.plan_log_)
     define(
         "log.out",
@@ -848,7 +848,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log1p", native.unary_float, "log1p_stub", "functional")
+    structured("log1p", native.unary_float, "log1p_stub", "functional", "log1p.out")
     autograd("log1p", autograd_pointwise.plan_log1p)
     define(
         "log1p_",
@@ -859,7 +859,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log1p_", native.unary_float, "log1p_stub", "inplace")
+    structured("log1p_", native.unary_float, "log1p_stub", "inplace", "log1p.out")
     autograd("log1p_", autograd_pointwise.plan_log1p_)
     define(
         "log1p.out",
@@ -881,7 +881,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log2", native.unary_float, "log2_stub", "functional")
+    structured("log2", native.unary_float, "log2_stub", "functional", "log2.out")
     autograd("log2", autograd_pointwise.plan_log2)
     define(
         "log2_",
@@ -892,7 +892,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log2_", native.unary_float, "log2_stub", "inplace")
+    structured("log2_", native.unary_float, "log2_stub", "inplace", "log2.out")
     autograd("log2_", autograd_pointwise.plan_log2_)
     define(
         "log2.out",
@@ -914,7 +914,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log10", native.unary_float, "log10_stub", "functional")
+    structured("log10", native.unary_float, "log10_stub", "functional", "log10.out")
     autograd("log10", autograd_pointwise.plan_log10)
     define(
         "log10_",
@@ -925,7 +925,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("log10_", native.unary_float, "log10_stub", "inplace")
+    structured("log10_", native.unary_float, "log10_stub", "inplace", "log10.out")
     autograd("log10_", autograd_pointwise.plan_log10_)
     define(
         "log10.out",
@@ -947,7 +947,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sqrt", native.unary_float, "sqrt_stub", "functional")
+    structured("sqrt", native.unary_float, "sqrt_stub", "functional", "sqrt.out")
     autograd("sqrt", autograd_pointwise.plan_sqrt)
     define(
         "sqrt_",
@@ -958,7 +958,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sqrt_", native.unary_float, "sqrt_stub", "inplace")
+    structured("sqrt_", native.unary_float, "sqrt_stub", "inplace", "sqrt.out")
     autograd("sqrt_", autograd_pointwise.plan_sqrt_)
     define(
         "sqrt.out",
@@ -980,7 +980,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("rsqrt", native.unary_float, "rsqrt_stub", "functional")
+    structured("rsqrt", native.unary_float, "rsqrt_stub", "functional", "rsqrt.out")
     autograd("rsqrt", autograd_pointwise.plan_rsqrt)
     define(
         "rsqrt_",
@@ -991,7 +991,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("rsqrt_", native.unary_float, "rsqrt_stub", "inplace")
+    structured("rsqrt_", native.unary_float, "rsqrt_stub", "inplace", "rsqrt.out")
     autograd("rsqrt_", autograd_pointwise.plan_rsqrt_)
     define(
         "rsqrt.out",
@@ -1013,7 +1013,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sin", native.unary_float, "sin_stub", "functional")
+    structured("sin", native.unary_float, "sin_stub", "functional", "sin.out")
     autograd("sin", autograd_pointwise.plan_sin)
     define(
         "sin_",
@@ -1024,7 +1024,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sin_", native.unary_float, "sin_stub", "inplace")
+    structured("sin_", native.unary_float, "sin_stub", "inplace", "sin.out")
     autograd("sin_", autograd_pointwise.plan_sin_)
     define(
         "sin.out",
@@ -1046,7 +1046,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("cos", native.unary_float, "cos_stub", "functional")
+    structured("cos", native.unary_float, "cos_stub", "functional", "cos.out")
     autograd("cos", autograd_pointwise.plan_cos)
     define(
         "cos_",
@@ -1057,7 +1057,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("cos_", native.unary_float, "cos_stub", "inplace")
+    structured("cos_", native.unary_float, "cos_stub", "inplace", "cos.out")
     autograd("cos_", autograd_pointwise.plan_cos_)
     define(
         "cos.out",
@@ -1079,7 +1079,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("tan", native.unary_float, "tan_stub", "functional")
+    structured("tan", native.unary_float, "tan_stub", "functional", "tan.out")
     autograd("tan", autograd_pointwise.plan_tan)
     define(
         "tan_",
@@ -1090,7 +1090,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("tan_", native.unary_float, "tan_stub", "inplace")
+    structured("tan_", native.unary_float, "tan_stub", "inplace", "tan.out")
     autograd("tan_", autograd_pointwise.plan_tan_)
     define(
         "tan.out",
@@ -1112,7 +1112,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("tanh", native.unary_float, "tanh_stub", "functional")
+    structured("tanh", native.unary_float, "tanh_stub", "functional", "tanh.out")
     autograd("tanh", autograd_pointwise.plan_tanh)
     define(
         "tanh_",
@@ -1123,7 +1123,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("tanh_", native.unary_float, "tanh_stub", "inplace")
+    structured("tanh_", native.unary_float, "tanh_stub", "inplace", "tanh.out")
     autograd("tanh_", autograd_pointwise.plan_tanh_)
     define(
         "tanh.out",
@@ -1145,7 +1145,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sinh", native.unary_float, "sinh_stub", "functional")
+    structured("sinh", native.unary_float, "sinh_stub", "functional", "sinh.out")
     autograd("sinh", autograd_pointwise.plan_sinh)
     define(
         "sinh_",
@@ -1156,7 +1156,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sinh_", native.unary_float, "sinh_stub", "inplace")
+    structured("sinh_", native.unary_float, "sinh_stub", "inplace", "sinh.out")
     autograd("sinh_", autograd_pointwise.plan_sinh_)
     define(
         "sinh.out",
@@ -1178,7 +1178,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("cosh", native.unary_float, "cosh_stub", "functional")
+    structured("cosh", native.unary_float, "cosh_stub", "functional", "cosh.out")
     autograd("cosh", autograd_pointwise.plan_cosh)
     define(
         "cosh_",
@@ -1189,7 +1189,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("cosh_", native.unary_float, "cosh_stub", "inplace")
+    structured("cosh_", native.unary_float, "cosh_stub", "inplace", "cosh.out")
     autograd("cosh_", autograd_pointwise.plan_cosh_)
     define(
         "cosh.out",
@@ -1211,7 +1211,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("asin", native.unary_float, "asin_stub", "functional")
+    structured("asin", native.unary_float, "asin_stub", "functional", "asin.out")
     autograd("asin", autograd_pointwise.plan_asin)
     define(
         "asin_",
@@ -1222,7 +1222,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("asin_", native.unary_float, "asin_stub", "inplace")
+    structured("asin_", native.unary_float, "asin_stub", "inplace", "asin.out")
     autograd("asin_", autograd_pointwise.plan_asin_)
     define(
         "asin.out",
@@ -1244,7 +1244,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("acos", native.unary_float, "acos_stub", "functional")
+    structured("acos", native.unary_float, "acos_stub", "functional", "acos.out")
     autograd("acos", autograd_pointwise.plan_acos)
     define(
         "acos_",
@@ -1255,7 +1255,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("acos_", native.unary_float, "acos_stub", "inplace")
+    structured("acos_", native.unary_float, "acos_stub", "inplace", "acos.out")
     autograd("acos_", autograd_pointwise.plan_acos_)
     define(
         "acos.out",
@@ -1277,7 +1277,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("atan", native.unary_float, "atan_stub", "functional")
+    structured("atan", native.unary_float, "atan_stub", "functional", "atan.out")
     autograd("atan", autograd_pointwise.plan_atan)
     define(
         "atan_",
@@ -1288,7 +1288,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("atan_", native.unary_float, "atan_stub", "inplace")
+    structured("atan_", native.unary_float, "atan_stub", "inplace", "atan.out")
     autograd("atan_", autograd_pointwise.plan_atan_)
     define(
         "atan.out",
@@ -1310,7 +1310,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("asinh", native.unary_float, "asinh_stub", "functional")
+    structured("asinh", native.unary_float, "asinh_stub", "functional", "asinh.out")
     autograd("asinh", autograd_pointwise.plan_asinh)
     define(
         "asinh_",
@@ -1321,7 +1321,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("asinh_", native.unary_float, "asinh_stub", "inplace")
+    structured("asinh_", native.unary_float, "asinh_stub", "inplace", "asinh.out")
     autograd("asinh_", autograd_pointwise.plan_asinh_)
     define(
         "asinh.out",
@@ -1343,7 +1343,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("acosh", native.unary_float, "acosh_stub", "functional")
+    structured("acosh", native.unary_float, "acosh_stub", "functional", "acosh.out")
     autograd("acosh", autograd_pointwise.plan_acosh)
     define(
         "acosh_",
@@ -1354,7 +1354,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("acosh_", native.unary_float, "acosh_stub", "inplace")
+    structured("acosh_", native.unary_float, "acosh_stub", "inplace", "acosh.out")
     autograd("acosh_", autograd_pointwise.plan_acosh_)
     define(
         "acosh.out",
@@ -1376,7 +1376,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("atanh", native.unary_float, "atanh_stub", "functional")
+    structured("atanh", native.unary_float, "atanh_stub", "functional", "atanh.out")
     autograd("atanh", autograd_pointwise.plan_atanh)
     define(
         "atanh_",
@@ -1387,7 +1387,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("atanh_", native.unary_float, "atanh_stub", "inplace")
+    structured("atanh_", native.unary_float, "atanh_stub", "inplace", "atanh.out")
     autograd("atanh_", autograd_pointwise.plan_atanh_)
     define(
         "atanh.out",
@@ -1409,7 +1409,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sigmoid", native.unary_float, "sigmoid_stub", "functional")
+    structured("sigmoid", native.unary_float, "sigmoid_stub", "functional", "sigmoid.out")
     autograd("sigmoid", autograd_pointwise.plan_sigmoid)
     define(
         "sigmoid_",
@@ -1420,7 +1420,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("sigmoid_", native.unary_float, "sigmoid_stub", "inplace")
+    structured("sigmoid_", native.unary_float, "sigmoid_stub", "inplace", "sigmoid.out")
     autograd("sigmoid_", autograd_pointwise.plan_sigmoid_)
     define(
         "sigmoid.out",
@@ -1442,7 +1442,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("erf", native.unary_float, "erf_stub", "functional")
+    structured("erf", native.unary_float, "erf_stub", "functional", "erf.out")
     autograd("erf", autograd_pointwise.plan_erf)
     define(
         "erf_",
@@ -1453,7 +1453,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("erf_", native.unary_float, "erf_stub", "inplace")
+    structured("erf_", native.unary_float, "erf_stub", "inplace", "erf.out")
     autograd("erf_", autograd_pointwise.plan_erf_)
     define(
         "erf.out",
@@ -1467,12 +1467,12 @@ def register() -> None:
     structured("erf.out", native.unary_float, "erf_stub", "out")
     autograd("erf.out", out_refuses_grad)
     define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:465", ("pointwise",))
-    structured("erfc", native.unary_float, "erfc_stub", "functional")
+    structured("erfc", native.unary_float, "erfc_stub", "functional", "erfc.out")
     autograd("erfc", autograd_pointwise.plan_erfc)
     define(
         "erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:465", ("pointwise",)
     )
-    structured("erfc_", native.unary_float, "erfc_stub", "inplace")
+    structured("erfc_", native.unary_float, "erfc_stub", "inplace", "erfc.out")
     autograd("erfc_", autograd_pointwise.plan_erfc_)
     define(
         "erfc.out",
@@ -1503,7 +1503,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("floor", native.rounding, "floor_stub", "functional")
+    structured("floor", native.rounding, "floor_stub", "functional", "floor.out")
     autograd("floor", autograd_pointwise.plan_floor)
     define(
         "floor_",
@@ -1514,7 +1514,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("floor_", native.rounding, "floor_stub", "inplace")
+    structured("floor_", native.rounding, "floor_stub", "inplace", "floor.out")
     autograd("floor_", autograd_pointwise.plan_floor_)
     define(
         "floor.out",
@@ -1536,7 +1536,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("ceil", native.rounding, "ceil_stub", "functional")
+    structured("ceil", native.rounding, "ceil_stub", "functional", "ceil.out")
     autograd("ceil", autograd_pointwise.plan_ceil)
     define(
         "ceil_",
@@ -1547,7 +1547,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("ceil_", native.rounding, "ceil_stub", "inplace")
+    structured("ceil_", native.rounding, "ceil_stub", "inplace", "ceil.out")
     autograd("ceil_", autograd_pointwise.plan_ceil_)
     define(
         "ceil.out",
@@ -1569,7 +1569,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("round", native.rounding, "round_stub", "functional")
+    structured("round", native.rounding, "round_stub", "functional", "round.out")
     autograd("round", autograd_pointwise.plan_round)
     define(
         "round_",
@@ -1580,7 +1580,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("round_", native.rounding, "round_stub", "inplace")
+    structured("round_", native.rounding, "round_stub", "inplace", "round.out")
     autograd("round_", autograd_pointwise.plan_round_)
     define(
         "round.out",
@@ -1602,7 +1602,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("trunc", native.rounding, "trunc_stub", "functional")
+    structured("trunc", native.rounding, "trunc_stub", "functional", "trunc.out")
     autograd("trunc", autograd_pointwise.plan_trunc)
     define(
         "trunc_",
@@ -1613,7 +1613,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("trunc_", native.rounding, "trunc_stub", "inplace")
+    structured("trunc_", native.rounding, "trunc_stub", "inplace", "trunc.out")
     autograd("trunc_", autograd_pointwise.plan_trunc_)
     define(
         "trunc.out",
@@ -1635,7 +1635,9 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("round.decimals", native.round_decimals, "round_decimals_stub", "functional")
+    structured(
+        "round.decimals", native.round_decimals, "round_decimals_stub", "functional", "round.decimals_out"
+    )
     autograd("round.decimals", autograd_pointwise.plan_round_decimals)
     define(
         "round_.decimals",
@@ -1646,7 +1648,9 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("round_.decimals", native.round_decimals, "round_decimals_stub", "inplace")
+    structured(
+        "round_.decimals", native.round_decimals, "round_decimals_stub", "inplace", "round.decimals_out"
+    )
     autograd("round_.decimals", autograd_pointwise.plan_round__decimals)
     define(
         "round.decimals_out",
@@ -1667,7 +1671,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:549",
         ("pointwise",),
     )
-    structured("conj_physical", native.unary, "conj_physical_stub", "functional")
+    structured("conj_physical", native.unary, "conj_physical_stub", "functional", "conj_physical.out")
     autograd("conj_physical", autograd_pointwise.plan_conj_physical)
     define(
         "conj_physical_",
@@ -1675,7 +1679,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:549",
         ("pointwise",),
     )
-    structured("conj_physical_", native.unary, "conj_physical_stub", "inplace")
+    structured("conj_physical_", native.unary, "conj_physical_stub", "inplace", "conj_physical.out")
     autograd("conj_physical_", autograd_pointwise.plan_conj_physical_)
     define(
         "conj_physical.out",
@@ -1700,7 +1704,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("relu", native.relu, "relu_stub", "functional")
+    structured("relu", native.relu, "relu_stub", "functional", "relu.out")
     autograd("relu", autograd_pointwise.plan_relu)
     define(
         "relu_",
@@ -1711,7 +1715,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("relu_", native.relu, "relu_stub", "inplace")
+    structured("relu_", native.relu, "relu_stub", "inplace", "relu.out")
     autograd("relu_", autograd_pointwise.plan_relu_)
     define(
         "relu.out",
@@ -1733,7 +1737,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("gelu", native.gelu, "gelu_stub", "functional")
+    structured("gelu", native.gelu, "gelu_stub", "functional", "gelu.out")
     autograd("gelu", autograd_pointwise.plan_gelu)
     define(
         "gelu_",
@@ -1744,7 +1748,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("gelu_", native.gelu, "gelu_stub", "inplace")
+    structured("gelu_", native.gelu, "gelu_stub", "inplace", "gelu.out")
     autograd("gelu_", autograd_pointwise.plan_gelu_)
     define(
         "gelu.out",
@@ -1758,12 +1762,12 @@ def register() -> None:
     structured("gelu.out", native.gelu, "gelu_stub", "out")
     autograd("gelu.out", out_refuses_grad)
     define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml:590", ("pointwise",))
-    structured("silu", native.unary_floating, "silu_stub", "functional")
+    structured("silu", native.unary_floating, "silu_stub", "functional", "silu.out")
     autograd("silu", autograd_pointwise.plan_silu)
     define(
         "silu_", "silu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:590", ("pointwise",)
     )
-    structured("silu_", native.unary_floating, "silu_stub", "inplace")
+    structured("silu_", native.unary_floating, "silu_stub", "inplace", "silu.out")
     autograd("silu_", autograd_pointwise.plan_silu_)
     define(
         "silu.out",
@@ -1779,7 +1783,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:598",
         ("pointwise",),
     )
-    structured("softplus", native.softplus, "softplus_stub", "functional")
+    structured("softplus", native.softplus, "softplus_stub", "functional", "softplus.out")
     autograd("softplus", autograd_pointwise.plan_softplus)
     define(
         "softplus.out",
@@ -1798,7 +1802,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("leaky_relu", native.leaky_relu, "leaky_relu_stub", "functional")
+    structured("leaky_relu", native.leaky_relu, "leaky_relu_stub", "functional", "leaky_relu.out")
     autograd("leaky_relu", autograd_pointwise.plan_leaky_relu)
     define(
         "leaky_relu_",
@@ -1809,7 +1813,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("leaky_relu_", native.leaky_relu, "leaky_relu_stub", "inplace")
+    structured("leaky_relu_", native.leaky_relu, "leaky_relu_stub", "inplace", "leaky_relu.out")
     autograd("leaky_relu_", autograd_pointwise.plan_leaky_relu_)
     define(
         "leaky_relu.out",
@@ -1889,7 +1893,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("eq.Tensor", native.comparison, "eq_stub", "functional")
+    structured("eq.Tensor", native.comparison, "eq_stub", "functional", "eq.Tensor_out")
     autograd("eq.Tensor", never_differentiable)
     define(
         "eq_.Tensor",
@@ -1902,7 +1906,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("eq_.Tensor", native.comparison, "eq_stub", "inplace")
+    structured("eq_.Tensor", native.comparison, "eq_stub", "inplace", "eq.Tensor_out")
     autograd("eq_.Tensor", never_differentiable)
     define(
         "eq.Tensor_out",
@@ -1932,7 +1936,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("ne.Tensor", native.comparison, "ne_stub", "functional")
+    structured("ne.Tensor", native.comparison, "ne_stub", "functional", "ne.Tensor_out")
     autograd("ne.Tensor", never_differentiable)
     define(
         "ne_.Tensor",
@@ -1945,7 +1949,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("ne_.Tensor", native.comparison, "ne_stub", "inplace")
+    structured("ne_.Tensor", native.comparison, "ne_stub", "inplace", "ne.Tensor_out")
     autograd("ne_.Tensor", never_differentiable)
     define(
         "ne.Tensor_out",
@@ -1975,7 +1979,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("lt.Tensor", native.ordering, "lt_stub", "functional")
+    structured("lt.Tensor", native.ordering, "lt_stub", "functional", "lt.Tensor_out")
     autograd("lt.Tensor", never_differentiable)
     define(
         "lt_.Tensor",
@@ -1988,7 +1992,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("lt_.Tensor", native.ordering, "lt_stub", "inplace")
+    structured("lt_.Tensor", native.ordering, "lt_stub", "inplace", "lt.Tensor_out")
     autograd("lt_.Tensor", never_differentiable)
     define(
         "lt.Tensor_out",
@@ -2018,7 +2022,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("le.Tensor", native.ordering, "le_stub", "functional")
+    structured("le.Tensor", native.ordering, "le_stub", "functional", "le.Tensor_out")
     autograd("le.Tensor", never_differentiable)
     define(
         "le_.Tensor",
@@ -2031,7 +2035,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("le_.Tensor", native.ordering, "le_stub", "inplace")
+    structured("le_.Tensor", native.ordering, "le_stub", "inplace", "le.Tensor_out")
     autograd("le_.Tensor", never_differentiable)
     define(
         "le.Tensor_out",
@@ -2061,7 +2065,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("gt.Tensor", native.ordering, "gt_stub", "functional")
+    structured("gt.Tensor", native.ordering, "gt_stub", "functional", "gt.Tensor_out")
     autograd("gt.Tensor", never_differentiable)
     define(
         "gt_.Tensor",
@@ -2074,7 +2078,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("gt_.Tensor", native.ordering, "gt_stub", "inplace")
+    structured("gt_.Tensor", native.ordering, "gt_stub", "inplace", "gt.Tensor_out")
     autograd("gt_.Tensor", never_differentiable)
     define(
         "gt.Tensor_out",
@@ -2104,7 +2108,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("ge.Tensor", native.ordering, "ge_stub", "functional")
+    structured("ge.Tensor", native.ordering, "ge_stub", "functional", "ge.Tensor_out")
     autograd("ge.Tensor", never_differentiable)
     define(
         "ge_.Tensor",
@@ -2117,7 +2121,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("ge_.Tensor", native.ordering, "ge_stub", "inplace")
+    structured("ge_.Tensor", native.ordering, "ge_stub", "inplace", "ge.Tensor_out")
     autograd("ge_.Tensor", never_differentiable)
     define(
         "ge.Tensor_out",
@@ -2187,7 +2191,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_not", native.logical_not, "logical_not_stub", "functional")
+    structured("logical_not", native.logical_not, "logical_not_stub", "functional", "logical_not.out")
     autograd("logical_not", never_differentiable)
     define(
         "logical_not_",
@@ -2199,7 +2203,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_not_", native.logical_not, "logical_not_stub", "inplace")
+    structured("logical_not_", native.logical_not, "logical_not_stub", "inplace", "logical_not.out")
     autograd("logical_not_", never_differentiable)
     define(
         "logical_not.out",
@@ -2223,7 +2227,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_and", native.logical, "logical_and_stub", "functional")
+    structured("logical_and", native.logical, "logical_and_stub", "functional", "logical_and.out")
     autograd("logical_and", never_differentiable)
     define(
         "logical_and_",
@@ -2235,7 +2239,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_and_", native.logical, "logical_and_stub", "inplace")
+    structured("logical_and_", native.logical, "logical_and_stub", "inplace", "logical_and.out")
     autograd("logical_and_", never_differentiable)
     define(
         "logical_and.out",
@@ -2259,7 +2263,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_or", native.logical, "logical_or_stub", "functional")
+    structured("logical_or", native.logical, "logical_or_stub", "functional", "logical_or.out")
     autograd("logical_or", never_differentiable)
     define(
         "logical_or_",
@@ -2271,7 +2275,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_or_", native.logical, "logical_or_stub", "inplace")
+    structured("logical_or_", native.logical, "logical_or_stub", "inplace", "logical_or.out")
     autograd("logical_or_", never_differentiable)
     define(
         "logical_or.out",
@@ -2295,7 +2299,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_xor", native.logical, "logical_xor_stub", "functional")
+    structured("logical_xor", native.logical, "logical_xor_stub", "functional", "logical_xor.out")
     autograd("logical_xor", never_differentiable)
     define(
         "logical_xor_",
@@ -2307,7 +2311,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("logical_xor_", native.logical, "logical_xor_stub", "inplace")
+    structured("logical_xor_", native.logical, "logical_xor_stub", "inplace", "logical_xor.out")
     autograd("logical_xor_", never_differentiable)
     define(
         "logical_xor.out",
@@ -2332,7 +2336,9 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_and.Tensor", native.bitwise, "bitwise_and_stub", "functional")
+    structured(
+        "bitwise_and.Tensor", native.bitwise, "bitwise_and_stub", "functional", "bitwise_and.Tensor_out"
+    )
     autograd("bitwise_and.Tensor", never_differentiable)
     define(
         "bitwise_and_.Tensor",
@@ -2345,7 +2351,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_and_.Tensor", native.bitwise, "bitwise_and_stub", "inplace")
+    structured("bitwise_and_.Tensor", native.bitwise, "bitwise_and_stub", "inplace", "bitwise_and.Tensor_out")
     autograd("bitwise_and_.Tensor", never_differentiable)
     define(
         "bitwise_and.Tensor_out",
@@ -2377,7 +2383,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_or.Tensor", native.bitwise, "bitwise_or_stub", "functional")
+    structured("bitwise_or.Tensor", native.bitwise, "bitwise_or_stub", "functional", "bitwise_or.Tensor_out")
     autograd("bitwise_or.Tensor", never_differentiable)
     define(
         "bitwise_or_.Tensor",
@@ -2390,7 +2396,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_or_.Tensor", native.bitwise, "bitwise_or_stub", "inplace")
+    structured("bitwise_or_.Tensor", native.bitwise, "bitwise_or_stub", "inplace", "bitwise_or.Tensor_out")
     autograd("bitwise_or_.Tensor", never_differentiable)
     define(
         "bitwise_or.Tensor_out",
@@ -2422,7 +2428,9 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_xor.Tensor", native.bitwise, "bitwise_xor_stub", "functional")
+    structured(
+        "bitwise_xor.Tensor", native.bitwise, "bitwise_xor_stub", "functional", "bitwise_xor.Tensor_out"
+    )
     autograd("bitwise_xor.Tensor", never_differentiable)
     define(
         "bitwise_xor_.Tensor",
@@ -2435,7 +2443,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_xor_.Tensor", native.bitwise, "bitwise_xor_stub", "inplace")
+    structured("bitwise_xor_.Tensor", native.bitwise, "bitwise_xor_stub", "inplace", "bitwise_xor.Tensor_out")
     autograd("bitwise_xor_.Tensor", never_differentiable)
     define(
         "bitwise_xor.Tensor_out",
@@ -2466,7 +2474,13 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_left_shift.Tensor", native.bitwise, "bitwise_left_shift_stub", "functional")
+    structured(
+        "bitwise_left_shift.Tensor",
+        native.bitwise,
+        "bitwise_left_shift_stub",
+        "functional",
+        "bitwise_left_shift.Tensor_out",
+    )
     autograd("bitwise_left_shift.Tensor", never_differentiable)
     define(
         "bitwise_left_shift_.Tensor",
@@ -2478,7 +2492,13 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_left_shift_.Tensor", native.bitwise, "bitwise_left_shift_stub", "inplace")
+    structured(
+        "bitwise_left_shift_.Tensor",
+        native.bitwise,
+        "bitwise_left_shift_stub",
+        "inplace",
+        "bitwise_left_shift.Tensor_out",
+    )
     autograd("bitwise_left_shift_.Tensor", never_differentiable)
     define(
         "bitwise_left_shift.Tensor_out",
@@ -2502,7 +2522,13 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_right_shift.Tensor", native.bitwise, "bitwise_right_shift_stub", "functional")
+    structured(
+        "bitwise_right_shift.Tensor",
+        native.bitwise,
+        "bitwise_right_shift_stub",
+        "functional",
+        "bitwise_right_shift.Tensor_out",
+    )
     autograd("bitwise_right_shift.Tensor", never_differentiable)
     define(
         "bitwise_right_shift_.Tensor",
@@ -2514,7 +2540,13 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("bitwise_right_shift_.Tensor", native.bitwise, "bitwise_right_shift_stub", "inplace")
+    structured(
+        "bitwise_right_shift_.Tensor",
+        native.bitwise,
+        "bitwise_right_shift_stub",
+        "inplace",
+        "bitwise_right_shift.Tensor_out",
+    )
     autograd("bitwise_right_shift_.Tensor", never_differentiable)
     define(
         "bitwise_right_shift.Tensor_out",
@@ -2538,7 +2570,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("bitwise_not", native.bitwise_not, "bitwise_not_stub", "functional")
+    structured("bitwise_not", native.bitwise_not, "bitwise_not_stub", "functional", "bitwise_not.out")
     autograd("bitwise_not", never_differentiable)
     define(
         "bitwise_not_",
@@ -2550,7 +2582,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("bitwise_not_", native.bitwise_not, "bitwise_not_stub", "inplace")
+    structured("bitwise_not_", native.bitwise_not, "bitwise_not_stub", "inplace", "bitwise_not.out")
     autograd("bitwise_not_", never_differentiable)
     define(
         "bitwise_not.out",
@@ -2573,7 +2605,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("clamp", native.clamp, "clamp_stub", "functional")
+    structured("clamp", native.clamp, "clamp_stub", "functional", "clamp.out")
     autograd("clamp", autograd_pointwise.plan_clamp)
     define(
         "clamp_",
@@ -2584,7 +2616,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("clamp_", native.clamp, "clamp_stub", "inplace")
+    structured("clamp_", native.clamp, "clamp_stub", "inplace", "clamp.out")
     autograd("clamp_", autograd_pointwise.plan_clamp_)
     define(
         "clamp.out",
@@ -2606,7 +2638,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("clamp.Tensor", native.clamp, "clamp_stub", "functional")
+    structured("clamp.Tensor", native.clamp, "clamp_stub", "functional", "clamp.Tensor_out")
     autograd("clamp.Tensor", autograd_pointwise.plan_clamp_Tensor)
     define(
         "clamp_.Tensor",
@@ -2617,7 +2649,7 @@ def register() -> None:
             "pointwise",
         ),
     )
-    structured("clamp_.Tensor", native.clamp, "clamp_stub", "inplace")
+    structured("clamp_.Tensor", native.clamp, "clamp_stub", "inplace", "clamp.Tensor_out")
     autograd("clamp_.Tensor", autograd_pointwise.plan_clamp__Tensor)
     define(
         "clamp.Tensor_out",
@@ -2636,7 +2668,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:903",
         ("pointwise",),
     )
-    structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional")
+    structured("clamp_min", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.out")
     autograd("clamp_min", autograd_pointwise.plan_clamp_min)
     define(
         "clamp_min_",
@@ -2644,7 +2676,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:903",
         ("pointwise",),
     )
-    structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace")
+    structured("clamp_min_", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out")
     autograd("clamp_min_", autograd_pointwise.plan_clamp_min_)
     define(
         "clamp_min.out",
@@ -2660,7 +2692,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:911",
         ("pointwise",),
     )
-    structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional")
+    structured("clamp_min.Tensor", native.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out")
     autograd("clamp_min.Tensor", autograd_pointwise.plan_clamp_min_Tensor)
     define(
         "clamp_min_.Tensor",
@@ -2668,7 +2700,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:911",
         ("pointwise",),
     )
-    structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace")
+    structured("clamp_min_.Tensor", native.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out")
     autograd("clamp_min_.Tensor", autograd_pointwise.plan_clamp_min__Tensor)
     define(
         "clamp_min.Tensor_out",
@@ -2684,7 +2716,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
-    structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional")
+    structured("clamp_max", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.out")
     autograd("clamp_max", autograd_pointwise.plan_clamp_max)
     define(
         "clamp_max_",
@@ -2692,7 +2724,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:919",
         ("pointwise",),
     )
-    structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace")
+    structured("clamp_max_", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out")
     autograd("clamp_max_", autograd_pointwise.plan_clamp_max_)
     define(
         "clamp_max.out",
@@ -2708,7 +2740,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
-    structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional")
+    structured("clamp_max.Tensor", native.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out")
     autograd("clamp_max.Tensor", autograd_pointwise.plan_clamp_max_Tensor)
     define(
         "clamp_max_.Tensor",
@@ -2716,7 +2748,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:927",
         ("pointwise",),
     )
-    structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace")
+    structured("clamp_max_.Tensor", native.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out")
     autograd("clamp_max_.Tensor", autograd_pointwise.plan_clamp_max__Tensor)
     define(
         "clamp_max.Tensor_out",
@@ -2760,7 +2792,7 @@ def register() -> None:
         ),
         wrapped_numbers=True,
     )
-    structured("where.self", native.where, "where_stub", "functional")
+    structured("where.self", native.where, "where_stub", "functional", "where.self_out")
     autograd("where.self", autograd_pointwise.plan_where_self)
     define(
         "where.self_out",
@@ -2798,7 +2830,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:978",
         ("pointwise",),
     )
-    structured("lerp.Scalar", native.lerp, "lerp_stub", "functional")
+    structured("lerp.Scalar", native.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
     autograd("lerp.Scalar", autograd_pointwise.plan_lerp_Scalar)
     define(
         "lerp_.Scalar",
@@ -2806,7 +2838,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:978",
         ("pointwise",),
     )
-    structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace")
+    structured("lerp_.Scalar", native.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
     autograd("lerp_.Scalar", autograd_pointwise.plan_lerp__Scalar)
     define(
         "lerp.Scalar_out",
@@ -2822,7 +2854,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:985",
         ("pointwise",),
     )
-    structured("lerp.Tensor", native.lerp, "lerp_stub", "functional")
+    structured("lerp.Tensor", native.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
     autograd("lerp.Tensor", autograd_pointwise.plan_lerp_Tensor)
     define(
         "lerp_.Tensor",
@@ -2830,7 +2862,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:985",
         ("pointwise",),
     )
-    structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace")
+    structured("lerp_.Tensor", native.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
     autograd("lerp_.Tensor", autograd_pointwise.plan_lerp__Tensor)
     define(
         "lerp.Tensor_out",
@@ -2846,7 +2878,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:992",
         ("pointwise",),
     )
-    structured("addcmul", native.addcmul, "addcmul_stub", "functional")
+    structured("addcmul", native.addcmul, "addcmul_stub", "functional", "addcmul.out")
     autograd("addcmul", autograd_pointwise.plan_addcmul)
     define(
         "addcmul_",
@@ -2854,7 +2886,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:992",
         ("pointwise",),
     )
-    structured("addcmul_", native.addcmul, "addcmul_stub", "inplace")
+    structured("addcmul_", native.addcmul, "addcmul_stub", "inplace", "addcmul.out")
     autograd("addcmul_", autograd_pointwise.plan_addcmul_)
     define(
         "addcmul.out",
@@ -2870,7 +2902,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:999",
         ("pointwise",),
     )
-    structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional")
+    structured("addcdiv", native.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
     autograd("addcdiv", autograd_pointwise.plan_addcdiv)
     define(
         "addcdiv_",
@@ -2878,7 +2910,7 @@ def register() -> None:
         "native_functions/pointwise.yaml:999",
         ("pointwise",),
     )
-    structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace")
+    structured("addcdiv_", native.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
     autograd("addcdiv_", autograd_pointwise.plan_addcdiv_)
     define(
         "addcdiv.out",

@@ -31,6 +31,7 @@ def register() -> None:
         native.max_pool2d_with_indices,
         "max_pool2d_with_indices_stub",
         "functional",
+        "max_pool2d_with_indices.out",
     )
     autograd("max_pool2d_with_indices", autograd_pooling.plan_max_pool2d_with_indices)
     define(
@@ -73,7 +74,7 @@ def register() -> None:
         "native_functions/pooling.yaml:27",
         ("core",),
     )
-    structured("avg_pool2d", native.avg_pool2d, "avg_pool2d_stub", "functional")
+    structured("avg_pool2d", native.avg_pool2d, "avg_pool2d_stub", "functional", "avg_pool2d.out")
     autograd("avg_pool2d", autograd_pooling.plan_avg_pool2d)
     define(
         "avg_pool2d.out",

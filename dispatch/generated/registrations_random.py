@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..autograd.recording import never_differentiable, out_refuses_grad
 from ..composite import random as composition
 from ..structured.native import random as native
-from ..structured.register import autograd, composite, define, planner, structured
+from ..structured.register import autograd, composite, define, planned, structured
 from . import autograd_random
 
 
@@ -20,296 +20,296 @@ def register() -> None:
         "native_functions/random.yaml:3",
         ("nondeterministic_seeded",),
     )
-    planner("uniform_", "CompositeExplicitAutograd", native.uniform_)
+    planned("uniform_", "uniform_stub", native.uniform_)
     autograd("uniform_", autograd_random.plan_uniform_)
     define(
         "normal_",
         "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:8",
+        "native_functions/random.yaml:9",
         ("nondeterministic_seeded",),
     )
-    planner("normal_", "CompositeExplicitAutograd", native.normal_)
+    planned("normal_", "normal_stub", native.normal_)
     autograd("normal_", autograd_random.plan_normal_)
     define(
         "log_normal_",
         "log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:13",
+        "native_functions/random.yaml:15",
         ("nondeterministic_seeded",),
     )
-    planner("log_normal_", "CompositeExplicitAutograd", native.log_normal_)
+    planned("log_normal_", "log_normal_stub", native.log_normal_)
     autograd("log_normal_", autograd_random.plan_log_normal_)
     define(
         "cauchy_",
         "cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:18",
+        "native_functions/random.yaml:21",
         ("nondeterministic_seeded",),
     )
-    planner("cauchy_", "CompositeExplicitAutograd", native.cauchy_)
+    planned("cauchy_", "cauchy_stub", native.cauchy_)
     autograd("cauchy_", autograd_random.plan_cauchy_)
     define(
         "exponential_",
         "exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:23",
+        "native_functions/random.yaml:27",
         ("nondeterministic_seeded",),
     )
-    planner("exponential_", "CompositeExplicitAutograd", native.exponential_)
+    planned("exponential_", "exponential_stub", native.exponential_)
     autograd("exponential_", autograd_random.plan_exponential_)
     define(
         "geometric_",
         "geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:28",
+        "native_functions/random.yaml:33",
         ("nondeterministic_seeded",),
     )
-    planner("geometric_", "CompositeExplicitAutograd", native.geometric_)
+    planned("geometric_", "geometric_stub", native.geometric_)
     autograd("geometric_", autograd_random.plan_geometric_)
     define(
         "random_.from",
         "random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:33",
+        "native_functions/random.yaml:39",
         ("nondeterministic_seeded",),
     )
-    planner("random_.from", "CompositeExplicitAutograd", native.random_from)
+    planned("random_.from", "random_stub", native.random_from)
     autograd("random_.from", autograd_random.plan_random__from)
     define(
         "random_.to",
         "random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:38",
+        "native_functions/random.yaml:45",
         ("nondeterministic_seeded",),
     )
-    planner("random_.to", "CompositeExplicitAutograd", native.random_to)
+    planned("random_.to", "random_stub", native.random_to)
     autograd("random_.to", autograd_random.plan_random__to)
     define(
         "random_",
         "random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:43",
+        "native_functions/random.yaml:51",
         ("nondeterministic_seeded",),
     )
-    planner("random_", "CompositeExplicitAutograd", native.random_)
+    planned("random_", "random_stub", native.random_)
     autograd("random_", autograd_random.plan_random_)
     define(
         "bernoulli_.Tensor",
         "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:48",
+        "native_functions/random.yaml:57",
         ("nondeterministic_seeded",),
     )
-    planner("bernoulli_.Tensor", "CompositeExplicitAutograd", native.bernoulli_tensor)
+    planned("bernoulli_.Tensor", "bernoulli_tensor_stub", native.bernoulli_tensor)
     autograd("bernoulli_.Tensor", autograd_random.plan_bernoulli__Tensor)
     define(
         "bernoulli_.float",
         "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml:53",
+        "native_functions/random.yaml:63",
         ("nondeterministic_seeded",),
     )
-    planner("bernoulli_.float", "CompositeExplicitAutograd", native.bernoulli_float)
+    planned("bernoulli_.float", "bernoulli_stub", native.bernoulli_float)
     autograd("bernoulli_.float", autograd_random.plan_bernoulli__float)
     define(
         "bernoulli",
         "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:58",
+        "native_functions/random.yaml:69",
         ("nondeterministic_seeded",),
     )
-    planner("bernoulli", "CompositeExplicitAutograd", native.bernoulli)
+    planned("bernoulli", "bernoulli_tensor_stub", native.bernoulli)
     autograd("bernoulli", autograd_random.plan_bernoulli)
     define(
         "bernoulli.out",
         "bernoulli.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:63",
+        "native_functions/random.yaml:75",
     )
     composite("bernoulli.out", "CompositeImplicitAutograd", composition.bernoulli_out)
     define(
         "bernoulli.p",
         "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:67",
+        "native_functions/random.yaml:79",
         ("nondeterministic_seeded",),
     )
-    planner("bernoulli.p", "CompositeExplicitAutograd", native.bernoulli_p)
+    planned("bernoulli.p", "bernoulli_stub", native.bernoulli_p)
     autograd("bernoulli.p", autograd_random.plan_bernoulli_p)
     define(
         "rand",
         "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:72",
+        "native_functions/random.yaml:85",
         (
             "core",
             "nondeterministic_seeded",
         ),
     )
-    planner("rand", "CompositeExplicitAutograd", native.rand)
+    planned("rand", "uniform_stub", native.rand)
     define(
         "rand.generator",
         "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:76",
+        "native_functions/random.yaml:90",
         ("nondeterministic_seeded",),
     )
-    planner("rand.generator", "CompositeExplicitAutograd", native.rand_generator)
+    planned("rand.generator", "uniform_stub", native.rand_generator)
     define(
         "rand.out",
         "rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:80",
+        "native_functions/random.yaml:95",
     )
     composite("rand.out", "CompositeImplicitAutograd", composition.rand_out)
     define(
         "rand.generator_out",
         "rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:84",
+        "native_functions/random.yaml:99",
     )
     composite("rand.generator_out", "CompositeImplicitAutograd", composition.rand_generator_out)
     define(
         "rand_like",
         "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:88",
+        "native_functions/random.yaml:103",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
         ),
     )
-    planner("rand_like", "CompositeExplicitAutograd", native.rand_like)
+    planned("rand_like", "uniform_stub", native.rand_like)
     autograd("rand_like", never_differentiable)
     define(
         "rand_like.generator",
         "rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:92",
+        "native_functions/random.yaml:108",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
         ),
     )
-    planner("rand_like.generator", "CompositeExplicitAutograd", native.rand_like_generator)
+    planned("rand_like.generator", "uniform_stub", native.rand_like_generator)
     autograd("rand_like.generator", never_differentiable)
     define(
         "randn",
         "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:96",
+        "native_functions/random.yaml:113",
         (
             "core",
             "nondeterministic_seeded",
         ),
     )
-    planner("randn", "CompositeExplicitAutograd", native.randn)
+    planned("randn", "normal_stub", native.randn)
     define(
         "randn.generator",
         "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:100",
+        "native_functions/random.yaml:118",
         ("nondeterministic_seeded",),
     )
-    planner("randn.generator", "CompositeExplicitAutograd", native.randn_generator)
+    planned("randn.generator", "normal_stub", native.randn_generator)
     define(
         "randn.out",
         "randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:104",
+        "native_functions/random.yaml:123",
     )
     composite("randn.out", "CompositeImplicitAutograd", composition.randn_out)
     define(
         "randn.generator_out",
         "randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:108",
+        "native_functions/random.yaml:127",
     )
     composite("randn.generator_out", "CompositeImplicitAutograd", composition.randn_generator_out)
     define(
         "randn_like",
         "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:112",
+        "native_functions/random.yaml:131",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
         ),
     )
-    planner("randn_like", "CompositeExplicitAutograd", native.randn_like)
+    planned("randn_like", "normal_stub", native.randn_like)
     autograd("randn_like", never_differentiable)
     define(
         "randn_like.generator",
         "randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:116",
+        "native_functions/random.yaml:136",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
         ),
     )
-    planner("randn_like.generator", "CompositeExplicitAutograd", native.randn_like_generator)
+    planned("randn_like.generator", "normal_stub", native.randn_like_generator)
     autograd("randn_like.generator", never_differentiable)
     define(
         "randint",
         "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:120",
+        "native_functions/random.yaml:141",
         ("nondeterministic_seeded",),
     )
     composite("randint", "CompositeImplicitAutograd", composition.randint)
     define(
         "randint.generator",
         "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:125",
+        "native_functions/random.yaml:146",
         ("nondeterministic_seeded",),
     )
     composite("randint.generator", "CompositeImplicitAutograd", composition.randint_generator)
     define(
         "randint.low",
         "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:130",
+        "native_functions/random.yaml:151",
         ("nondeterministic_seeded",),
     )
     composite("randint.low", "CompositeImplicitAutograd", composition.randint_low)
     define(
         "randint.low_generator",
         "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:135",
+        "native_functions/random.yaml:156",
         ("nondeterministic_seeded",),
     )
     composite("randint.low_generator", "CompositeImplicitAutograd", composition.randint_low_generator)
     define(
         "randint.out",
         "randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:140",
+        "native_functions/random.yaml:161",
     )
     composite("randint.out", "CompositeImplicitAutograd", composition.randint_out)
     define(
         "randint.generator_out",
         "randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:144",
+        "native_functions/random.yaml:165",
     )
     composite("randint.generator_out", "CompositeImplicitAutograd", composition.randint_generator_out)
     define(
         "randint.low_out",
         "randint.low_out(SymInt low, SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:148",
+        "native_functions/random.yaml:169",
     )
     composite("randint.low_out", "CompositeImplicitAutograd", composition.randint_low_out)
     define(
         "randint.low_generator_out",
         "randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:152",
+        "native_functions/random.yaml:173",
     )
     composite("randint.low_generator_out", "CompositeImplicitAutograd", composition.randint_low_generator_out)
     define(
         "randint_like",
         "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:156",
+        "native_functions/random.yaml:177",
         ("nondeterministic_seeded",),
     )
     composite("randint_like", "CompositeImplicitAutograd", composition.randint_like)
     define(
         "randint_like.Tensor",
         "randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:161",
+        "native_functions/random.yaml:182",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.Tensor", "CompositeImplicitAutograd", composition.randint_like)
     define(
         "randint_like.low_dtype",
         "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:166",
+        "native_functions/random.yaml:187",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.low_dtype", "CompositeImplicitAutograd", composition.randint_like_low)
     define(
         "randint_like.generator",
         "randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:171",
+        "native_functions/random.yaml:192",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.generator", "CompositeImplicitAutograd", composition.randint_like_generator)
     define(
         "randint_like.Tensor_generator",
         "randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:176",
+        "native_functions/random.yaml:197",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -318,7 +318,7 @@ def register() -> None:
     define(
         "randint_like.low_generator_dtype",
         "randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:181",
+        "native_functions/random.yaml:202",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -329,119 +329,119 @@ def register() -> None:
     define(
         "randperm",
         "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:186",
+        "native_functions/random.yaml:207",
         (
             "core",
             "nondeterministic_seeded",
         ),
     )
-    planner("randperm", "CompositeExplicitAutograd", native.randperm)
+    planned("randperm", "randperm_stub", native.randperm)
     define(
         "randperm.generator",
         "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:190",
+        "native_functions/random.yaml:212",
         ("nondeterministic_seeded",),
     )
-    planner("randperm.generator", "CompositeExplicitAutograd", native.randperm_generator)
+    planned("randperm.generator", "randperm_stub", native.randperm_generator)
     define(
         "randperm.out",
         "randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:194",
+        "native_functions/random.yaml:217",
     )
     composite("randperm.out", "CompositeImplicitAutograd", composition.randperm_out)
     define(
         "randperm.generator_out",
         "randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:198",
+        "native_functions/random.yaml:221",
     )
     composite("randperm.generator_out", "CompositeImplicitAutograd", composition.randperm_generator_out)
     define(
         "normal.Tensor_float",
         "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:202",
+        "native_functions/random.yaml:225",
         ("nondeterministic_seeded",),
     )
-    planner("normal.Tensor_float", "CompositeExplicitAutograd", native.normal)
+    planned("normal.Tensor_float", "normal_tensor_stub", native.normal)
     autograd("normal.Tensor_float", autograd_random.plan_normal_Tensor_float)
     define(
         "normal.float_Tensor",
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:206",
+        "native_functions/random.yaml:230",
         ("nondeterministic_seeded",),
     )
-    planner("normal.float_Tensor", "CompositeExplicitAutograd", native.normal)
+    planned("normal.float_Tensor", "normal_tensor_stub", native.normal)
     autograd("normal.float_Tensor", autograd_random.plan_normal_float_Tensor)
     define(
         "normal.Tensor_Tensor",
         "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:210",
+        "native_functions/random.yaml:235",
         ("nondeterministic_seeded",),
     )
-    planner("normal.Tensor_Tensor", "CompositeExplicitAutograd", native.normal)
+    planned("normal.Tensor_Tensor", "normal_tensor_stub", native.normal)
     autograd("normal.Tensor_Tensor", autograd_random.plan_normal_Tensor_Tensor)
     define(
         "normal.float_float",
         "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:214",
+        "native_functions/random.yaml:240",
         ("nondeterministic_seeded",),
     )
     composite("normal.float_float", "CompositeImplicitAutograd", composition.normal_float_float)
     define(
         "normal.Tensor_float_out",
         "normal.Tensor_float_out(Tensor mean, float std=1., *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:219",
+        "native_functions/random.yaml:245",
     )
     composite("normal.Tensor_float_out", "CompositeImplicitAutograd", composition.normal_out)
     define(
         "normal.float_Tensor_out",
         "normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:223",
+        "native_functions/random.yaml:249",
     )
     composite("normal.float_Tensor_out", "CompositeImplicitAutograd", composition.normal_out)
     define(
         "normal.Tensor_Tensor_out",
         "normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:227",
+        "native_functions/random.yaml:253",
     )
     composite("normal.Tensor_Tensor_out", "CompositeImplicitAutograd", composition.normal_out)
     define(
         "normal.float_float_out",
         "normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:231",
+        "native_functions/random.yaml:257",
     )
     composite("normal.float_float_out", "CompositeImplicitAutograd", composition.normal_float_float_out)
     define(
         "multinomial",
         "multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:235",
+        "native_functions/random.yaml:261",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
         ),
     )
-    planner("multinomial", "CompositeExplicitAutograd", native.multinomial)
+    planned("multinomial", "multinomial_stub", native.multinomial)
     autograd("multinomial", never_differentiable)
     define(
         "multinomial.out",
         "multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:240",
+        "native_functions/random.yaml:267",
     )
     composite("multinomial.out", "CompositeImplicitAutograd", composition.multinomial_out)
     define(
         "native_dropout",
         "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
-        "native_functions/random.yaml:244",
+        "native_functions/random.yaml:271",
         (
             "core",
             "nondeterministic_seeded",
         ),
     )
-    planner("native_dropout", "CompositeExplicitAutograd", native.native_dropout)
+    planned("native_dropout", "native_dropout_stub", native.native_dropout)
     autograd("native_dropout", autograd_random.plan_native_dropout)
     define(
         "native_dropout_backward",
         "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
-        "native_functions/random.yaml:248",
+        "native_functions/random.yaml:276",
         ("pointwise",),
     )
     structured(
@@ -449,12 +449,13 @@ def register() -> None:
         native.native_dropout_backward,
         "native_dropout_backward_stub",
         "functional",
+        "native_dropout_backward.out",
     )
     autograd("native_dropout_backward", autograd_random.plan_native_dropout_backward)
     define(
         "native_dropout_backward.out",
         "native_dropout_backward.out(Tensor grad_output, Tensor mask, float scale, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:248",
+        "native_functions/random.yaml:276",
         ("pointwise",),
     )
     structured(
@@ -464,14 +465,14 @@ def register() -> None:
     define(
         "dropout",
         "dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml:253",
+        "native_functions/random.yaml:281",
         ("nondeterministic_seeded",),
     )
     composite("dropout", "CompositeImplicitAutograd", composition.dropout)
     define(
         "dropout_",
         "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml:258",
+        "native_functions/random.yaml:286",
         ("nondeterministic_seeded",),
     )
     composite("dropout_", "CompositeImplicitAutograd", composition.dropout_)

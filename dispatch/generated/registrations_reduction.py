@@ -20,7 +20,7 @@ def register() -> None:
         "native_functions/reduction.yaml:3",
         ("reduction",),
     )
-    structured("sum", native.sum_all, "sum_stub", "functional")
+    structured("sum", native.sum_all, "sum_stub", "functional", "sum.out")
     autograd("sum", autograd_reduction.plan_sum)
     define(
         "sum.out",
@@ -39,7 +39,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("sum.dim_IntList", native.sum_dim, "sum_stub", "functional")
+    structured("sum.dim_IntList", native.sum_dim, "sum_stub", "functional", "sum.IntList_out")
     autograd("sum.dim_IntList", autograd_reduction.plan_sum_dim_IntList)
     define(
         "sum.IntList_out",
@@ -61,7 +61,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("mean", native.mean_all, "mean_stub", "functional")
+    structured("mean", native.mean_all, "mean_stub", "functional", "mean.dtype_out")
     autograd("mean", autograd_reduction.plan_mean)
     define(
         "mean.dtype_out",
@@ -83,7 +83,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("mean.dim", native.mean_dim, "mean_stub", "functional")
+    structured("mean.dim", native.mean_dim, "mean_stub", "functional", "mean.out")
     autograd("mean.dim", autograd_reduction.plan_mean_dim)
     define(
         "mean.out",
@@ -105,7 +105,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("prod", native.prod_all, "prod_stub", "functional")
+    structured("prod", native.prod_all, "prod_stub", "functional", "prod.out")
     autograd("prod", autograd_reduction.plan_prod)
     define(
         "prod.out",
@@ -127,7 +127,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("prod.dim_int", native.prod_dim, "prod_stub", "functional")
+    structured("prod.dim_int", native.prod_dim, "prod_stub", "functional", "prod.int_out")
     autograd("prod.dim_int", autograd_reduction.plan_prod_dim_int)
     define(
         "prod.int_out",
@@ -149,7 +149,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("amax", native.extremum, "amax_stub", "functional")
+    structured("amax", native.extremum, "amax_stub", "functional", "amax.out")
     autograd("amax", autograd_reduction.plan_amax)
     define(
         "amax.out",
@@ -171,7 +171,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("amin", native.extremum, "amin_stub", "functional")
+    structured("amin", native.extremum, "amin_stub", "functional", "amin.out")
     autograd("amin", autograd_reduction.plan_amin)
     define(
         "amin.out",
@@ -190,7 +190,7 @@ def register() -> None:
         "native_functions/reduction.yaml:65",
         ("reduction",),
     )
-    structured("aminmax", native.aminmax, "aminmax_stub", "functional")
+    structured("aminmax", native.aminmax, "aminmax_stub", "functional", "aminmax.out")
     autograd("aminmax", autograd_reduction.plan_aminmax)
     define(
         "aminmax.out",
@@ -209,7 +209,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("max.dim", native.extremum_with_index, "max_dim_stub", "functional")
+    structured("max.dim", native.extremum_with_index, "max_dim_stub", "functional", "max.dim_max")
     autograd("max.dim", autograd_reduction.plan_max_dim)
     define(
         "max.dim_max",
@@ -230,7 +230,7 @@ def register() -> None:
     )
     composite("max.out", "CompositeImplicitAutograd", composition.max_other_out)
     define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml:91", ("reduction",))
-    structured("max", native.extremum_all, "amax_stub", "functional")
+    structured("max", native.extremum_all, "amax_stub", "functional", "max.unary_out")
     autograd("max", autograd_reduction.plan_max)
     define(
         "max.unary_out",
@@ -249,7 +249,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("min.dim", native.extremum_with_index, "min_dim_stub", "functional")
+    structured("min.dim", native.extremum_with_index, "min_dim_stub", "functional", "min.dim_min")
     autograd("min.dim", autograd_reduction.plan_min_dim)
     define(
         "min.dim_min",
@@ -270,7 +270,7 @@ def register() -> None:
     )
     composite("min.out", "CompositeImplicitAutograd", composition.min_other_out)
     define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml:119", ("reduction",))
-    structured("min", native.extremum_all, "amin_stub", "functional")
+    structured("min", native.extremum_all, "amin_stub", "functional", "min.unary_out")
     autograd("min", autograd_reduction.plan_min)
     define(
         "min.unary_out",
@@ -290,7 +290,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("argmax", native.index_of_extremum, "argmax_stub", "functional")
+    structured("argmax", native.index_of_extremum, "argmax_stub", "functional", "argmax.out")
     autograd("argmax", never_differentiable)
     define(
         "argmax.out",
@@ -314,7 +314,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("argmin", native.index_of_extremum, "argmin_stub", "functional")
+    structured("argmin", native.index_of_extremum, "argmin_stub", "functional", "argmin.out")
     autograd("argmin", never_differentiable)
     define(
         "argmin.out",
@@ -338,7 +338,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("any", native.truth_all, "any_stub", "functional")
+    structured("any", native.truth_all, "any_stub", "functional", "any.all_out")
     autograd("any", never_differentiable)
     define(
         "any.all_out",
@@ -362,7 +362,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("any.dim", native.truth_dim, "any_stub", "functional")
+    structured("any.dim", native.truth_dim, "any_stub", "functional", "any.out")
     autograd("any.dim", never_differentiable)
     define(
         "any.out",
@@ -386,7 +386,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("any.dims", native.truth_dims, "any_stub", "functional")
+    structured("any.dims", native.truth_dims, "any_stub", "functional", "any.dims_out")
     autograd("any.dims", never_differentiable)
     define(
         "any.dims_out",
@@ -410,7 +410,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("all", native.truth_all, "all_stub", "functional")
+    structured("all", native.truth_all, "all_stub", "functional", "all.all_out")
     autograd("all", never_differentiable)
     define(
         "all.all_out",
@@ -434,7 +434,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("all.dim", native.truth_dim, "all_stub", "functional")
+    structured("all.dim", native.truth_dim, "all_stub", "functional", "all.out")
     autograd("all.dim", never_differentiable)
     define(
         "all.out",
@@ -458,7 +458,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("all.dims", native.truth_dims, "all_stub", "functional")
+    structured("all.dims", native.truth_dims, "all_stub", "functional", "all.dims_out")
     autograd("all.dims", never_differentiable)
     define(
         "all.dims_out",
@@ -501,7 +501,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("var.dim", native.var_dim, "var_stub", "functional")
+    structured("var.dim", native.var_dim, "var_stub", "functional", "var.out")
     autograd("var.dim", autograd_reduction.plan_var_dim)
     define(
         "var.out",
@@ -523,7 +523,7 @@ def register() -> None:
             "reduction",
         ),
     )
-    structured("var.correction", native.var_correction, "var_stub", "functional")
+    structured("var.correction", native.var_correction, "var_stub", "functional", "var.correction_out")
     autograd("var.correction", autograd_reduction.plan_var_correction)
     define(
         "var.correction_out",
@@ -550,7 +550,7 @@ def register() -> None:
         "native_functions/reduction.yaml:219",
         ("reduction",),
     )
-    structured("std.dim", native.var_dim, "std_stub", "functional")
+    structured("std.dim", native.var_dim, "std_stub", "functional", "std.out")
     autograd("std.dim", autograd_reduction.plan_std_dim)
     define(
         "std.out",
@@ -566,7 +566,7 @@ def register() -> None:
         "native_functions/reduction.yaml:226",
         ("reduction",),
     )
-    structured("std.correction", native.var_correction, "std_stub", "functional")
+    structured("std.correction", native.var_correction, "std_stub", "functional", "std.correction_out")
     autograd("std.correction", autograd_reduction.plan_std_correction)
     define(
         "std.correction_out",
@@ -622,7 +622,7 @@ def register() -> None:
         "native_functions/reduction.yaml:259",
         ("reduction",),
     )
-    structured("logsumexp", native.logsumexp, "logsumexp_stub", "functional")
+    structured("logsumexp", native.logsumexp, "logsumexp_stub", "functional", "logsumexp.out")
     autograd("logsumexp", autograd_reduction.plan_logsumexp)
     define(
         "logsumexp.out",
@@ -638,7 +638,7 @@ def register() -> None:
         "native_functions/reduction.yaml:265",
         ("core",),
     )
-    structured("cumsum", native.cumsum, "cumsum_stub", "functional")
+    structured("cumsum", native.cumsum, "cumsum_stub", "functional", "cumsum.out")
     autograd("cumsum", autograd_reduction.plan_cumsum)
     define(
         "cumsum_",
@@ -646,7 +646,7 @@ def register() -> None:
         "native_functions/reduction.yaml:265",
         ("core",),
     )
-    structured("cumsum_", native.cumsum, "cumsum_stub", "inplace")
+    structured("cumsum_", native.cumsum, "cumsum_stub", "inplace", "cumsum.out")
     autograd("cumsum_", autograd_reduction.plan_cumsum_)
     define(
         "cumsum.out",

@@ -32,7 +32,7 @@ def register() -> None:
         "native_functions/softmax.yaml:12",
         ("core",),
     )
-    structured("_softmax", native.softmax, "softmax_stub", "functional")
+    structured("_softmax", native.softmax, "softmax_stub", "functional", "_softmax.out")
     autograd("_softmax", autograd_softmax.plan__softmax)
     define(
         "_softmax.out",
@@ -47,7 +47,13 @@ def register() -> None:
         "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
         "native_functions/softmax.yaml:19",
     )
-    structured("_softmax_backward_data", native.softmax_backward, "softmax_backward_stub", "functional")
+    structured(
+        "_softmax_backward_data",
+        native.softmax_backward,
+        "softmax_backward_stub",
+        "functional",
+        "_softmax_backward_data.out",
+    )
     autograd("_softmax_backward_data", autograd_softmax.plan__softmax_backward_data)
     define(
         "_softmax_backward_data.out",
@@ -74,7 +80,7 @@ def register() -> None:
         "native_functions/softmax.yaml:36",
         ("core",),
     )
-    structured("_log_softmax", native.softmax, "log_softmax_stub", "functional")
+    structured("_log_softmax", native.softmax, "log_softmax_stub", "functional", "_log_softmax.out")
     autograd("_log_softmax", autograd_softmax.plan__log_softmax)
     define(
         "_log_softmax.out",
@@ -90,7 +96,11 @@ def register() -> None:
         "native_functions/softmax.yaml:43",
     )
     structured(
-        "_log_softmax_backward_data", native.softmax_backward, "log_softmax_backward_stub", "functional"
+        "_log_softmax_backward_data",
+        native.softmax_backward,
+        "log_softmax_backward_stub",
+        "functional",
+        "_log_softmax_backward_data.out",
     )
     autograd("_log_softmax_backward_data", autograd_softmax.plan__log_softmax_backward_data)
     define(

@@ -6,10 +6,11 @@ result only if its category (bool < integral < floating < complex) is higher.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from ...runtime import scalar_type as st
+from ...runtime.custom_dtype import on_register
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number
 from ...runtime.tensor_impl import TensorImpl
@@ -75,6 +76,12 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
             f"promote_types(): argument 'type{position}' (position {position}) must be dtype, not {given}"
         ) from None
     if found is None:
+        own = [d.scalar_name for d in (type1, type2) if d in st.registered]
+        if own:
+            raise RuntimeError(
+                f"Promotion for {own[0]} is not supported, attempted to promote {type1.scalar_name} and "
+                f"{type2.scalar_name}"
+            )
         kind = "Float8 Types" if type1 in _FLOAT8 or type2 in _FLOAT8 else "uint16, uint32, uint64 types"
         raise RuntimeError(
             f"Promotion for {kind} is not supported, attempted to promote "
@@ -123,6 +130,8 @@ def combine_categories(higher: ScalarType | None, lower: ScalarType | None) -> S
     if higher.is_floating_point:
         if not lower.is_complex:
             return higher
+        if higher in st.registered:
+            return promote_types(higher, lower)
         if higher in _FLOAT8:
             raise RuntimeError(f"Unknown Complex ScalarType for {higher.scalar_name}")
         return higher.to_complex()
@@ -131,6 +140,18 @@ def combine_categories(higher: ScalarType | None, lower: ScalarType | None) -> S
     if higher is st.bool_ or lower.is_floating_point:
         return promote_types(higher, lower)
     return higher
+
+
+def add_promotions(d: ScalarType, promotes: Mapping[ScalarType, ScalarType]) -> None:
+    """Give a registered dtype its row and column of the table; pairs that are not named do not promote."""
+    _CATEGORY[d] = category(d)
+    _PROMOTED[d] = {other: promotes.get(other) for other in _PROMOTED} | {d: d}
+    for other, row in _PROMOTED.items():
+        if other is not d:
+            row[d] = promotes.get(other)
+
+
+on_register.append(add_promotions)
 
 
 class ResultTypeState:

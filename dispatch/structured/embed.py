@@ -10,7 +10,7 @@ from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..tensor import Tensor
 from .allocation import allocator_of
-from .stub import StructuredCall, find_kernel
+from .stub import StructuredCall, find_kernel, has_kernel
 from .view_kernel import Geometry, taker
 
 
@@ -25,6 +25,8 @@ def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
     if target.is_meta:
         return lambda self: Tensor.from_data(allocate(), target)
     take = taker(target, part, geometry)
+    if not has_kernel("zero_stub", target.device.type) or not has_kernel("copy_stub", target.device.type):
+        return _put_by_backend(target, part, take)
     zero_call = StructuredCall("zero", {"self": target}, (), (target,), None, target.device, {})
     zero = find_kernel("zero_stub", target.device.type, "zero_")(zero_call).into
     copy_call = StructuredCall("copy", {"self": source}, ("self",), (part,), None, target.device, {})
@@ -35,6 +37,21 @@ def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
         zero(data)
         copy(take(data), self._data)
         return Tensor.from_data(data, target)
+
+    return plan
+
+
+def _put_by_backend(target: TensorSpec, part: TensorSpec, take: Callable[[Any], Any]) -> Plan:
+    """The same by the dispatcher, as a backend of another package has it."""
+    from ..generated.functions import zero_
+
+    allocate = allocator_of(target)
+
+    def plan(self: Any) -> Any:
+        out: Any = Tensor.from_data(allocate(), target)
+        zero_(out)
+        Tensor.from_data(take(out._data), part).copy_(self.detach())
+        return out
 
     return plan
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime.dispatch_key import BY_NAME, DispatchKey
+from ...runtime.device import device as Device
+from ...runtime.dispatch_key import BY_NAME, RUNTIME, DispatchKey, Functionality
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import KernelFunction, Planner
 from .structured_kernel import MetaFunction, StructuredKernel
+from .stub import on_register
+from .through_out import ThroughOut
 from .view_kernel import GeometryFunction, ViewKernel
 
 _dispatcher = Dispatcher.singleton()
 _BACKENDS: tuple[DispatchKey, ...] = tuple(BY_NAME[name] for name in ("CPU", "CUDA", "Meta"))
 _AUTOGRAD = BY_NAME["Autograd"]
+_NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
 _EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
+_by_stub: dict[str, list[tuple[str, KernelFunction]]] = {}
+"""The operators that a stub's kernels serve, for backends of other packages that bring some."""
+
 _composite_planners: dict[Callable[..., Any], Planner] = {}
 
 
@@ -31,13 +38,39 @@ def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
     _dispatcher.register_impl(f"aten::{name}", key, kernel)
 
 
-def structured(name: str, meta: MetaFunction, stub: str, form: str) -> None:
-    """Register a form of a structured operator for every backend that has stubs."""
+def structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | None = None) -> None:
+    """Register a form of a structured operator for every backend that has stubs.
+
+    `out` names its ``out=`` form, through which it serves backends that have a kernel for that alone.
+    """
     kernel = KernelFunction(
         None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True
     )
     for key in _BACKENDS:
         _impl(name, key, kernel)
+    _by_stub.setdefault(stub, []).append((name, kernel))
+    if out is not None:
+        through_out = KernelFunction(None, planner=ThroughOut(meta, form, f"aten::{out}"), source=f"by {out}")
+        _impl(name, _NON_FUNCTIONAL, through_out)
+
+
+def planned(name: str, stub: str, plan: Planner) -> None:
+    """Register a kernel that plans its own calls, for every backend that has the stub which it asks for."""
+    kernel = KernelFunction(None, planner=plan, source=plan.__module__, leaf=True)
+    for key in _BACKENDS:
+        _impl(name, key, kernel)
+    _by_stub.setdefault(stub, []).append((name, kernel))
+
+
+def _serve(stub: str, device_type: str) -> None:
+    """Register the operators of a stub for the backend that has brought a kernel."""
+    key = RUNTIME[Functionality.Dense, Device(device_type).backend]
+    for name, kernel in _by_stub.get(stub, ()):
+        if key not in _dispatcher.find_schema_or_throw(f"aten::{name}").kernels:
+            _impl(name, key, kernel)
+
+
+on_register.append(_serve)
 
 
 def view(name: str, geometry: GeometryFunction) -> None:

@@ -25,7 +25,7 @@ from ..tensor import Tensor
 from .allocation import allocator_of, numpy_may_allocate
 from .meta_base import MetaBase
 from .result_types import result_type_of
-from .stub import PlannedKernel, StructuredCall, find_kernel
+from .stub import PlannedKernel, StructuredCall, find_kernel, has_kernel
 
 MetaFunction = Callable[..., None]
 
@@ -555,6 +555,10 @@ def _copy_of(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any]
     """The device's copy kernel from one geometry to another."""
     if destination.is_meta:
         return _compute_nothing
+    if not has_kernel("copy_stub", destination.device.type):
+        from .native.copy import copier
+
+        return copier(destination, source)
     call = StructuredCall(
         "copy", {"self": destination, "src": source}, ("src",), (destination,), None, destination.device, {}
     )

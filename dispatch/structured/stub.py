@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...runtime.custom_dtype import is_only_stored
+from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
+from ...runtime.device_guard import DeviceGuard
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import registered
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
 
@@ -47,7 +51,8 @@ class StructuredCall(NamedTuple):
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""
-        return NotImplementedError(f"\"{self.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}'")
+        name = "add_stub" if self.name in ("add", "sub") else self.kernel_name()
+        return NotImplementedError(f"\"{name}\" not implemented for '{spec.dtype.scalar_name}'")
 
 
 class PlannedKernel(NamedTuple):
@@ -69,16 +74,51 @@ class PlannedKernel(NamedTuple):
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 
+OWN = frozenset({"cpu", "cuda", "meta"})
+"""Device types whose kernels are this package's own."""
+on_register: list[Callable[[str, str], None]] = []
+"""Called with a stub and a device type of another package that has a kernel there now."""
+
 _stubs: dict[str, dict[str, KernelFactory]] = {}
 _loaders: dict[str, Callable[[], object]] = {}
 
 
 def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
-    """Register a device's kernel factory under a stub. Raises RuntimeError for a second one."""
+    """Register a device's kernel factory under a stub: all forms of its operators are served there from now on.
+
+    The meta functions of this package check the arguments and decide shapes, dtypes and strides; the factory gets the
+    `StructuredCall` once for a plan and returns a `PlannedKernel`. A kernel that is registered for an operator's
+    dispatch key comes before the stub's.
+
+    Args:
+        name: ``<operator>_stub``, as in ``dispatch/native_functions/``.
+        device_type: the device type, by the name that it has now.
+        factory: makes a kernel over `DataPtr`.
+
+    Raises:
+        RuntimeError: for a second factory, and for an unknown device type.
+
+    Example::
+
+        def add(call):
+            sizes = call.outputs[0].sizes
+
+            def into(out, self, other):
+                my_add(out.address, self.address, other.address, math.prod(sizes))
+
+            return tt.library.PlannedKernel(into)
+
+        tt.library.register_stub("add_stub", "npu", add)
+    """
+    if device_type not in OWN:
+        device_type = check_device_type(device_type)
     kernels = _stubs.setdefault(name, {})
     if device_type in kernels:
         raise RuntimeError(f"stub {name} has a {device_type} kernel already: {kernels[device_type]}")
     kernels[device_type] = factory
+    if device_type not in OWN:
+        for registered in on_register:
+            registered(name, device_type)
 
 
 def register_loader(device_type: str, load: Callable[[], object]) -> None:
@@ -99,7 +139,84 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
             f"Could not run 'aten::{operator}' on '{device_type}': its stub '{name}' has no kernel there. "
             f"Devices with one: {having}."
         )
+    if registered:
+        factory = refusing(name, factory)
+    if device_type not in OWN:
+        factory = guarding(factory)
     return recording(factory) if recorders else factory
+
+
+def has_kernel(name: str, device_type: str) -> bool:
+    """Whether planners may ask for a stub's kernel on a device: always on this package's own."""
+    return device_type in OWN or device_type in _stubs.get(name, {})
+
+
+def _follow_rename(old: str, new: str) -> None:
+    for kernels in _stubs.values():
+        if old in kernels:
+            kernels[new] = kernels.pop(old)
+
+
+on_rename.append(_follow_rename)
+
+
+MOVING = frozenset(
+    f"{name}_stub"
+    for name in (
+        *("cat", "copy", "eq", "fill", "flip", "gather", "index", "index_copy", "index_masked", "index_put"),
+        *("index_select", "masked_fill", "ne", "nonzero", "scatter", "take", "tril", "triu", "where", "zero"),
+    )
+)
+"""Stubs whose kernels compute nothing, which dtypes have that are only stored."""
+
+
+def refusing(name: str, factory: KernelFactory) -> KernelFactory:
+    """`factory`, which refuses registered dtypes that are only stored unless it moves elements alone."""
+
+    def made(call: StructuredCall) -> PlannedKernel:
+        adds = call.args.get("accumulate") is True or call.args.get("reduce") is not None
+        if name not in MOVING or adds:
+            for spec in _computed(call):
+                if is_only_stored(spec.dtype):
+                    raise call.refuse(spec)
+        return factory(call)
+
+    return made
+
+
+def _computed(call: StructuredCall) -> list[TensorSpec]:
+    """The tensors whose dtypes a kernel computes in: inputs that are brought to another common dtype are not."""
+    common = None if call.iterator is None else call.iterator._common_dtype
+    values: list[Any] = list(call.outputs)
+    for value in call.args.values():
+        values += value if isinstance(value, tuple) else (value,)
+    specs = [value for value in values if isinstance(value, TensorSpec)]
+    return [spec for spec in specs if common is None or spec.dtype is common or spec in call.outputs]
+
+
+def guarding(factory: KernelFactory) -> KernelFactory:
+    """`factory`, its kernels called while the device of their tensors is current."""
+
+    def made(call: StructuredCall) -> PlannedKernel:
+        return _guarded(factory(call), call.device)
+
+    return made
+
+
+def _guarded(kernel: PlannedKernel, device: Device) -> PlannedKernel:
+    def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*data: Any) -> Any:
+            with DeviceGuard(device):
+                return function(*data)
+
+        return call
+
+    sized = kernel.sized
+    return kernel._replace(
+        into=guarded(kernel.into),
+        fresh=None if kernel.fresh is None else guarded(kernel.fresh),
+        sized=None if sized is None else lambda sizes: _guarded(sized(sizes), device),
+    )
 
 
 recorders: list[Callable[[str, ScalarType | None], object]] = []

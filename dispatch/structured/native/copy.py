@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....runtime.device import device as Device
+from ....runtime.device_guard import check_index, current_device
 from ....runtime.layout import layout as Layout
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.memory_format import preserve_format, strides_for
@@ -18,7 +19,7 @@ from ...iterator.overlap import check_write_overlap
 from ...tensor import Tensor
 from ..allocation import allocator_of
 from ..meta_base import MetaBase
-from ..stub import StructuredCall, find_kernel
+from ..stub import OWN, StructuredCall, find_kernel, has_kernel
 
 
 def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
@@ -33,17 +34,31 @@ def copier(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], 
     """A function ``copy(destination bytes, source bytes)`` between any two geometries, dtypes and devices.
 
     Between host and device, the bytes cross in the source's dtype and contiguous; conversion and strides are
-    a kernel's work on one side.
+    a kernel's work on one side. A device of another package copies by its kernel for `_copy_from`.
     """
     if destination.is_meta or source.is_meta:
         if destination.is_meta:
             return lambda out, src: None
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    if destination.device is source.device:
+    same_type = destination.device.type == source.device.type
+    if same_type and has_kernel("copy_stub", destination.device.type):
         return _same_device(destination, source)
-    if destination.device.type == source.device.type:
-        return _same_device(destination, source)
+    if not (destination.device.type in OWN and source.device.type in OWN):
+        return _by_backend(destination, source)
     return _across(destination, source)
+
+
+def _by_backend(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+    """The copy of a backend of another package."""
+    from ...generated.functions import _copy_from
+
+    destination, source = destination.detached, source.detached
+
+    def copy(out: Any, src: Any) -> None:
+        if destination.numel:
+            _copy_from(Tensor.from_data(src, source), Tensor.from_data(out, destination))
+
+    return copy
 
 
 def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
@@ -149,9 +164,13 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def resolve_device(device: Device) -> Device:
-    """A CUDA device with its ordinal named; others as they are."""
-    if device.type == "cuda" and device.index is None:
-        from ....runtime.cuda.driver import driver
+    """A device with its ordinal named, the current one unless given; the host and Meta have none.
 
-        return Device("cuda", driver().current_device())
-    return Device(device.type) if device.type in ("cpu", "meta") else device
+    Raises RuntimeError for a device that its backend does not have.
+    """
+    if device.type in ("cpu", "meta"):
+        return Device(device.type)
+    if device.index is None:
+        return Device(device.type, current_device(device.type))
+    check_index(device)
+    return device

@@ -21,7 +21,7 @@ from ...core.operator_entry import OperatorEntry
 from ...tensor import Tensor
 from ..allocation import allocator_of, numpy_may_allocate
 from ..meta_base import MetaBase
-from ..stub import StructuredCall, find_kernel
+from ..stub import StructuredCall, find_kernel, has_kernel
 from .copy import resolve_device
 
 
@@ -90,6 +90,8 @@ def filled(spec: TensorSpec, stub: str, value: int) -> Plan:
     allocate = allocator_of(spec)
     if spec.is_meta:
         return uninitialised(spec)
+    if not has_kernel(stub, spec.device.type):
+        return _filled_by_backend(spec, value)
     call = StructuredCall("fill", {"self": spec, "value": int}, ("value",), (spec,), None, spec.device, {})
     fill = find_kernel(stub, spec.device.type, "fill_")(call).into
 
@@ -99,6 +101,16 @@ def filled(spec: TensorSpec, stub: str, value: int) -> Plan:
         return Tensor.from_data(data, spec)
 
     return plan
+
+
+def _filled_by_backend(spec: TensorSpec, value: int) -> Plan:
+    """A plan that fills by the dispatcher, as a backend of another package has it."""
+    from ...generated.functions import fill_, zero_
+
+    make = uninitialised(spec)
+    if value == 0:
+        return lambda *_: zero_(make())
+    return lambda *_: fill_(make(), value)
 
 
 def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

@@ -212,10 +212,32 @@ def test_a_fallback_may_redispatch(lib: Library) -> None:
 
 def test_a_fallback_where_there_is_one_is_refused() -> None:
     with Library("_", "IMPL") as fallbacks:
-        with pytest.raises(RuntimeError, match="multiple backend fallbacks for the same dispatch key Tracer"):
-            fallbacks.fallback(lambda op, keys, stack: None, "Tracer")
+        with pytest.raises(RuntimeError, match="multiple backend fallbacks for the same dispatch key Python"):
+            fallbacks.fallback(lambda op, keys, stack: None, "Python")
+        fallbacks.fallback(lambda op, keys, stack: None, "VE")
+        with pytest.raises(RuntimeError, match="multiple backend fallbacks for the same dispatch key VE"):
+            fallbacks.fallback(lambda op, keys, stack: None, "VE")
         with pytest.raises(RuntimeError, match="no dispatch key is given"):
             fallbacks.fallback(lambda op, keys, stack: None)
+
+
+def test_a_fallback_takes_the_place_of_a_fallthrough_until_it_is_taken_back(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: x + 1, "CPU")
+    keys = tt.DispatchKeySet([tt.DispatchKey.Tracer, tt.DispatchKey.CPU])
+    seen: list[str] = []
+
+    def trace(op, keys, stack):
+        seen.append(op.name)
+        stack[:] = [op.call_with_keys((keys - tt.DispatchKey.Tracer).raw_repr(), list(stack))]
+
+    for _ in range(2):
+        with Library("_", "IMPL") as fallbacks:
+            fallbacks.fallback(tt.library.fallthrough_kernel, "Tracer")
+            fallbacks.fallback(trace, "Tracer")
+            tt.ops.t_library.f.default.redispatch(keys, tt.zeros(1))
+        assert tt.ops.t_library.f.default.redispatch(keys, tt.zeros(1)).item() == 1.0
+    assert seen == [f"{NS}::f"] * 2
 
 
 def test_fallbacks_elsewhere_are_refused(lib: Library) -> None:

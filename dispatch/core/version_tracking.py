@@ -1,0 +1,94 @@
+"""Version counters and bases of views around a backend's own kernels (torch ADInplaceOrViewType).
+
+Plans of this package bump the versions that they write, remember the bases of their views and name their results
+themselves. A kernel that somebody registers for one of its operators at a backend's key knows nothing of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.dispatch_key import DispatchKey, Functionality
+from ...runtime.storage import root_of
+from ...runtime.tensor_impl import TensorImpl
+from .kernel_function import KernelFunction, Plan
+
+if TYPE_CHECKING:
+    from .operator_entry import OperatorEntry
+
+_BACKENDS = frozenset(
+    {Functionality.Dense, Functionality.Quantized, Functionality.Sparse, Functionality.SparseCsr}
+)
+
+
+def tracked(
+    op: OperatorEntry, key: DispatchKey, kernel: KernelFunction, args: Sequence[Any], plan: Plan
+) -> Plan:
+    """`plan` of a foreign kernel, its writes counted once, its views tied to their bases, several results named.
+
+    As in PyTorch that is for the operators of ``aten`` only; an operator of a user's own has a kernel for
+    ADInplaceOrView, or does without.
+    """
+    if key.functionality not in _BACKENDS or not op.name.startswith("aten::"):
+        return plan
+    if op.origin_of(key, op.kernels) not in (key, None):
+        return plan
+    schema = op.schema
+    positions = op.runtime_positions(args)
+    written = [at for at, position in enumerate(positions) if schema.arguments[position].is_write]
+    if written:
+        return _counted(plan, written, op.schema.is_inplace)
+    aliases = [each.alias_info for each in schema.returns if each.alias_info is not None]
+    for at, position in enumerate(positions):
+        info = schema.arguments[position].alias_info
+        if info is not None and aliases:
+            return _based(plan, at, op.name != "aten::detach")
+    return _named(plan, op)
+
+
+def _named(plan: Plan, op: OperatorEntry) -> Plan:
+    from ..structured.result_types import result_type_of
+
+    make = result_type_of(op.schema)
+    if make is None or make is tuple:
+        return plan
+
+    def named(*runtime: Any) -> Any:
+        out = plan(*runtime)
+        return make(out) if out.__class__ is tuple or out.__class__ is list else out
+
+    return named
+
+
+def _counted(plan: Plan, written: Sequence[int], inplace: bool) -> Plan:
+    def counted(*runtime: Any) -> Any:
+        targets = [runtime[at] for at in written if isinstance(runtime[at], TensorImpl)]
+        before = [None if t._spec.is_inference else t.current_version() for t in targets]
+        out = plan(*runtime)
+        for target, version in zip(targets, before, strict=True):
+            if version is not None:
+                target.version_cell()[0] = version + 1
+        return runtime[written[0]] if inplace else out
+
+    return counted
+
+
+def _based(plan: Plan, at: int, differentiable: bool) -> Plan:
+    def based(*runtime: Any) -> Any:
+        base = runtime[at]
+        out = plan(*runtime)
+        for view in out if isinstance(out, tuple | list) else (out,):
+            if (
+                isinstance(view, TensorImpl)
+                and view is not base
+                and view._view_base is None
+                and not base._spec.is_inference
+                and root_of(view._data) is root_of(base._data)
+            ):
+                view._version = base.version_cell()
+                if differentiable:
+                    view._view_base = base if base._view_base is None else base._view_base
+        return out
+
+    return based

@@ -1,0 +1,69 @@
+"""`tt.utils`: naming the backend of another package (`torch.utils`).
+
+The whole way of such a backend, in the order of its own module: `rename_privateuse1_backend`, an allocator
+(`tt.library.set_allocator`), kernels under ``PrivateUse1`` or under stubs (`tt.library.register_stub`), a copy
+(``aten::_copy_from``), a fallback (`tt.library.cpu_fallback`), and where there are several devices a device guard
+(`tt.library.register_device_guard`). `tests/extension_backend` in the source tree is one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from . import nn
+from .dispatch.device_methods import generate_methods
+from .runtime.device import device as Device
+from .runtime.privateuse1 import rename_privateuse1_backend
+from .runtime.scalar_type import dtype
+
+__all__ = ["generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
+
+
+def generate_methods_for_privateuse1_backend(
+    for_tensor: bool = True,
+    for_module: bool = True,
+    for_packed_sequence: bool = True,
+    for_storage: bool = False,
+    unsupported_dtype: Sequence[dtype] | None = None,
+    *,
+    slot: int = 1,
+) -> None:
+    """Generate the methods of a named backend: ``tensor.npu()``, ``tensor.is_npu`` and their like
+    (`torch.utils.generate_methods_for_privateuse1_backend`).
+
+    Args:
+        for_tensor: for `tt.Tensor`.
+        for_module: ``npu()`` for `tt.nn.Module`, where this version has it.
+        for_packed_sequence: there are no packed sequences here; accepted for PyTorch's sake.
+        for_storage: ``is_npu`` for `tt.UntypedStorage`, which is untyped: `unsupported_dtype` concerns PyTorch's
+            typed storages alone.
+        slot: 1 for PrivateUse1, 2 and 3 for the others.
+
+    Raises:
+        RuntimeError: for methods that exist already.
+
+    Example::
+
+        tt.utils.rename_privateuse1_backend("npu")
+        tt.utils.generate_methods_for_privateuse1_backend()
+        assert tt.ones(2).npu().is_npu
+    """
+    module = getattr(nn, "Module", None) if for_module else None
+    generate_methods(for_tensor, module, for_storage, slot)
+
+
+def _register_device_module(device_type: str, module: ModuleType) -> None:
+    """Make a backend's module ``tt.<device type>`` (`torch._register_device_module`).
+
+    Raises RuntimeError for an unknown device type and for a name that the package has.
+    """
+    name = Device(device_type).type
+    package = sys.modules[__package__]
+    if hasattr(package, name):
+        raise RuntimeError(
+            f"The runtime module of '{name}' has already been registered with '{getattr(package, name)}'"
+        )
+    setattr(package, name, module)
+    sys.modules[f"{__package__}.{name}"] = module
