@@ -105,11 +105,14 @@ class Dispatcher:
         entry.retire()
         self.forget(entry)
 
-    def register_impl(self, name: str, key: DispatchKey | str, kernel: KernelFunction) -> RegistrationHandle:
+    def register_impl(
+        self, name: str, key: DispatchKey | str, kernel: KernelFunction, *, beneath: bool = False
+    ) -> RegistrationHandle:
         """Register a kernel for a runtime or alias key; it may come before the operator's definition.
 
         The last of several for one key serves. The first time in a process that one takes another's place a
-        UserWarning names both.
+        UserWarning names both. One that is registered `beneath` stands before those that there are, and so in no
+        one's place.
 
         Raises:
             RuntimeError: for a kernel that cannot take the arguments of the operator's schema.
@@ -121,13 +124,14 @@ class Dispatcher:
                 if kernel.written is not None and entry.has_schema:
                     kernel.check_fits(entry.schema)
                 earlier = entry.kernels.get(key, ())
-                if earlier:
+                if earlier and not beneath:
                     self._warn_of_override(entry, key, earlier[-1], kernel)
                     if any(each is kernel for each in earlier):
                         # Each registration is an object of its own, so that its handle finds it.
                         kernel = copy(kernel)
             entry = self._find_or_create(name)
-            entry.kernels = {**entry.kernels, key: (*entry.kernels.get(key, ()), kernel)}
+            others = entry.kernels.get(key, ())
+            entry.kernels = {**entry.kernels, key: (kernel, *others) if beneath else (*others, kernel)}
             self.forget(entry)
 
         def undo() -> None:
