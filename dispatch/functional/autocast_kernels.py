@@ -1,4 +1,4 @@
-"""The kernels of the Autocast keys: one planner, which casts a call's arguments by a policy and calls the operator below.
+"""The kernels of the Autocast keys: one planner, which casts arguments by a policy and calls the operator below.
 
 A plan holds, for each dtype that the thread may have set, the casts of those arguments that need one and the plans
 below; what remains for the call are the casts themselves. Casts are operators (`_to_copy`) that autograd records.
@@ -60,9 +60,7 @@ class Call(NamedTuple):
             return False
         spec = value._spec
         return (
-            spec.device.backend == self.backend
-            and spec.dtype.is_floating_point
-            and spec.dtype is not float64
+            spec.device.backend == self.backend and spec.dtype.is_floating_point and spec.dtype is not float64
         )
 
 
@@ -314,11 +312,10 @@ def autocast_key(backend: int) -> DispatchKey:
 class _Lists:
     """Registers the kernels of one device type's lists, for operators as they are defined."""
 
-    def __init__(self, device_type: str) -> None:
-        self.backend = int(Device(device_type).backend)
-        self.policies = {
-            f"aten::{name}": policy for policy, names in lists.LISTS[device_type].items() for name in names
-        }
+    def __init__(self, backend: int) -> None:
+        self.backend = backend
+        of_device = next(each for name, each in lists.LISTS.items() if Device(name).backend == backend)
+        self.policies = {f"aten::{name}": policy for policy, names in of_device.items() for name in names}
         self.handles: dict[str, RegistrationHandle] = {}
 
     def on_operator_registered(self, op: OperatorEntry) -> None:
@@ -341,15 +338,13 @@ class _Lists:
             handle.close()
 
 
-_registered: set[str] = set()
+_registered: set[int] = set()
 _lock = threading.Lock()
 
 
-def register_lists(device_type: str) -> None:
+def register_lists(backend: int) -> None:
     """Register the kernels of a device type's lists, once in a process."""
-    if device_type in _registered:
-        return
     with _lock:
-        if device_type not in _registered:
-            Dispatcher.singleton().add_listener(_Lists(device_type))
-            _registered.add(device_type)
+        if backend not in _registered:
+            Dispatcher.singleton().add_listener(_Lists(backend))
+            _registered.add(backend)

@@ -1,9 +1,9 @@
 """Which operators autocast casts, and how: a table of names by cast policy, for each device type.
 
-Names are those of the operator registry without ``aten::``, overloads after a dot. Composite operators such as `linear`
-and `matmul` are cast as a whole, before autograd records them, so that what is saved for backward has the narrow
-dtype. An operator that is in no list runs in whatever dtype its arguments have; so do in-place and ``out=`` forms. Names
-that the library does not define yet take effect when they are defined.
+Names are those of the operator registry without ``aten::``, overloads after a dot. Composite operators such as
+`linear` and `matmul` are cast as a whole, before autograd records them, so that what is saved for backward has the
+narrow dtype. An operator that is in no list runs in whatever dtype its arguments have; so do in-place and ``out=``
+forms. Names that the library does not define yet take effect when they are defined.
 
 Source: ATen/autocast_mode.h (AT_FORALL_LOWER_PRECISION_FP and its like) and autocast_mode.cpp, PyTorch 2.13.
 """

@@ -11,21 +11,18 @@ import numpy as np
 
 from ...runtime.cuda import driver as drivers
 from ...runtime.device import device as Device
+from ...runtime.local_dispatch_key_set import local
 from ...runtime.scalar_type import bfloat16, float16, float64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from .autocast_state import (
-    autocast_decrement_nesting,
-    autocast_increment_nesting,
-    clear_autocast_cache,
+    backend_of,
     get_autocast_dtype,
     is_autocast_available,
     is_autocast_cache_enabled,
     is_autocast_enabled,
-    set_autocast_cache_enabled,
-    set_autocast_dtype,
-    set_autocast_enabled,
     state,
+    switch,
 )
 
 _SUPPORTED = (bfloat16, float16)
@@ -84,9 +81,12 @@ class autocast:
         if not is_autocast_available(device_type):
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = Device(device_type).type
+        self._backend = backend_of(device_type, "autocast")
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if not isinstance(cache_enabled, bool | None):
-            raise TypeError(f"autocast(): cache_enabled must be bool or None, not {type(cache_enabled).__name__}")
+            raise TypeError(
+                f"autocast(): cache_enabled must be bool or None, not {type(cache_enabled).__name__}"
+            )
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         self._enabled = bool(enabled) and self._is_supported()
 
@@ -112,32 +112,32 @@ class autocast:
         return True
 
     def __enter__(self) -> autocast:
-        device = self.device
-        before = (
-            self,
-            is_autocast_enabled(device),
-            get_autocast_dtype(device),
-            is_autocast_cache_enabled(),
-        )
-        set_autocast_dtype(device, self.fast_dtype)
-        set_autocast_enabled(device, self._enabled)
-        set_autocast_cache_enabled(self._cache_enabled)
-        autocast_increment_nesting()
+        if not isinstance(self.fast_dtype, ScalarType):
+            raise TypeError(f"autocast(): dtype must be triten.dtype, not {type(self.fast_dtype).__name__}")
+        backend = self._backend
         # The thread's, not the instance's: a decorated function runs in several threads, and calls itself.
-        state.entered.append(before)
+        state.entered.append(
+            (self, bool(local.autocast >> backend & 1), state.dtypes[backend], state.cache_enabled)
+        )
+        state.nesting += 1
+        state.dtypes[backend] = self.fast_dtype
+        state.cache_enabled = self._cache_enabled
+        switch(backend, self._enabled)
         return self
 
     def __exit__(self, *error: object) -> None:
         entered = state.entered
-        index = next((i for i in range(len(entered) - 1, -1, -1) if entered[i][0] is self), None)
-        if index is None:
+        index = len(entered) - 1
+        while index >= 0 and entered[index][0] is not self:
+            index -= 1
+        if index < 0:
             raise RuntimeError("autocast: this thread leaves a context that it has not entered")
-        _, enabled, dtype, cache_enabled = entered.pop(index)
-        if autocast_decrement_nesting() == 0:
-            clear_autocast_cache()
-        set_autocast_enabled(self.device, enabled)
-        set_autocast_dtype(self.device, dtype)
-        set_autocast_cache_enabled(cache_enabled)
+        _, enabled, dtype, state.cache_enabled = entered.pop(index)
+        state.nesting -= 1
+        if state.nesting == 0:
+            state.casts.clear()
+        state.dtypes[self._backend] = dtype
+        switch(self._backend, enabled)
 
     def __call__(self, func: Function) -> Function:
         if not callable(func):
@@ -176,7 +176,7 @@ def _cast(value: Any, device_type: str, dtype: ScalarType) -> Any:
         return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()}
     if isinstance(value, Iterable):
         cast = (_cast(v, device_type, dtype) for v in value)
-        return type(value)(cast) if isinstance(value, list | tuple) else cast  # type: ignore[call-arg]
+        return type(value)(cast) if isinstance(value, list | tuple) else cast
     return value
 
 
@@ -223,9 +223,7 @@ def custom_fwd(
         if not enabled or cast_inputs is None:
             return forward(*args, **kwargs)
         with autocast(device_type, enabled=False):
-            return forward(
-                *_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs)
-            )
+            return forward(*_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
 
     return decorated
 

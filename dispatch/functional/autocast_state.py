@@ -42,10 +42,11 @@ class _State(threading.local):
         self.cache_enabled = True
         self.nesting = 0
         self.casts: dict[Cast, tuple[weakref.ref[TensorImpl], Any]] = {}
-        self.entered: list[tuple[Any, bool, ScalarType, bool]] = []
+        self.entered: list[tuple[object, bool, ScalarType, bool]] = []
 
 
 state = _State()
+_has_kernels: set[int] = set()
 _ON = object()
 """Stands in `modes` once for every thread that has autocast on."""
 
@@ -103,7 +104,8 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     Given a bool alone it is CUDA that is switched. `tt.autocast` restores what was before; this does not.
     """
     if isinstance(device_type, bool) and enabled is None:
-        device_type, enabled = "cuda", device_type
+        switch(backend_of("cuda", "set_autocast_enabled"), device_type)
+        return
     if not isinstance(device_type, str):
         raise TypeError(
             f"set_autocast_enabled(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}"
@@ -112,18 +114,24 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
         raise TypeError(
             f"set_autocast_enabled(): argument 'enabled' (position 2) must be bool, not {type(enabled).__name__}"
         )
-    bit = 1 << backend_of(device_type, "set_autocast_enabled")
+    switch(backend_of(device_type, "set_autocast_enabled"), enabled)
+
+
+def switch(backend: int, enabled: bool) -> None:
+    """`set_autocast_enabled` for a backend that has autocast."""
     before = local.autocast
     if enabled:
-        # Its kernels are registered when first needed: few programs autocast, and all would pay for them.
-        from .autocast_kernels import register_lists
+        if backend not in _has_kernels:
+            # Registered when first needed: few programs autocast, and all would pay for it.
+            from .autocast_kernels import register_lists
 
-        register_lists(Device(device_type).type)
-        local.autocast = before | bit
+            register_lists(backend)
+            _has_kernels.add(backend)
+        local.autocast = before | 1 << backend
         if not before:
             modes.append(_ON)
     else:
-        local.autocast = before & ~bit
+        local.autocast = before & ~(1 << backend)
         if before and not local.autocast:
             modes.remove(_ON)
 
