@@ -224,11 +224,11 @@ def register_autocast(
 
     Example:
         >>> import triten as tt
-        >>> tt.library.define("docs::doubled", "(Tensor x) -> Tensor")
-        >>> tt.library.impl("docs::doubled", "default", lambda x: x + x)
-        >>> tt.library.register_autocast("docs::doubled", "cpu", tt.float16)
+        >>> tt.library.define("docs::widened", "(Tensor x) -> Tensor")
+        >>> tt.library.impl("docs::widened", "default", lambda x: x + x)
+        >>> tt.library.register_autocast("docs::widened", "cpu", tt.float16)
         >>> with tt.autocast("cpu"):
-        ...     tt.ops.docs.doubled(tt.ones(1)).dtype
+        ...     tt.ops.docs.widened(tt.ones(1)).dtype
         triten.float16
     """
     custom, name = find_operator(op, "register_autocast")
