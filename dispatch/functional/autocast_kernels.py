@@ -33,7 +33,7 @@ from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import KernelFunction, Plan, Planner
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ..core.registration import RegistrationHandle
-from ..schema import ListType, OptionalType, base_type
+from ..schema import ListType, OptionalType, Type, base_type
 from . import autocast_lists as lists
 from .autocast_state import state
 
@@ -111,7 +111,7 @@ def promote(call: Call, dtype: ScalarType) -> Plan:
     widest = dtype
     for argument, value in zip(call.op.schema.arguments, call.args, strict=True):
         # Optional tensors, such as a bias, have no say.
-        if base_type(argument.type).name != "Tensor" or isinstance(argument.type, OptionalType):
+        if isinstance(argument.type, OptionalType) or _holds_optionals(argument.type):
             continue
         for each in value if value.__class__ is list or value.__class__ is tuple else (value,):
             if not call.eligible(each):
@@ -218,13 +218,17 @@ def _below(call: Call, args: Sequence[Any]) -> Plan:
     return lambda *runtime: _excluding(plan, runtime)
 
 
+def _holds_optionals(kind: Type) -> bool:
+    """Whether arguments of a schema type are lists such as the indices of `index_put`, which PyTorch does not cast."""
+    return isinstance(kind, ListType) and isinstance(kind.elem, OptionalType)
+
+
 def _casting(call: Call, dtype: ScalarType, *, keep: bool, optional_lists: bool = False) -> Plan:
     """The plan that casts eligible arguments to `dtype`; with `keep` those of parameters are kept for the thread."""
     arguments = call.op.schema.arguments
     casters: list[tuple[int, Caster]] = []
     for index, position in enumerate(call.positions):
-        kind = arguments[position].type
-        if isinstance(kind, ListType) and isinstance(kind.elem, OptionalType) and not optional_lists:
+        if _holds_optionals(arguments[position].type) and not optional_lists:
             continue
         caster = _caster(call, call.args[position], dtype, keep)
         if caster is not None:

@@ -12,6 +12,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
+from triten.dispatch.functional.autocast_state import state as thread_state
 from triten.runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local, modes
 
 F = tt.nn.functional
@@ -108,6 +109,9 @@ def test_a_zero_dimensional_cpu_tensor_beside_cuda_ones_makes_a_cuda_call():
         assert tt.pow(cuda, number).dtype is tt.float16
     with tt.autocast("cuda"):
         assert tt.pow(cuda, number).dtype is tt.float32
+        # Of a CUDA call it is the CUDA tensors that are cast.
+        half = number.half()
+        assert casts_in(lambda: tt.pow(cuda, half)) == 1
 
 
 def test_in_place_and_out_forms_are_not_affected(device):
@@ -177,8 +181,9 @@ def test_contexts_left_out_of_order_restore_what_each_found():
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
+    assert not tt.is_autocast_enabled("cpu")
     second.__exit__(None, None, None)
-    assert tt.get_autocast_dtype("cpu") is tt.bfloat16
+    assert tt.is_autocast_enabled("cpu") and tt.get_autocast_dtype("cpu") is tt.bfloat16
     tt.set_autocast_enabled("cpu", False)
 
 
@@ -299,13 +304,34 @@ def test_kept_casts_of_different_dtypes_are_told_apart():
 def test_a_cast_made_without_grad_mode_serves_where_it_is_on():
     x, w = tt.ones(2, 2), tt.ones(2, 2, requires_grad=True)
     with tt.autocast("cpu"):
-        with tt.no_grad():
-            assert not tt.mm(x, w).requires_grad
         with tt.inference_mode():
             assert tt.mm(x, w).is_inference()
+        with tt.no_grad():
+            assert not tt.mm(x, w).requires_grad
         y = tt.mm(x, w)
     y.sum().backward()
     assert w.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_a_cast_that_is_not_kept_is_recorded_by_the_grad_mode_of_its_call():
+    x, w = tt.ones(2, 2), tt.ones(2, 2, requires_grad=True)
+    view = w.t()
+    with tt.autocast("cpu"):
+        with tt.no_grad():
+            assert not tt.mm(x, view).requires_grad
+        y = tt.mm(x, view)
+        with tt.no_grad():
+            assert not tt.mm(x, view).requires_grad
+    y.sum().backward()
+    assert w.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_a_kept_cast_does_not_serve_another_tensor_in_the_same_place():
+    x, w, gone = tt.ones(2, 2), tt.ones(2, 2, requires_grad=True), tt.ones(1)
+    with tt.autocast("cpu"):
+        thread_state.casts[id(w), tt.bfloat16, True] = (weakref.ref(gone), tt.zeros(2, 2, dtype=tt.bfloat16))
+        assert tt.mm(x, w)[0, 0].item() == 2.0
+        assert thread_state.casts[id(w), tt.bfloat16, True][0]() is w
 
 
 def test_two_backwards_may_go_through_one_kept_cast():
@@ -406,6 +432,49 @@ def test_listed_operators_are_covered_as_soon_as_they_are_defined():
     assert Dispatcher.singleton().find_op("aten::linalg_cond") is None
 
 
+def test_a_users_kernel_that_came_before_the_definition_serves():
+    with tt.autocast("cpu"):
+        pass
+    with tt.library.Library("aten", "FRAGMENT") as lib:
+        lib.impl("linalg_cond", lambda self, p: self.double(), "AutocastCPU")
+        lib.define("linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
+        with tt.autocast("cpu"):
+            assert tt.ops.aten.linalg_cond(tt.ones(2)).dtype is tt.float64
+
+
+def test_what_a_composite_calls_is_not_cast_again():
+    with tt.library.Library("aten", "FRAGMENT") as lib:
+        lib.define("pinverse(Tensor self) -> Tensor", lambda self: tt.mm(self, self))
+        lib.define("polar(Tensor self) -> Tensor")
+        lib.impl("polar", lambda self: tt.mm(self, self), "CompositeExplicitAutograd")
+        for x in (tt.ones(2, 2), tt.ones(2, 2, dtype=tt.float16), tt.ones(2, 2, requires_grad=True)):
+            with tt.autocast("cpu"):
+                assert tt.ops.aten.pinverse(x).dtype is tt.float32
+                assert tt.ops.aten.polar(x).dtype is tt.float32
+
+
+def test_optional_tensors_are_cast_and_have_no_say_in_promotion():
+    narrow, bias = tt.ones(2, device="cuda").half(), tt.ones(2, device="cuda").requires_grad_()
+    seen = []
+    with tt.library.Library("aten", "FRAGMENT") as lib:
+        lib.define("bilinear(Tensor a, Tensor b, Tensor? bias=None, Tensor?[] more=[]) -> Tensor")
+
+        def kernel(a, b, bias, more):
+            seen.append((a.dtype, b.dtype, bias.dtype, [m if m is None else m.dtype for m in more]))
+            return a + b
+
+        lib.impl("bilinear", kernel, "CompositeExplicitAutograd")
+        with tt.autocast("cuda"):
+
+            def call():
+                return tt.ops.aten.bilinear(narrow, narrow, bias, [None, bias])
+
+            assert [casts_in(call) for _ in range(2)] == [1, 0]
+            tt.ops.aten.bilinear(narrow, bias, bias)
+    assert seen[0] == (tt.float16, tt.float16, tt.float16, [None, tt.float32])
+    assert seen[2] == (tt.float32, tt.float32, tt.float32, [])
+
+
 def test_norm_gets_a_dtype_by_another_overload():
     calls = []
     x = tt.ones(2, device="cuda").half()
@@ -475,6 +544,9 @@ def test_custom_operators_say_what_they_are_cast_to(made_by, device):
             with tt.autocast(device):
                 w = x.detach().requires_grad_()
                 op(w, [], 1).sum().backward()
+                assert casts_in(lambda: op(w, [], 1)) >= 1
+            key = getattr(tt.DispatchKey, f"Autocast{device.upper()}")
+            assert len(op._entry.kernels[key]) == 1
             assert seen[-1][0] is tt.bfloat16 and w.grad.dtype is tt.float32
             both._close()
     if made_by == "define":
