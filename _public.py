@@ -1,12 +1,25 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from . import autograd, cpu_fallback, cuda, library, nn, utils
+from . import amp, autograd, cpu_fallback, cuda, library, nn, utils
 from .dispatch import load as _load
 from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag
+from .dispatch.functional.autocast_mode import autocast
+from .dispatch.functional.autocast_state import (
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_dtype,
+    is_autocast_available,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
 from .dispatch.functional.python_key import TensorDispatchMode
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *

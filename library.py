@@ -22,6 +22,7 @@ from .dispatch.custom_ops.pointwise_kernels import gpu_kernel, wrap_kernel
 from .dispatch.custom_ops.registration import (
     define,
     impl,
+    register_autocast,
     register_autograd,
     register_fake,
     register_kernel,
@@ -59,6 +60,7 @@ __all__ = [
     "infer_schema",
     "launch",
     "opcheck",
+    "register_autocast",
     "register_autograd",
     "register_device_guard",
     "register_dtype",

@@ -233,6 +233,7 @@ AUTOGRAD_BITS = functionality_bit(Functionality.AutogradFunctionality) | functio
     Functionality.AutogradOther
 )
 ADINPLACE_BIT = functionality_bit(Functionality.ADInplaceOrView)
+AUTOCAST_BIT = functionality_bit(Functionality.AutocastFunctionality)
 
 
 def highest_priority(bits: int) -> DispatchKey:

@@ -2,6 +2,10 @@
 
 `modes` is the one flag that the call path reads: empty while no guard, mode, trace or profiler is active
 in any thread. Whoever activates one of them appends, and takes away at the end.
+
+`local.autocast` has the bits of the backends for which the thread has autocast on. The Autocast functionality is one
+bit for all backends, and a call goes to that of its highest backend: it joins a call's keys only where that backend
+is among them, so that `AutocastCPU` never sees CUDA tensors.
 """
 
 from __future__ import annotations
@@ -9,13 +13,14 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from .dispatch_key import BACKEND_MASK, DispatchKey
+from .dispatch_key import AUTOCAST_BIT, BACKEND_MASK, DispatchKey
 from .dispatch_key_set import DispatchKeySet
 
 
 class _State(threading.local):
     included: int = 0
     excluded: int = 0
+    autocast: int = 0
 
 
 local = _State()
@@ -24,7 +29,13 @@ modes: list[object] = []
 
 def effective(call_keys: int) -> int:
     """The key set that a call in this thread dispatches on."""
-    return (call_keys | local.included) & ~local.excluded
+    if not modes:
+        return call_keys
+    keys = call_keys | local.included
+    autocast = local.autocast
+    if autocast and (autocast << 1) >> (keys & BACKEND_MASK).bit_length() & 1:
+        keys |= AUTOCAST_BIT
+    return keys & ~local.excluded
 
 
 class _Guard:

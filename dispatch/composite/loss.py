@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.dispatch_key import AUTOCAST_BIT
 from ...runtime.local_dispatch_key_set import effective
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
@@ -62,6 +63,9 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     composed = op.rebind(cross_entropy_loss, args)
     sizes, target_sizes = self._spec.sizes, target._spec.sizes
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
+        return composed
+    if key_set & AUTOCAST_BIT:
+        # Autocast knows `log_softmax` and `nll_loss`, of which the composition is made, and not their parts.
         return composed
     find = Dispatcher.singleton().find_schema_or_throw
     softmax, loss = find("aten::_log_softmax"), find("aten::nll_loss_forward")

@@ -108,12 +108,18 @@ class Dispatcher:
         self.forget(entry)
 
     def register_impl(
-        self, name: str, key: DispatchKey | str, kernel: KernelFunction | Callable[..., Any]
+        self,
+        name: str,
+        key: DispatchKey | str,
+        kernel: KernelFunction | Callable[..., Any],
+        *,
+        beneath: bool = False,
     ) -> RegistrationHandle:
         """Register a kernel, or a function as one, for a runtime or alias key; it may come before the definition.
 
         The last of several for one key serves. The first time in a process that one takes another's place a
-        UserWarning names both.
+        UserWarning names both. One that is registered `beneath` stands before those that there are, and so in no
+        one's place.
 
         Raises:
             RuntimeError: for a kernel that cannot take the arguments of the operator's schema.
@@ -127,13 +133,14 @@ class Dispatcher:
                 if kernel.written is not None and entry.has_schema:
                     kernel.check_fits(entry.schema)
                 earlier = entry.kernels.get(key, ())
-                if earlier:
+                if earlier and not beneath:
                     self._warn_of_override(entry, key, earlier[-1], kernel)
                     if any(each is kernel for each in earlier):
                         # Each registration is an object of its own, so that its handle finds it.
                         kernel = copy(kernel)
             entry = self._find_or_create(name)
-            entry.kernels = {**entry.kernels, key: (*entry.kernels.get(key, ()), kernel)}
+            others = entry.kernels.get(key, ())
+            entry.kernels = {**entry.kernels, key: (kernel, *others) if beneath else (*others, kernel)}
             if key is operator_entry.ADINPLACE:
                 operator_entry.inplace_or_view.append(kernel)
             self.forget(entry)

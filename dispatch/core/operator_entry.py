@@ -26,7 +26,7 @@ from ...runtime.dispatch_key import (
     highest_priority,
 )
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
-from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local
+from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, effective
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema, base_type, parse_schema
 from .argument_roles import is_runtime, key_of, static_key_of, tensors_in
@@ -310,7 +310,7 @@ class OperatorEntry:
 
     def call(self, *args: Any) -> Any:
         """Call with all arguments in schema order, through this thread's key sets."""
-        bits = (self.key_set_of(args) | local.included) & ~local.excluded
+        bits = effective(self.key_set_of(args))
         if inference_enabled and is_inference_mode_enabled():
             bits = keys_in_inference_mode(bits & BELOW_AUTOGRAD, args)
             return as_inference(self.schema, args, self.call_with_keys(bits, args))

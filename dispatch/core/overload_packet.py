@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime import allocator, device, device_guard, scalar_type
+from ...runtime.grad_mode import inference_enabled
+from ...runtime.local_dispatch_key_set import effective, local
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..schema import FunctionSchema, parse_schema, resolve
@@ -141,7 +143,8 @@ class OverloadPacket:
     """Overloads of ``aten::<name>`` in the order in which they are tried, and the plan tables of the name.
 
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
-    same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``.
+    same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
+    `guarded` for calls under modes, keyed by the thread's key sets too.
     """
 
     __slots__ = (
@@ -151,6 +154,7 @@ class OverloadPacket:
         "_roles",
         "count",
         "deprecated",
+        "guarded",
         "name",
         "numbers_as_tensors",
         "outs",
@@ -171,6 +175,7 @@ class OverloadPacket:
         self.plans: dict[Any, Any] = {}
         self.scaled: dict[Any, Any] = {}
         self.outs: dict[Any, Plan] = {}
+        self.guarded: dict[Any, Plan] = {}
         self._bindings: dict[Any, _Binding] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
         self._entries: dict[int, OperatorEntry] | None = None
@@ -182,6 +187,7 @@ class OverloadPacket:
         self.plans.clear()
         self.scaled.clear()
         self.outs.clear()
+        self.guarded.clear()
         self._bindings.clear()
         self._general.clear()
         self.count = 0
@@ -405,7 +411,7 @@ class OverloadPacket:
                 picks.append(-1)
             else:
                 return (lambda *_: entry.call(*bound)), False, None
-        plan = entry.plan(entry.key_set_of(bound), bound)
+        plan = entry.plan(effective(entry.key_set_of(bound)), bound)
         if picks == list(range(len(names))):
             return plan, True, None
         return _picking(plan, picks), True, picks
@@ -461,11 +467,44 @@ class OverloadPacket:
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
         """`call` with arguments in the parameters' order, as the generated functions have them."""
+        if out is None and not inference_enabled:
+            key: list[Any] = [local.included, local.excluded, local.autocast]
+            runtime: list[Any] = []
+            for (role, default), value in zip(self._roles, args, strict=True):
+                if role == "static":
+                    key.append(value.__class__)
+                    key.append(tuple(value) if value.__class__ is list else value)
+                elif role != "scale":
+                    key.append(value.__class__ if role == "number" else part_of(value))
+                    runtime.append(tuple(value) if value.__class__ is list else value)
+                elif value is not default:
+                    break
+            else:
+                parts = tuple(key)
+                try:
+                    plan = self.guarded.get(parts)
+                except TypeError:
+                    plan = None
+                return (self._miss_guarded(args, parts) if plan is None else plan)(*runtime)
         positional, named = self._split(args)
         if out is not None:
             named["out"] = out
         entry, bound = self.resolve(positional, named)
         return entry.call(*bound)
+
+    def _miss_guarded(self, args: Sequence[Any], key: tuple[Any, ...]) -> Plan:
+        """The plan of a call through this thread's key sets, whose `scale` arguments are at their defaults."""
+        epoch = _epoch[0]
+        entry, bound = self.resolve(*self._split(args))
+        runtime = [
+            (name, value)
+            for (name, role, _, _), value in zip(self.parameters, args, strict=True)
+            if role not in ("static", "scale")
+        ]
+        plan, holds, _ = self._adapt(entry, bound, runtime)
+        if holds and is_hashable(key) and not any(_holds_tensor(part) for part in key):
+            self._store(epoch, self.guarded, key, None, False, plan)
+        return plan
 
     def call_deprecated(self, args: tuple[Any, ...], named: dict[str, Any], method: bool) -> Any:
         """A call with more positional arguments than the signature has: in a deprecated order, with a warning.

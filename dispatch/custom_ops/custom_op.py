@@ -9,6 +9,7 @@ from typing import Any
 from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BackendComponent, DispatchKey, highest_priority, parse
 from ...runtime.grad_mode import set_grad_enabled
+from ...runtime.scalar_type import dtype as ScalarType
 from ..autograd.recording import out_refuses_grad
 from ..autograd.registered_formula import Formula, formula_kernel
 from ..core.argument_roles import tensors_in
@@ -18,6 +19,7 @@ from ..core.library import caller
 from ..core.op_overload import OpOverload
 from ..core.operator_entry import OperatorEntry
 from ..core.registration import RegistrationHandle
+from ..functional.autocast_state import backend_of, is_autocast_available
 from ..schema import FunctionSchema, base_type, infer_schema, is_tensor_like, parse_schema
 from .fake_context import run_fake
 from .user_function import call_function, check_results
@@ -35,6 +37,24 @@ vmap_rules: dict[str, Function] = {}
 def key_for_device(device_type: str) -> DispatchKey:
     """The backend key of a device type. Raises RuntimeError for one that does not exist."""
     return parse(BackendComponent(Device(device_type).backend).name)
+
+
+def autocast_kernel(device_type: str, dtype: ScalarType) -> tuple[DispatchKey, KernelFunction]:
+    """The Autocast key of a device type, and the kernel there that casts to `dtype`.
+
+    Raises ValueError for what is no device type with autocast, TypeError for what is no dtype.
+    """
+    if not isinstance(device_type, str):
+        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+    if not isinstance(dtype, ScalarType):
+        raise TypeError(f"register_autocast(): cast_inputs must be triten.dtype, not {type(dtype).__name__}")
+    if not is_autocast_available(device_type):
+        raise ValueError(f"Device type '{device_type}' does not support autocast.")
+    from ..functional.autocast_kernels import autocast_key, casting_to, planner_of
+
+    backend = backend_of(device_type, "register_autocast")
+    planner = planner_of(casting_to(dtype), backend)
+    return autocast_key(backend), KernelFunction(None, planner=planner, source=caller(3), leaf=True)
 
 
 def parse_qualname(qualname: str) -> tuple[str, str]:
@@ -148,6 +168,7 @@ class CustomOpDef:
         self._fake: Function | None = None
         self._formula = Formula()
         self._handles: list[RegistrationHandle] = []
+        self._autocast: dict[str, RegistrationHandle] = {}
         earlier = definitions.pop(self._qualname, None)
         if earlier is not None:
             earlier._close()
@@ -171,6 +192,8 @@ class CustomOpDef:
 
     def _close(self) -> None:
         vmap_rules.pop(self._qualname, None)
+        while self._autocast:
+            self._autocast.popitem()[1].close()
         while self._handles:
             self._handles.pop().close()
 
@@ -280,6 +303,17 @@ class CustomOpDef:
         refuse_formula(self, self._schema)
         self._formula.backward = backward
         self._formula.setup_context = setup_context
+
+    def register_autocast(self, device_type: str, cast_inputs: ScalarType) -> None:
+        """Have autocast on `device_type` cast the operator's floating-point tensors to `cast_inputs`.
+
+        The last of several for a device type counts. See `tt.library.register_autocast`.
+        """
+        key, kernel = autocast_kernel(device_type, cast_inputs)
+        earlier = self._autocast.pop(device_type, None)
+        if earlier is not None:
+            earlier.close()
+        self._autocast[device_type] = Dispatcher.singleton().register_impl(self._qualname, key, kernel)
 
     def register_vmap(self, func: Function | None = None) -> Any:
         """Keep a batching rule ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)`` for a vmap layer.

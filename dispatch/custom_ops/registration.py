@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.scalar_type import dtype as ScalarType
 from ..autograd.registered_formula import Formula, formula_kernel
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import KernelFunction
@@ -19,6 +20,7 @@ from ..core.registration import RegistrationHandle
 from .custom_op import (
     CustomOpDef,
     DeviceTypes,
+    autocast_kernel,
     definitions,
     key_for_device,
     parse_qualname,
@@ -207,6 +209,35 @@ def register_autograd(
     formula.backward, formula.setup_context = backward, setup_context
     kernel = KernelFunction(formula_kernel(entry, formula), takes_key_set=True)
     fragment_of(name.partition("::")[0], lib).impl(name, kernel, "Autograd")
+
+
+def register_autocast(
+    op: Operator, device_type: str, cast_inputs: ScalarType, /, *, lib: Library | None = None
+) -> None:
+    """Have autocast cast an operator's floating-point tensors (`torch.library.register_autocast`).
+
+    Where autocast is on for `device_type`, the tensors of that device type among the arguments, those in lists too and
+    float64 ones excepted, are cast to `cast_inputs`, and the operator runs with autocast off.
+
+    Raises ValueError for what is no operator, for a device type without autocast, TypeError for what is no dtype,
+    RuntimeError for an operator that does not exist.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.library.define("docs::widened", "(Tensor x) -> Tensor")
+        >>> tt.library.impl("docs::widened", "default", lambda x: x + x)
+        >>> tt.library.register_autocast("docs::widened", "cpu", tt.float16)
+        >>> with tt.autocast("cpu"):
+        ...     tt.ops.docs.widened(tt.ones(1)).dtype
+        triten.float16
+    """
+    custom, name = find_operator(op, "register_autocast")
+    if custom is not None:
+        custom.register_autocast(device_type, cast_inputs)
+        return
+    _entry_of(name)
+    key, kernel = autocast_kernel(device_type, cast_inputs)
+    fragment_of(name.partition("::")[0], lib).impl(name, kernel, key, allow_override=True)
 
 
 def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Any:

@@ -1,0 +1,20 @@
+"""`tt.amp`: mixed precision (`torch.amp`): `autocast`, and `GradScaler` for gradients that float16 cannot hold."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..dispatch.functional.autocast_mode import autocast, custom_bwd, custom_fwd
+from ..dispatch.functional.autocast_state import is_autocast_available
+
+if TYPE_CHECKING:
+    from .grad_scaler import GradScaler, OptState
+
+__all__ = ["GradScaler", "OptState", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first asked for: importing the package is for programs that never scale a gradient, too.
+    if name in ("GradScaler", "OptState"):
+        from . import grad_scaler
+
+        return getattr(grad_scaler, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,366 @@
+"""`GradScaler`: losses scaled up, so that gradients do not vanish in float16 (torch/amp/grad_scaler.py).
+
+Scale, growth tracker and the findings of infinities stay on the device; only `step` and `get_scale` wait for it.
+"""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ..dispatch.autograd.grad_mode import no_grad
+from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..runtime.cuda import driver as drivers
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import float16, float32, float64, int32
+
+
+class OptState(enum.Enum):
+    """What was done with an optimizer since the last `update`."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+class Optimizer(Protocol):
+    """What is asked of an optimizer: groups of parameters, and `step`."""
+
+    param_groups: Sequence[dict[str, Any]]
+
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Change the parameters by their gradients."""
+
+
+class _OptimizerState:
+    """An optimizer's stage, and on each device of its gradients whether any of them is not finite."""
+
+    def __init__(self) -> None:
+        self.stage = OptState.READY
+        self.found_inf: dict[Device, Any] = {}
+
+
+class GradScaler:
+    """Scales losses, unscales gradients, skips steps with infinities, adapts the scale (`torch.amp.GradScaler`).
+
+    In each iteration: `scale` the loss before ``backward()``, `step` in place of ``optimizer.step()``, then `update`.
+    `unscale_` before `step` where gradients are to be clipped or looked at.
+
+    Args:
+        device: the device type; CUDA where there is none is warned of, and the scaler is then disabled.
+        init_scale: the first scale.
+        growth_factor: the scale is multiplied by it after `growth_interval` iterations without infinities; over 1.
+        backoff_factor: the scale is multiplied by it after an iteration with infinities; under 1.
+        growth_interval: see `growth_factor`.
+        enabled: a disabled scaler leaves losses, gradients and steps as they are.
+
+    Raises:
+        AssertionError: for factors on the wrong side of 1, and for methods called out of order.
+
+    Example:
+        >>> import triten as tt
+        >>> class SGD:
+        ...     def __init__(self, *params):
+        ...         self.param_groups = [{"params": params}]
+        ...     def step(self):
+        ...         with tt.no_grad():
+        ...             for p in self.param_groups[0]["params"]:
+        ...                 p.sub_(p.grad)
+        >>> w = tt.ones(2, requires_grad=True)
+        >>> optimizer, scaler = SGD(w), tt.amp.GradScaler("cpu", init_scale=4.0)
+        >>> scaler.scale((w * 0.5).sum()).backward()
+        >>> w.grad
+        tensor([2., 2.])
+        >>> scaler.step(optimizer)
+        >>> scaler.update()
+        >>> w, scaler.get_scale()
+        (tensor([0.5000, 0.5000], requires_grad=True), 4.0)
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device = device
+        self._enabled = enabled
+        if enabled and device == "cuda" and not drivers.is_available():
+            warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            self._enabled = False
+        if self._enabled:
+            if growth_factor <= 1.0:
+                raise AssertionError("The growth factor must be > 1.0.")
+            if backoff_factor >= 1.0:
+                raise AssertionError("The backoff factor must be < 1.0.")
+        self._init_scale = init_scale
+        self._init_growth_tracker = 0
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._scale: Any = None
+        self._growth_tracker: Any = None
+        self._states: dict[int, _OptimizerState] = {}
+
+    def scale(self, outputs: Any) -> Any:
+        """A tensor times the scale, or an iterable of such; lists and tuples stay what they are.
+
+        Raises ValueError for what is no tensor.
+        """
+        return self._scaled(outputs, {}) if self._enabled else outputs
+
+    def _scaled(self, value: Any, copies: dict[Device, Any]) -> Any:
+        if isinstance(value, Tensor):
+            if self._scale is None:
+                self._scale = ops.full((), self._init_scale, dtype=float32, device=value.device)
+                self._growth_tracker = ops.full(
+                    (), self._init_growth_tracker, dtype=int32, device=value.device
+                )
+            if value.device not in copies:
+                copies[value.device] = self._scale.to(value.device)
+            return value * copies[value.device]
+        if isinstance(value, Iterable):
+            scaled = (self._scaled(each, copies) for each in value)
+            return type(value)(scaled) if isinstance(value, list | tuple) else scaled
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def _check_started(self, asked_by: str) -> None:
+        if self._scale is None:
+            raise AssertionError(
+                f"Attempted {asked_by} but _scale is None.  This may indicate your script did not use "
+                "scaler.scale(loss or outputs) earlier in the iteration."
+            )
+
+    def _state_of(self, optimizer: Optimizer) -> _OptimizerState:
+        return self._states.setdefault(id(optimizer), _OptimizerState())
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divide the gradients of an optimizer's parameters by the scale, and note whether all are finite.
+
+        Raises:
+            RuntimeError: if it was done since the last `update`, or after `step`.
+            ValueError: for gradients in float16, which are what the scale keeps from vanishing.
+        """
+        if not self._enabled:
+            return
+        self._check_started("unscale_")
+        state = self._state_of(optimizer)
+        if state.stage is OptState.UNSCALED:
+            raise RuntimeError(
+                "unscale_() has already been called on this optimizer since the last update()."
+            )
+        if state.stage is OptState.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        state.found_inf = self._check_gradients(optimizer, self._scale.to(float64).reciprocal().to(float32))
+        state.stage = OptState.UNSCALED
+
+    def _check_gradients(self, optimizer: Optimizer, inverse: Any) -> dict[Device, Any]:
+        """Whether gradients hold infinities, by device; with `inverse` they are multiplied by it."""
+        inverses: dict[Device, Any] = {}
+        found: dict[Device, Any] = {}
+        with no_grad():
+            for grad in _gradients(optimizer):
+                if inverse is not None and grad.dtype is float16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                device = grad.device
+                bad = ops.logical_not(ops.all(ops.isfinite(grad))).to(float32)
+                found[device] = ops.maximum(found[device], bad) if device in found else bad
+                if inverse is not None:
+                    if device not in inverses:
+                        inverses[device] = inverse.to(device)
+                    grad.mul_(inverses[device])
+        return found
+
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        """`unscale_` where that was not done, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
+
+        An optimizer with ``_step_supports_amp_scaling`` is stepped in any case: it finds ``grad_scale`` (None if
+        gradients are unscaled) and ``found_inf`` among its attributes.
+
+        Returns:
+            what the optimizer's step returns; None if it was skipped.
+
+        Raises:
+            RuntimeError: for a second call since the last `update`, and for a ``closure``.
+            AssertionError: if no parameter has a gradient.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._check_started("step")
+        state = self._state_of(optimizer)
+        if state.stage is OptState.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_fused(optimizer, state, args, kwargs)
+        if state.stage is OptState.READY:
+            self.unscale_(optimizer)
+        if not state.found_inf:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
+        result = None
+        if not any(found.item() for found in state.found_inf.values()):
+            result = optimizer.step(*args, **kwargs)
+        state.stage = OptState.STEPPED
+        return result
+
+    def _step_fused(
+        self, optimizer: Any, state: _OptimizerState, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if state.stage is OptState.READY:
+            state.found_inf = self._check_gradients(optimizer, None)
+            optimizer.grad_scale = self._scale
+        else:
+            optimizer.grad_scale = None
+        optimizer.found_inf = self._combined(state.found_inf.values())
+        try:
+            result = optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.grad_scale, optimizer.found_inf
+        state.stage = OptState.STEPPED
+        return result
+
+    def _combined(self, found: Iterable[Any]) -> Any:
+        """Whether there is an infinity on any device, on that of the scale."""
+        combined = ops.full((), 0.0, dtype=float32, device=self._scale.device)
+        for each in found:
+            combined = combined + each.to(self._scale.device)
+        return combined
+
+    def update(self, new_scale: Any = None) -> None:
+        """End an iteration: adapt the scale to what was found, or set it to `new_scale`, a float or a tensor of one.
+
+        Raises AssertionError if no gradients were checked, and for a tensor that requires grad, has several elements
+        or is on another type of device.
+        """
+        if not self._enabled:
+            return
+        self._check_started("update")
+        with no_grad():
+            if new_scale is None:
+                found = [each for state in self._states.values() for each in state.found_inf.values()]
+                if not found:
+                    raise AssertionError("No inf checks were recorded prior to update.")
+                self._adapt(self._combined(found) > 0)
+            elif isinstance(new_scale, float):
+                self._scale.fill_(new_scale)
+            else:
+                if (
+                    not isinstance(new_scale, Tensor)
+                    or new_scale.device.type != self._device
+                    or new_scale.numel() != 1
+                    or new_scale.requires_grad
+                ):
+                    raise AssertionError(
+                        f"new_scale should be a float or a 1-element tensor on {self._device} with "
+                        f"requires_grad=False, got {new_scale!r}"
+                    )
+                self._scale.copy_(new_scale.reshape(()))
+        self._states = {}
+
+    def _adapt(self, found: Any) -> None:
+        """Back off where infinities were found; else grow at the end of an interval, unless to infinity."""
+        scale, successful = self._scale, self._growth_tracker + 1
+        ends = successful == self._growth_interval
+        grown = scale * self._growth_factor
+        grown = ops.where(ops.logical_and(ends, ops.isfinite(grown)), grown, scale)
+        scale.copy_(ops.where(found, scale * self._backoff_factor, grown))
+        restarts = ops.logical_or(found, ends)
+        self._growth_tracker.copy_(successful * ops.logical_not(restarts).to(int32))
+
+    def get_scale(self) -> float:
+        """The scale; 1.0 if disabled. Waits for the device."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else float(self._scale.item())
+
+    def get_growth_factor(self) -> float:
+        """The growth factor."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set the growth factor."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """The backoff factor."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set the backoff factor."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """The growth interval."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set the growth interval."""
+        self._growth_interval = new_interval
+
+    def _get_growth_tracker(self) -> int:
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
+
+    def is_enabled(self) -> bool:
+        """Whether the scaler scales."""
+        return self._enabled
+
+    def state_dict(self) -> dict[str, Any]:
+        """Scale, factors, interval and growth tracker as numbers; empty if disabled. To be called after `update`."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._get_growth_tracker(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a `state_dict`. Raises RuntimeError for an empty one; does nothing if disabled."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
+        self._init_scale = state_dict["scale"]
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._scale is not None:
+            self._scale.fill_(self._init_scale)
+            self._growth_tracker.fill_(self._init_growth_tracker)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._states:
+            raise AssertionError(
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
+                "scaler.update()."
+            )
+        return self.__dict__ | {
+            "_init_scale": self.get_scale() if self._enabled else self._init_scale,
+            "_init_growth_tracker": self._get_growth_tracker(),
+            "_scale": None,
+            "_growth_tracker": None,
+        }
+
+
+def _gradients(optimizer: Optimizer) -> Iterable[Any]:
+    """The gradients that there are. Raises AssertionError for a parameter that is no tensor."""
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            if not isinstance(param, Tensor):
+                raise AssertionError(f"expected param to be triten.Tensor, got {type(param).__name__}")
+            if param.grad is not None:
+                yield param.grad

@@ -1,0 +1,221 @@
+"""Every listed operator gives the dtype that its policy says; the lists are PyTorch's."""
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.dispatch.core.dispatcher import Dispatcher
+from triten.dispatch.functional import autocast_lists as lists
+from triten.dispatch.functional.autocast_state import DEFAULT_DTYPES
+
+COUNTS = {"cpu": 127, "cuda": 119, "xpu": 117, "mps": 95}
+
+
+def policy_of(device, name):
+    return next(policy for policy, names in lists.LISTS[device].items() if name in names)
+
+
+def listed(device):
+    """The listed operators that the library defines."""
+    names = [name for names in lists.LISTS[device].values() for name in names]
+    return sorted(name for name in names if Dispatcher.singleton().find_schema(f"aten::{name}"))
+
+
+def randn(make, *sizes):
+    return make(np.random.default_rng(sum(sizes)).random(sizes, dtype=np.float32) + 0.25)
+
+
+MATRICES = {
+    "addmm": [(3, 5), (3, 4), (4, 5)],
+    "addbmm": [(3, 5), (2, 3, 4), (2, 4, 5)],
+    "baddbmm": [(2, 3, 5), (2, 3, 4), (2, 4, 5)],
+    "bmm": [(2, 3, 4), (2, 4, 5)],
+    "mm": [(3, 4), (4, 5)],
+    "mv": [(3, 4), (4,)],
+    "addmv": [(3,), (3, 4), (4,)],
+    "addr": [(3, 4), (3,), (4,)],
+    "matmul": [(2, 3, 4), (4, 5)],
+    "linear": [(3, 4), (5, 4), (5,)],
+    "dot": [(4,), (4,)],
+    "vdot": [(4,), (4,)],
+    "linalg_vecdot": [(4,), (4,)],
+    "chain_matmul": [(3, 4), (4, 5)],
+    "addcdiv": [(3,), (3,), (3,)],
+    "addcmul": [(3,), (3,), (3,)],
+    "atan2": [(3,), (3,)],
+    "pow.Tensor_Tensor": [(3,), (3,)],
+    "prelu": [(3,), (1,)],
+    "cross": [(3,), (3,)],
+    "dist": [(3,), (3,)],
+    "cdist": [(3, 4), (2, 4)],
+    "trace": [(3, 3)],
+}
+LOSSES = (
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "kl_div",
+    "soft_margin_loss",
+    "poisson_nll_loss",
+)
+CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
+
+
+def arguments(name, make, whole):
+    """Arguments of a listed operator: `make` gives a tensor of an array, `whole` one of integers."""
+    base, _, overload = name.partition(".")
+    if name in MATRICES:
+        return [randn(make, *sizes) for sizes in MATRICES[name]]
+    if base in CONVOLUTIONS or base.startswith("conv_transpose"):
+        rank = int(base[-2])
+        args = [randn(make, 1, 2, *[4] * rank), randn(make, 2, 2, *[2] * rank), randn(make, 2)]
+        return [*args, [1] * rank, "same"] if overload == "padding" else args
+    if base == "convolution":
+        return [randn(make, 1, 2, 4), randn(make, 2, 2, 2), randn(make, 2), [1], [0], [1], False, [0], 1]
+    if base in LOSSES:
+        return [randn(make, 3), randn(make, 3)]
+    if base in ("cross_entropy_loss", "nll_loss"):
+        return [randn(make, 3, 4), whole([0, 1, 2])]
+    if base == "nll_loss2d":
+        return [randn(make, 1, 4, 2, 1), whole([[[0], [1]]])]
+    if base in ("cat", "stack"):
+        return [[randn(make, 3), randn(make, 3)]]
+    if base == "index_copy":
+        return [randn(make, 3), 0, whole([0]), randn(make, 1)]
+    if base == "index_put":
+        return [randn(make, 3), [whole([0])], randn(make, 1)]
+    if base == "scatter_add":
+        return [randn(make, 3), 0, whole([0]), randn(make, 1)]
+    if name == "pow.Tensor_Scalar":
+        return [randn(make, 3), 2.0]
+    if name == "pow.Scalar":
+        return [2.0, randn(make, 3)]
+    if base in ("cumsum", "cumprod", "softmax", "log_softmax") or name == "prod.dim_int":
+        return [randn(make, 3), 0]
+    if base == "softplus":
+        return [randn(make, 3), 1.0, 20.0]
+    if base == "logsumexp" or name == "sum.dim_IntList":
+        return [randn(make, 3), [0]]
+    if base == "view_as_complex":
+        return [randn(make, 3, 2)]
+    return [randn(make, 3)]
+
+
+def case(device, dtype):
+    def make(array):
+        return tt.from_numpy(array).to(device).to(dtype)
+
+    return make, lambda values: tt.tensor(values, device=device)
+
+
+def run(name, args):
+    base, _, overload = name.partition(".")
+    return getattr(getattr(tt.ops.aten, base), overload or "default")(*args)
+
+
+EXPECTED = {
+    lists.LOWER_PRECISION_FP: lambda device, given: DEFAULT_DTYPES[device],
+    lists.FP32: lambda device, given: tt.float32,
+    lists.FP32_SET_OPT_DTYPE: lambda device, given: tt.float32,
+    lists.FP32_APPEND_DTYPE: lambda device, given: tt.float32,
+    lists.PROMOTE: lambda device, given: given,
+}
+WITHOUT_CUDA_KERNEL = ("conv3d", "conv_transpose3d.input")
+CASES = [
+    (device, name)
+    for device in ("cpu", "cuda")
+    for name in listed(device)
+    if device == "cpu" or name not in WITHOUT_CUDA_KERNEL
+]
+
+
+@pytest.mark.parametrize("width", ["wide", "narrow", "float64"])
+@pytest.mark.parametrize(("device", "name"), CASES)
+def test_a_listed_operator_gives_the_dtype_of_its_policy(device, name, width):
+    given = {"wide": tt.float32, "narrow": DEFAULT_DTYPES[device], "float64": tt.float64}[width]
+    policy = policy_of(device, name)
+    args = arguments(name, *case(device, given))
+    with tt.autocast(device):
+        result = run(name, args)
+    expected = given if width == "float64" else EXPECTED[policy](device, given)
+    if name == "view_as_complex":
+        expected = tt.complex128 if width == "float64" else tt.complex64
+    assert result.dtype is expected
+
+
+def numpy_of(result):
+    return np.asarray(result.double().numpy() if not result.is_complex() else result.numpy())
+
+
+@pytest.mark.parametrize("width", ["float32", "bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("name", listed("cpu"))
+def test_on_the_cpu_values_and_dtypes_are_those_of_pytorch(name, width):
+    torch = pytest.importorskip("torch")
+    base, _, overload = name.partition(".")
+
+    def torch_run(args):
+        return getattr(getattr(torch.ops.aten, base), overload or "default")(*args)
+
+    theirs = arguments(name, lambda a: torch.from_numpy(a).to(getattr(torch, width)), torch.tensor)
+    ours = arguments(name, *case("cpu", getattr(tt, width)))
+    error = None
+    with torch.autocast("cpu"):
+        try:
+            want = torch_run(theirs)
+        except RuntimeError as raised:
+            error = raised
+    with tt.autocast("cpu"):
+        if error is not None:
+            with pytest.raises(RuntimeError):
+                run(name, ours)
+            return
+        got = run(name, ours)
+    assert got.dtype.name == str(want.dtype).removeprefix("torch.")
+    if want.is_complex():
+        np.testing.assert_allclose(numpy_of(got), want.numpy())
+    else:
+        tolerance = 2e-2 if want.dtype is torch.bfloat16 else 1e-5
+        np.testing.assert_allclose(numpy_of(got), want.double().numpy(), rtol=tolerance, atol=tolerance)
+
+
+UNLISTED = ("relu", "sigmoid", "tanh", "exp", "sqrt", "add", "mul", "sum", "mean", "softmax")
+
+
+@pytest.mark.parametrize("name", UNLISTED)
+def test_operators_in_no_list_of_the_cpu_keep_their_dtype(name):
+    half = tt.ones(3, dtype=tt.float16)
+    more = {"add": [half], "mul": [half], "softmax": [0]}.get(name, [])
+    with tt.autocast("cpu"):
+        assert getattr(tt, name)(half, *more).dtype is tt.float16
+
+
+@pytest.mark.parametrize("device", sorted(COUNTS))
+def test_the_lists_are_pytorchs(device):
+    names = [name for names in lists.LISTS[device].values() for name in names]
+    assert len(names) == len(set(names)) == COUNTS[device]
+    torch = pytest.importorskip("torch")
+    if torch.__version__.startswith("2.13"):
+        key = f"Autocast{device.upper()}"
+        theirs = torch._C._dispatch_get_registrations_for_dispatch_key(key)
+        assert sorted(f"aten::{name}" for name in names) == sorted(theirs)
+
+
+def test_every_device_type_with_autocast_has_lists():
+    assert set(lists.LISTS) == set(DEFAULT_DTYPES)
+    assert set(lists.REDISPATCHED) == set(lists.LISTS["cuda"][lists.FP32_APPEND_DTYPE])
+    torch = pytest.importorskip("torch")
+    for device, dtype in DEFAULT_DTYPES.items():
+        assert str(torch.get_autocast_dtype(device)).removeprefix("torch.") == dtype.name
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_registered_is_what_is_listed_and_defined(device):
+    with tt.autocast(device):
+        pass
+    key = f"Autocast{device.upper()}"
+    registered = Dispatcher.singleton().get_registrations_for_dispatch_key(key)
+    assert [name for name in registered if name.startswith("aten::")] == [
+        f"aten::{n}" for n in listed(device)
+    ]
+    assert len(listed("cpu")) >= 29 and len(listed("cuda")) >= 54
