@@ -10,8 +10,8 @@ from triten.runtime.local_dispatch_key_set import local, modes
 
 ORDER = [
     "Dense", "Quantized", "Sparse", "SparseCsr", "BackendSelect", "Python", "FuncTorchDynamicLayerBackMode",
-    "Functionalize", "Named", "ADInplaceOrView", "AutogradOther", "Autograd", "Tracer", "Profiler", "Autocast",
-    "Batched", "VmapMode", "PythonTLSSnapshot", "PreDispatch", "PythonDispatcher",
+    "Functionalize", "Named", "ADInplaceOrView", "AutogradOther", "Autograd", "ForwardAD", "Tracer", "Profiler",
+    "Autocast", "Batched", "VmapMode", "PythonTLSSnapshot", "PreDispatch", "PythonDispatcher",
 ]  # fmt: skip
 """The functionalities, lowest first; those of each backend by their prefix."""
 OF_EACH_BACKEND = {"Dense", "Quantized", "Sparse", "SparseCsr", "Autograd", "Autocast"}
