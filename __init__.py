@@ -17,4 +17,13 @@ import sys as _sys
 if "triten.dispatch.codegen" not in _sys.orig_argv:
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
     from ._public import __all__ as __all__
-    from .utils import _register_device_module as _register_device_module
+
+
+def __getattr__(name: str) -> object:
+    # What few programs need, loaded when they do.
+    if name == "utils" or name == "_register_device_module":
+        from importlib import import_module
+
+        utils = import_module(".utils", __name__)
+        return utils if name == "utils" else utils._register_device_module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,15 +8,13 @@ A backend of another package (see `tt.utils`) brings an `Allocator`, kernels (`r
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .dispatch.core.library import Library, fallthrough_kernel
-from .dispatch.custom_ops.cpu_fallback import cpu_fallback
 from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
 from .dispatch.custom_ops.fake_context import get_ctx
-from .dispatch.custom_ops.from_blob import from_blob
 from .dispatch.custom_ops.opcheck import OpCheckError, opcheck
 from .dispatch.custom_ops.pointwise_kernels import gpu_kernel, wrap_kernel
 from .dispatch.custom_ops.registration import (
@@ -33,9 +31,13 @@ from .dispatch.schema import infer_schema
 from .dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .runtime.allocator import Allocator, get_allocator, set_allocator
 from .runtime.cuda.driver import driver
-from .runtime.custom_dtype import namespaces, register_dtype
 from .runtime.data_ptr import DataPtr
 from .runtime.device_guard import DeviceGuard, DeviceGuardImpl, register_device_guard
+
+if TYPE_CHECKING:
+    from .dispatch.custom_ops.cpu_fallback import cpu_fallback
+    from .dispatch.custom_ops.from_blob import from_blob
+    from .runtime.custom_dtype import register_dtype
 
 __all__ = [
     "Allocator",
@@ -73,7 +75,19 @@ __all__ = [
     "wrap_triton",
 ]
 
-namespaces.append(sys.modules[__package__])
+_AT_FIRST_USE = {
+    "cpu_fallback": ".dispatch.custom_ops.cpu_fallback",
+    "from_blob": ".dispatch.custom_ops.from_blob",
+    "register_dtype": ".runtime.custom_dtype",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _AT_FIRST_USE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module, __package__), name)
+
 
 Grid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
 

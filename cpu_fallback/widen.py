@@ -10,8 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.custom_dtype import on_register
-from ..runtime.scalar_type import bfloat16, dtype, float8_e4m3fn, float8_e5m2, float16, float32, registered
+from ..runtime.scalar_type import (
+    bfloat16,
+    dtype,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    on_register,
+    registered,
+)
 
 NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2}
 """With them the dtypes that users register to be computed in float32."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -18,10 +17,6 @@ _FIRST_INDEX = 64
 """PyTorch's own numbers end below this one."""
 
 _lock = threading.Lock()
-namespaces: list[ModuleType] = [sys.modules[ScalarType.__module__]]
-"""Modules that have the dtypes by name: the one that they are pickled by, and the package's root."""
-on_register: list[Callable[[ScalarType, Mapping[ScalarType, ScalarType]], None]] = []
-"""Called with a new dtype and its promotions: whoever keeps tables by dtype adds to them."""
 
 
 def register_dtype(
@@ -76,6 +71,8 @@ def register_dtype(
             f"register_dtype(): {name} can compute in triten.float32, where it is floating, not in {computes_in}"
         )
     with _lock:
+        # The module that dtypes are pickled by, and the package's root.
+        namespaces = [sys.modules[each] for each in (st.__name__, st.__name__.partition(".runtime.")[0])]
         if (
             not name.isidentifier()
             or name in st.BY_NAME
@@ -90,7 +87,7 @@ def register_dtype(
             raise RuntimeError(f"register_dtype(): {np_type} is {st._BY_NUMPY[np_type]} already")
         made = ScalarType(_FIRST_INDEX + len(st.registered), name, scalar_name, np_type, kind, None)
         st.registered[made] = computes_in
-        for registered in on_register:
+        for registered in st.on_register:
             registered(made, promotes)
         # Found by name last, when every table has it.
         st._BY_NUMPY[np_type] = st.BY_NAME[name] = made
@@ -118,8 +115,3 @@ def _kind_of(np_type: Any) -> str:
                 continue
             return "u" if kind == "i" and least == 0 else kind
     raise TypeError(f"register_dtype(): {np_type} is no floating or integral dtype of at most 64 bits")
-
-
-def is_only_stored(d: ScalarType) -> bool:
-    """Whether a dtype was registered without one to compute in."""
-    return d in st.registered and st.registered[d] is None

@@ -6,7 +6,7 @@ dtypes is in `dispatch/iterator/type_promotion.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -120,6 +120,9 @@ BY_NAME: dict[str, dtype] = {d.name: d for d in ALL} | {
 registered: dict[dtype, dtype | None] = {}
 """Dtypes that users registered, with the dtype that each one's kernels compute in; None for those only stored."""
 
+on_register: list[Callable[[dtype, Mapping[dtype, dtype]], None]] = []
+"""Called with a registered dtype and its promotions: whoever keeps tables by dtype adds to them."""
+
 _BY_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
 _TO_COMPLEX = {float64: complex128, float32: complex64, complex64: complex64, complex128: complex128}
 _TO_REAL = {complex64: float32, complex128: float64}
@@ -203,6 +206,11 @@ class finfo:
 def integer_limits(d: dtype) -> Any:
     """NumPy's or ml_dtypes' ``iinfo`` of an integral dtype."""
     return np.iinfo(d.np) if d.np.kind in "iu" else ml_dtypes.iinfo(d.np)  # type: ignore[no-untyped-call]
+
+
+def is_only_stored(d: dtype) -> bool:
+    """Whether a dtype was registered without one to compute in."""
+    return d in registered and registered[d] is None
 
 
 class iinfo:

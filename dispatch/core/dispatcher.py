@@ -400,17 +400,14 @@ class Dispatcher:
     def forget(self, entry: OperatorEntry) -> None:
         """Drop an operator's decisions, those of all that may hold its plans, and every plan in front of them."""
         entry.clear()
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Drop the decisions of every operator that holds some."""
         for each in list(operator_entry.deciding):
             each.clear()
             if each.is_retired:
                 operator_entry.deciding.discard(each)
-        for changed in self.on_change:
-            changed()
-
-    def forget_all(self) -> None:
-        """Drop the decisions of every operator."""
-        for entry in list(self._operators.values()):
-            entry.clear()
         for changed in self.on_change:
             changed()
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from ...runtime import scalar_type as st
-from ...runtime.custom_dtype import on_register
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number
 from ...runtime.tensor_impl import TensorImpl
@@ -151,7 +150,7 @@ def add_promotions(d: ScalarType, promotes: Mapping[ScalarType, ScalarType]) -> 
             row[d] = promotes.get(other)
 
 
-on_register.append(add_promotions)
+st.on_register.append(add_promotions)
 
 
 class ResultTypeState:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...runtime.custom_dtype import is_only_stored
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import registered
+from ...runtime.scalar_type import is_only_stored, registered
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
 
