@@ -24,6 +24,7 @@ from .dispatch.random import (
     seed,
     set_rng_state,
 )
+from .dispatch.named_methods import align_tensors
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .runtime.device import device, get_default_device, set_default_device

@@ -16,6 +16,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _plan_named(op: Any, key_set: int, args: Any) -> Any:
+    """The planner of the Named key, loaded when the first named tensor comes."""
+    from .functional.named_key import plan_named
+
+    return plan_named(op, key_set, args)
+
+
 def load() -> None:
     """Define every operator. Called once by the package's root."""
     import os
@@ -37,6 +44,8 @@ def load() -> None:
             dispatcher.register_fallback(
                 key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
             )
+        elif functionality is Functionality.Named:
+            dispatcher.register_fallback(key, KernelFunction(None, planner=_plan_named, source="named tensors"))
         elif functionality not in (
             Functionality.Dense,
             Functionality.Quantized,

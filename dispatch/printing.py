@@ -31,6 +31,8 @@ def tensor_text(tensor: Any) -> str:
     if spec.requires_grad:
         node = tensor.grad_fn
         notes.append("requires_grad=True" if node is None else f"grad_fn=<{node.name()}>")
+    if any(name is not None for name in spec.names):
+        notes.append(f"names={spec.names}")
     return prefix + ", ".join([body, *notes]) + ")"
 
 

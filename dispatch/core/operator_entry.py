@@ -35,6 +35,7 @@ EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
 NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
 AUTOGRAD = BY_NAME["Autograd"]
 _DENSE = functionality_bit(Functionality.Dense)
+_NAMED = functionality_bit(Functionality.Named)
 _BACKEND_FUNCTIONALITIES = {
     Functionality.Dense,
     Functionality.Quantized,
@@ -188,7 +189,8 @@ class OperatorEntry:
             raise NotImplementedError(
                 f"Could not run '{self.name}': its definition at {self.source} was taken back."
             )
-        remaining = bits
+        # Autograd ignores names, as PyTorch's does: the Named kernel takes them off and calls again, from autograd on.
+        remaining = bits & BELOW_AUTOGRAD if bits & _NAMED else bits
         while True:
             key = highest_priority(remaining)
             if key.functionality is None:
