@@ -17,6 +17,15 @@ from ...runtime.tensor_spec import TensorSpec
 from ..generated.functions import view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
+from .dimnames import (
+    by_name,
+    diagonal_by_name,
+    flatten_between,
+    flatten_names,
+    flatten_to,
+    unflatten_namedshape,
+    unflatten_to,
+)
 
 
 @lru_cache(maxsize=4096)
@@ -318,3 +327,8 @@ def unbind(self: Any, dim: int) -> tuple[Any, ...]:
     if d == 0 and not modes:
         return tuple([self._select_first(i) for i in range(spec.sizes[0])])
     return tuple([self.select(d, i) for i in range(spec.sizes[d])])
+
+transpose_by_name = by_name("transpose.int")
+select_by_name = by_name("select.int")
+squeeze_by_name = by_name("squeeze.dim")
+unbind_by_name = by_name("unbind.int")

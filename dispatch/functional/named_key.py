@@ -18,6 +18,7 @@ from ..autograd.inplace import tell_views
 from ..autograd.node import edge_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import IMPLICIT, OperatorEntry
+from ..schema import base_type
 from ..structured.result_types import result_type_of
 from ..tensor import Tensor
 from .named_rules import NamedCall, rule_of
@@ -28,7 +29,9 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
     An operator without rule is taken apart if it is a composite, else refused with RuntimeError.
     """
-    rule = rule_of(op.name)
+    # An overload by names becomes the one by positions, whose rule counts.
+    by_name = any(base_type(argument.type).name == "Dimname" for argument in op.schema.arguments)
+    rule = None if by_name else rule_of(op.name)
     if rule is None:
         parts = op.kernels.get(IMPLICIT)
         if parts is not None and len(op.kernels) == 1:

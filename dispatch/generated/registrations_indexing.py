@@ -25,36 +25,46 @@ def register() -> None:
     )
     structured("cat.out", native.cat, "cat_stub", "out")
     autograd("cat.out", out_refuses_grad)
-    define("concat", "concat(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:8")
+    define(
+        "cat.names", "cat.names(Tensor[] tensors, Dimname dim) -> Tensor", "native_functions/indexing.yaml:8"
+    )
+    composite("cat.names", "CompositeImplicitAutograd", composition.cat_by_name)
+    define(
+        "cat.names_out",
+        "cat.names_out(Tensor[] tensors, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:13",
+    )
+    composite("cat.names_out", "CompositeImplicitAutograd", composition.cat_by_name_out)
+    define("concat", "concat(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:18")
     composite("concat", "CompositeImplicitAutograd", composition.concat)
     define(
         "concatenate",
         "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
-        "native_functions/indexing.yaml:12",
+        "native_functions/indexing.yaml:22",
     )
     composite("concatenate", "CompositeImplicitAutograd", composition.concat)
-    define("stack", "stack(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:16")
+    define("stack", "stack(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:26")
     composite("stack", "CompositeImplicitAutograd", composition.stack)
     define(
         "stack.out",
         "stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:20",
+        "native_functions/indexing.yaml:30",
     )
     composite("stack.out", "CompositeImplicitAutograd", composition.stack_out)
-    define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:24")
+    define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:34")
     composite("hstack", "CompositeImplicitAutograd", composition.hstack)
-    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:28")
+    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:38")
     composite("vstack", "CompositeImplicitAutograd", composition.vstack)
-    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:32")
+    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:42")
     composite("row_stack", "CompositeImplicitAutograd", composition.vstack)
-    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:36")
+    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:46")
     composite("dstack", "CompositeImplicitAutograd", composition.dstack)
-    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:40")
+    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:50")
     composite("column_stack", "CompositeImplicitAutograd", composition.column_stack)
     define(
         "index.Tensor",
         "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "native_functions/indexing.yaml:44",
+        "native_functions/indexing.yaml:54",
         ("core",),
     )
     planner("index.Tensor", "CompositeExplicitAutograd", native.index)
@@ -62,7 +72,7 @@ def register() -> None:
     define(
         "index_put",
         "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:49",
+        "native_functions/indexing.yaml:59",
         ("core",),
     )
     planner("index_put", "CompositeExplicitAutograd", native.index_put)
@@ -70,7 +80,7 @@ def register() -> None:
     define(
         "index_put_",
         "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:49",
+        "native_functions/indexing.yaml:59",
         ("core",),
     )
     planner("index_put_", "CompositeExplicitAutograd", native.index_put)
@@ -78,13 +88,13 @@ def register() -> None:
     define(
         "_index_put_impl_",
         "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:55",
+        "native_functions/indexing.yaml:65",
     )
     composite("_index_put_impl_", "CompositeImplicitAutograd", composition.index_put_impl)
     define(
         "index_select",
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml:59",
+        "native_functions/indexing.yaml:69",
         ("core",),
     )
     structured("index_select", native.index_select, "index_select_stub", "functional")
@@ -92,81 +102,111 @@ def register() -> None:
     define(
         "index_select.out",
         "index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:59",
+        "native_functions/indexing.yaml:69",
         ("core",),
     )
     structured("index_select.out", native.index_select, "index_select_stub", "out")
     autograd("index_select.out", out_refuses_grad)
     define(
+        "index_select.dimname",
+        "index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor",
+        "native_functions/indexing.yaml:75",
+    )
+    composite("index_select.dimname", "CompositeImplicitAutograd", composition.index_select_by_name)
+    define(
         "index_add",
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        "native_functions/indexing.yaml:65",
+        "native_functions/indexing.yaml:81",
     )
     structured("index_add", native.index_add, "index_add_stub", "functional")
     autograd("index_add", autograd_indexing.plan_index_add)
     define(
         "index_add_",
         "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/indexing.yaml:65",
+        "native_functions/indexing.yaml:81",
     )
     structured("index_add_", native.index_add, "index_add_stub", "inplace")
     autograd("index_add_", autograd_indexing.plan_index_add_)
     define(
         "index_add.out",
         "index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:65",
+        "native_functions/indexing.yaml:81",
     )
     structured("index_add.out", native.index_add, "index_add_stub", "out")
     autograd("index_add.out", out_refuses_grad)
     define(
         "index_copy",
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml:70",
+        "native_functions/indexing.yaml:86",
     )
     structured("index_copy", native.index_copy, "index_copy_stub", "functional")
     autograd("index_copy", autograd_indexing.plan_index_copy)
     define(
         "index_copy_",
         "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml:70",
+        "native_functions/indexing.yaml:86",
     )
     structured("index_copy_", native.index_copy, "index_copy_stub", "inplace")
     autograd("index_copy_", autograd_indexing.plan_index_copy_)
     define(
         "index_copy.out",
         "index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:70",
+        "native_functions/indexing.yaml:86",
     )
     structured("index_copy.out", native.index_copy, "index_copy_stub", "out")
     autograd("index_copy.out", out_refuses_grad)
     define(
         "index_fill.int_Scalar",
         "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:75",
+        "native_functions/indexing.yaml:91",
     )
     composite("index_fill.int_Scalar", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill.int_Tensor",
         "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:80",
+        "native_functions/indexing.yaml:96",
     )
     composite("index_fill.int_Tensor", "CompositeImplicitAutograd", composition.index_fill)
     define(
+        "index_fill.Dimname_Scalar",
+        "index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor",
+        "native_functions/indexing.yaml:101",
+    )
+    composite("index_fill.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill_by_name)
+    define(
+        "index_fill.Dimname_Tensor",
+        "index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor",
+        "native_functions/indexing.yaml:107",
+    )
+    composite("index_fill.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill_by_name)
+    define(
         "index_fill_.int_Scalar",
         "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:85",
+        "native_functions/indexing.yaml:113",
     )
     composite("index_fill_.int_Scalar", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "index_fill_.int_Tensor",
         "index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:90",
+        "native_functions/indexing.yaml:118",
     )
     composite("index_fill_.int_Tensor", "CompositeImplicitAutograd", composition.index_fill_)
     define(
+        "index_fill_.Dimname_Scalar",
+        "index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)",
+        "native_functions/indexing.yaml:123",
+    )
+    composite("index_fill_.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill__by_name)
+    define(
+        "index_fill_.Dimname_Tensor",
+        "index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)",
+        "native_functions/indexing.yaml:129",
+    )
+    composite("index_fill_.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill__by_name)
+    define(
         "gather",
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml:95",
+        "native_functions/indexing.yaml:135",
         ("core",),
     )
     structured("gather", native.gather, "gather_stub", "functional")
@@ -174,21 +214,27 @@ def register() -> None:
     define(
         "gather.out",
         "gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:95",
+        "native_functions/indexing.yaml:135",
         ("core",),
     )
     structured("gather.out", native.gather, "gather_stub", "out")
     autograd("gather.out", out_refuses_grad)
     define(
+        "gather.dimname",
+        "gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+        "native_functions/indexing.yaml:141",
+    )
+    composite("gather.dimname", "CompositeImplicitAutograd", composition.gather_by_name)
+    define(
         "take_along_dim",
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-        "native_functions/indexing.yaml:101",
+        "native_functions/indexing.yaml:147",
     )
     composite("take_along_dim", "CompositeImplicitAutograd", composition.take_along_dim)
     define(
         "scatter.src",
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:106",
+        "native_functions/indexing.yaml:152",
         ("core",),
     )
     structured("scatter.src", native.scatter, "scatter_stub", "functional")
@@ -196,7 +242,7 @@ def register() -> None:
     define(
         "scatter_.src",
         "scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:106",
+        "native_functions/indexing.yaml:152",
         ("core",),
     )
     structured("scatter_.src", native.scatter, "scatter_stub", "inplace")
@@ -204,7 +250,7 @@ def register() -> None:
     define(
         "scatter.src_out",
         "scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:106",
+        "native_functions/indexing.yaml:152",
         ("core",),
     )
     structured("scatter.src_out", native.scatter, "scatter_stub", "out")
@@ -212,7 +258,7 @@ def register() -> None:
     define(
         "scatter.value",
         "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:113",
+        "native_functions/indexing.yaml:159",
         ("core",),
     )
     structured("scatter.value", native.scatter_value, "scatter_stub", "functional")
@@ -220,7 +266,7 @@ def register() -> None:
     define(
         "scatter_.value",
         "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:113",
+        "native_functions/indexing.yaml:159",
         ("core",),
     )
     structured("scatter_.value", native.scatter_value, "scatter_stub", "inplace")
@@ -228,7 +274,7 @@ def register() -> None:
     define(
         "scatter.value_out",
         "scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:113",
+        "native_functions/indexing.yaml:159",
         ("core",),
     )
     structured("scatter.value_out", native.scatter_value, "scatter_stub", "out")
@@ -236,45 +282,45 @@ def register() -> None:
     define(
         "scatter.reduce",
         "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:121",
+        "native_functions/indexing.yaml:167",
     )
     structured("scatter.reduce", native.scatter, "scatter_stub", "functional")
     define(
         "scatter_.reduce",
         "scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:121",
+        "native_functions/indexing.yaml:167",
     )
     structured("scatter_.reduce", native.scatter, "scatter_stub", "inplace")
     define(
         "scatter.reduce_out",
         "scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:121",
+        "native_functions/indexing.yaml:167",
     )
     structured("scatter.reduce_out", native.scatter, "scatter_stub", "out")
     autograd("scatter.reduce_out", out_refuses_grad)
     define(
         "scatter.value_reduce",
         "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:127",
+        "native_functions/indexing.yaml:173",
     )
     structured("scatter.value_reduce", native.scatter_value, "scatter_stub", "functional")
     define(
         "scatter_.value_reduce",
         "scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:127",
+        "native_functions/indexing.yaml:173",
     )
     structured("scatter_.value_reduce", native.scatter_value, "scatter_stub", "inplace")
     define(
         "scatter.value_reduce_out",
         "scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:127",
+        "native_functions/indexing.yaml:173",
     )
     structured("scatter.value_reduce_out", native.scatter_value, "scatter_stub", "out")
     autograd("scatter.value_reduce_out", out_refuses_grad)
     define(
         "scatter_add",
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:134",
+        "native_functions/indexing.yaml:180",
         ("core",),
     )
     structured("scatter_add", native.scatter_add, "scatter_stub", "functional")
@@ -282,7 +328,7 @@ def register() -> None:
     define(
         "scatter_add_",
         "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:134",
+        "native_functions/indexing.yaml:180",
         ("core",),
     )
     structured("scatter_add_", native.scatter_add, "scatter_stub", "inplace")
@@ -290,7 +336,7 @@ def register() -> None:
     define(
         "scatter_add.out",
         "scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:134",
+        "native_functions/indexing.yaml:180",
         ("core",),
     )
     structured("scatter_add.out", native.scatter_add, "scatter_stub", "out")
@@ -298,7 +344,7 @@ def register() -> None:
     define(
         "masked_fill.Scalar",
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:142",
+        "native_functions/indexing.yaml:188",
         ("core",),
     )
     structured("masked_fill.Scalar", native.masked_fill, "masked_fill_stub", "functional")
@@ -306,7 +352,7 @@ def register() -> None:
     define(
         "masked_fill_.Scalar",
         "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:142",
+        "native_functions/indexing.yaml:188",
         ("core",),
     )
     structured("masked_fill_.Scalar", native.masked_fill, "masked_fill_stub", "inplace")
@@ -314,33 +360,33 @@ def register() -> None:
     define(
         "masked_fill.Tensor",
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:149",
+        "native_functions/indexing.yaml:195",
     )
     structured("masked_fill.Tensor", native.masked_fill, "masked_fill_stub", "functional")
     autograd("masked_fill.Tensor", autograd_indexing.plan_masked_fill_Tensor)
     define(
         "masked_fill_.Tensor",
         "masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:149",
+        "native_functions/indexing.yaml:195",
     )
     structured("masked_fill_.Tensor", native.masked_fill, "masked_fill_stub", "inplace")
     autograd("masked_fill_.Tensor", autograd_indexing.plan_masked_fill__Tensor)
     define(
         "masked_select",
         "masked_select(Tensor self, Tensor mask) -> Tensor",
-        "native_functions/indexing.yaml:155",
+        "native_functions/indexing.yaml:201",
     )
     composite("masked_select", "CompositeImplicitAutograd", composition.masked_select)
     define(
         "masked_select.out",
         "masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:160",
+        "native_functions/indexing.yaml:206",
     )
     composite("masked_select.out", "CompositeImplicitAutograd", composition.masked_select_out)
     define(
         "nonzero",
         "nonzero(Tensor self) -> Tensor",
-        "native_functions/indexing.yaml:164",
+        "native_functions/indexing.yaml:210",
         (
             "core",
             "nondifferentiable",
@@ -351,39 +397,39 @@ def register() -> None:
     define(
         "nonzero.as_tuple",
         "nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-        "native_functions/indexing.yaml:169",
+        "native_functions/indexing.yaml:215",
     )
     composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:174")
+    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:220")
     composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:179")
+    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:225")
     composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:184")
+    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:230")
     structured("take", native.take, "take_stub", "functional")
     autograd("take", autograd_indexing.plan_take)
     define(
         "take.out",
         "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:184",
+        "native_functions/indexing.yaml:230",
     )
     structured("take.out", native.take, "take_stub", "out")
     autograd("take.out", out_refuses_grad)
     define(
         "put",
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:189",
+        "native_functions/indexing.yaml:235",
     )
     composite("put", "CompositeImplicitAutograd", composition.put)
     define(
         "put_",
         "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:194",
+        "native_functions/indexing.yaml:240",
     )
     composite("put_", "CompositeImplicitAutograd", composition.put_)
     define(
         "embedding",
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml:199",
+        "native_functions/indexing.yaml:245",
         ("core",),
     )
     structured("embedding", native.embedding, "embedding_stub", "functional")
@@ -391,7 +437,7 @@ def register() -> None:
     define(
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml:203",
+        "native_functions/indexing.yaml:249",
         ("nondifferentiable",),
     )
     structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
@@ -399,7 +445,7 @@ def register() -> None:
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:209",
+        "native_functions/indexing.yaml:255",
         ("core",),
     )
     structured(
@@ -409,61 +455,61 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:213", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:259", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:218")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:264")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:223")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:269")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:228",
+        "native_functions/indexing.yaml:274",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:233",
+        "native_functions/indexing.yaml:279",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:238",
+        "native_functions/indexing.yaml:284",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:244")
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:290")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:249")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:295")
     structured("tril", native.triangle, "tril_stub", "functional")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:249"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:295"
     )
     structured("tril_", native.triangle, "tril_stub", "inplace")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:249",
+        "native_functions/indexing.yaml:295",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:255")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:301")
     structured("triu", native.triangle, "triu_stub", "functional")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:255"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:301"
     )
     structured("triu_", native.triangle, "triu_stub", "inplace")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:255",
+        "native_functions/indexing.yaml:301",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)
