@@ -10,7 +10,7 @@ import sys
 import warnings
 
 from .device import device as Device
-from .dimname import Names
+from .dimname import Names, describe
 from .dispatch_key import Functionality, functionality_bit
 from .scalar_type import dtype as ScalarType
 from .tensor_spec import MAX_SPECS, TensorSpec
@@ -123,3 +123,22 @@ def _make(unnamed: TensorSpec, names: Names) -> NamedSpec:
     spec.names = names
     spec.unnamed = unnamed
     return spec
+
+
+def check_written(spec: TensorSpec, names: Names) -> None:
+    """Refuse to write results of these names to a tensor that has others. Raises RuntimeError."""
+    if spec.__class__ is NamedSpec and spec.names != names and len(names) == spec.ndim:
+        raise RuntimeError(
+            f"Name mismatch: specified out tensor with names {describe(spec.names)} are not the same as the computed "
+            f"output names {describe(names)}. Please rename the out tensor's dims with `Tensor.rename`."
+        )
+
+
+def check_resize(spec: TensorSpec, sizes: tuple[int, ...]) -> None:
+    """Refuse other sizes to a tensor with names. Raises RuntimeError."""
+    if spec.__class__ is NamedSpec and spec.sizes != sizes:
+        raise RuntimeError(
+            f"Cannot resize named tensor with resize_ or resize_as_ (tried to resize Tensor{describe(spec.names)} with "
+            f"size {list(spec.sizes)} to {list(sizes)}). This may be caused by passing a named tensor as an `out=` "
+            "argument; please ensure that the sizes are the same. "
+        )

@@ -69,7 +69,7 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             f"Mismatch in shape: grad_output[0] has a shape of {list(grad.shape)} and output[0] has a shape of "
             f"{list(spec.sizes)}."
         )
-    if grad._spec.names.count(None) != grad._spec.ndim:
+    if grad._spec.unnamed is not grad._spec:
         grad = _ignoring_names(grad)
     mark_shared(grad)
     if grad._spec.dtype is not spec.dtype:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...runtime.dimname import Names, describe
-from ...runtime.named_spec import NAMED_BIT, NamedSpec, named
+from ...runtime.dimname import Names
+from ...runtime.named_spec import NAMED_BIT, NamedSpec, check_resize, check_written, named
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.inplace import tell_views
 from ..autograd.node import edge_of
@@ -21,7 +21,7 @@ from ..core.operator_entry import IMPLICIT, OperatorEntry
 from ..schema import base_type
 from ..structured.result_types import result_type_of
 from ..tensor import Tensor
-from .named_rules import NamedCall, rule_of
+from .named_rules import NamedCall, is_refused, rule_of
 
 
 def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -34,7 +34,7 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     rule = None if by_name else rule_of(op.name)
     if rule is None:
         parts = op.kernels.get(IMPLICIT)
-        if parts is not None and len(op.kernels) == 1:
+        if parts is not None and len(op.kernels) == 1 and not is_refused(op.name):
             return parts[-1].plan(op, key_set, args)
         raise RuntimeError(unsupported(op.name))
     schema = op.schema
@@ -55,15 +55,6 @@ def unsupported(name: str) -> str:
         f"{name} is not yet supported with named tensors. Please drop names via `tensor = tensor.rename(None)`, call "
         "the op with an unnamed tensor, and set names on the result of the operation."
     )
-
-
-def check_written(spec: Any, names: Any) -> None:
-    """Refuse to write results of these names to a tensor that has others. Raises RuntimeError."""
-    if spec.__class__ is NamedSpec and spec.names != names and len(names) == spec.ndim:
-        raise RuntimeError(
-            f"Name mismatch: specified out tensor with names {describe(spec.names)} are not the same as the computed "
-            f"output names {describe(names)}. Please rename the out tensor's dims with `Tensor.rename`."
-        )
 
 
 def without_names(value: Any) -> Any:
@@ -130,12 +121,7 @@ def _twinned(value: Any, twins: dict[int, Any]) -> Any:
 def _carry_over(twin: Any, tensor: Any) -> None:
     """What an operator did to the twin of a tensor that it wrote to: new history, the need for a gradient, bytes."""
     spec, before = twin._spec, tensor._spec
-    if spec.sizes != before.sizes:
-        raise RuntimeError(
-            "Cannot resize named tensor with resize_ or resize_as_ (tried to resize "
-            f"Tensor{describe(before.names)} with size {list(before.sizes)} to {list(spec.sizes)}). This may be "
-            "caused by passing a named tensor as an `out=` argument; please ensure that the sizes are the same. "
-        )
+    check_resize(before, spec.sizes)
     tensor._data = twin._data
     tensor._autograd = twin._autograd
     if spec is not before.unnamed:

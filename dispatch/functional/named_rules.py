@@ -284,11 +284,16 @@ REFUSED = frozenset(
     """
     all.dim all.dims all.dims_out all.out any.dim any.dims any.dims_out any.out clamp_max_.Tensor conj_physical_
     div.Tensor_mode div.out_mode div_.Tensor_mode eq_.Scalar eq_.Tensor ge_.Scalar ge_.Tensor gt_.Scalar gt_.Tensor
-    le_.Scalar le_.Tensor log_softmax.int_out lt_.Scalar lt_.Tensor max.other max.out min.other min.out ne_.Scalar
-    ne_.Tensor round.decimals round.decimals_out round_.decimals softmax.int_out
+    le_.Scalar le_.Tensor log_softmax.int_out lt_.Scalar lt_.Tensor ne_.Scalar ne_.Tensor round.decimals round.decimals_out round_.decimals softmax.int_out
+    count_nonzero fill huber_loss index_put multinomial new_full normal put put_ randint_like repeat roll rot90
+    smooth_l1_loss stack
     """.split()
 )
-"""Overloads without rule of operators that have one."""
+"""Operators and overloads without rule that would else have their base's, or be taken apart: in PyTorch the latter are
+no composites."""
+
+TAKEN_APART = frozenset({"max.other", "max.out", "min.other", "min.out"})
+"""Composite overloads of operators that have a rule for others."""
 
 _RULES: dict[str, Rule] = {name: rule for rule, names in KINDS.items() for name in names.split()}
 
@@ -296,7 +301,13 @@ _RULES: dict[str, Rule] = {name: rule for rule, names in KINDS.items() for name 
 def rule_of(operator: str) -> Rule | None:
     """The rule of a full name such as ``aten::add_.Tensor``, or None."""
     namespace, _, name = operator.partition("::")
-    if namespace != "aten" or name in REFUSED:
+    if namespace != "aten" or name in TAKEN_APART or is_refused(operator):
         return None
     base = name.partition(".")[0]
     return _RULES.get(base) or _RULES.get(base.removesuffix("_"))
+
+
+def is_refused(operator: str) -> bool:
+    """Whether PyTorch refuses named tensors to an operator although it could be taken apart here."""
+    name = operator.removeprefix("aten::")
+    return name in REFUSED or name.partition(".")[0] in REFUSED

@@ -118,7 +118,7 @@ _log_softmax_backward_data_outs = _log_softmax_backward_data_packet.outs
 def softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
     """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
 
-    softmax.Dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor"""
+    softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return softmax_packet.call_parameters(input, dim, dtype, out=out)
@@ -175,7 +175,7 @@ def _softmax_backward_data(
 def log_softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
     """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
 
-    log_softmax.Dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor"""
+    log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return log_softmax_packet.call_parameters(input, dim, dtype, out=out)

@@ -28,7 +28,7 @@ def register() -> None:
     composite("softmax.int_out", "CompositeImplicitAutograd", composition.softmax_out)
     define(
         "softmax.Dimname",
-        "softmax.Dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
+        "softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor",
         "native_functions/softmax.yaml:12",
     )
     composite("softmax.Dimname", "CompositeImplicitAutograd", composition.softmax_by_name)
@@ -76,7 +76,7 @@ def register() -> None:
     composite("log_softmax.int_out", "CompositeImplicitAutograd", composition.log_softmax_out)
     define(
         "log_softmax.Dimname",
-        "log_softmax.Dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
+        "log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor",
         "native_functions/softmax.yaml:42",
     )
     composite("log_softmax.Dimname", "CompositeImplicitAutograd", composition.log_softmax_by_name)
