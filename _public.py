@@ -15,6 +15,7 @@ from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.iterator.parallel import get_num_threads, set_num_threads
 from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
+from .dispatch.named_methods import align_tensors
 from .dispatch.random import (
     Generator,
     default_generator,
@@ -24,7 +25,6 @@ from .dispatch.random import (
     seed,
     set_rng_state,
 )
-from .dispatch.named_methods import align_tensors
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
 from .runtime.device import device, get_default_device, set_default_device

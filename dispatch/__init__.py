@@ -45,7 +45,9 @@ def load() -> None:
                 key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
             )
         elif functionality is Functionality.Named:
-            dispatcher.register_fallback(key, KernelFunction(None, planner=_plan_named, source="named tensors"))
+            dispatcher.register_fallback(
+                key, KernelFunction(None, planner=_plan_named, source="named tensors")
+            )
         elif functionality not in (
             Functionality.Dense,
             Functionality.Quantized,

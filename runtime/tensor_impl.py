@@ -114,7 +114,7 @@ class TensorImpl:
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
             )
-        return dim % rank  # type: ignore[operator,return-value]
+        return dim % rank  # type: ignore[return-value]
 
     def is_contiguous(self, memory_format: mf.memory_format = mf.contiguous_format) -> bool:
         """Whether the elements lie in this memory format's order without gaps."""

@@ -54,7 +54,8 @@ def refused(operator: str) -> Callable[..., Any]:
 def flatten_to(self: Any, start_dim: int, end_dim: int, out_dim: str) -> Any:
     """`torch.flatten` of a range of dimensions, which together get a name."""
     from ..functional.named_key import renamed
-    from .views import flatten, wrap_dim
+    from ..structured.native.dims import wrap_dim
+    from .views import flatten
 
     names: Names = self._spec.names
     rank = len(names)

@@ -231,6 +231,7 @@ def eye_out(n: int, out: Any) -> Any:
     """``eye(n, out=)``."""
     return eye_m_out(n, n, out)
 
+
 empty_named = named_factory("empty.memory_format", 1)
 full_named = named_factory("full", 2)
 zeros_named = named_factory("zeros", 1)

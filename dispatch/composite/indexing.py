@@ -298,6 +298,7 @@ def tile(self: Any, dims: Sequence[int]) -> Any:
     lead = self._spec.ndim - len(dims)
     return self.repeat((1,) * max(lead, 0) + tuple(dims))
 
+
 cat_by_name = by_name("cat")
 cat_by_name_out = by_name("cat.out")
 gather_by_name = refused("gather")

@@ -180,6 +180,7 @@ def dropout_(self: Any, p: float, train: bool) -> Any:
     made = dropout(self, p, train)
     return self if made is self else self.copy_(made)
 
+
 rand_named = named_factory("rand", 1)
 rand_generator_named = named_factory("rand.generator", 2)
 randn_named = named_factory("randn", 1)

@@ -63,6 +63,7 @@ def value_selecting_reduction_backward(
     zeros = ops.zeros(tuple(sizes), dtype=grad.dtype, device=grad.device)
     return ops.scatter(zeros, dim, indices, grad)
 
+
 sum_by_name = by_name("sum.dim_IntList")
 sum_by_name_out = by_name("sum.IntList_out")
 mean_by_name = by_name("mean.dim")

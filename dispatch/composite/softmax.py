@@ -28,5 +28,6 @@ def log_softmax_out(self: Any, dim: int, dtype: ScalarType | None, out: Any) -> 
     """`torch.log_softmax` into `out`."""
     return ops._log_softmax(self if dtype is None else self.to(dtype), dim, False, out=out)
 
+
 softmax_by_name = by_name("softmax.int")
 log_softmax_by_name = by_name("log_softmax.int")

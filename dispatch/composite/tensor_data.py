@@ -187,8 +187,8 @@ def tensor(
     (`torch.tensor`).
 
     The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its
-    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy. `names` are those of the
-    dimensions.
+    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy. `names` are
+    the dimensions' names.
 
     Raises:
         ValueError: for ragged sequences and integers beyond 64 bits.

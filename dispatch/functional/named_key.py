@@ -137,14 +137,15 @@ def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
     if not isinstance(result, TensorImpl):
         return result
     tensor: Any = own.get(id(result))
+    made: Any = result
     if tensor is not None:
         if tensor._spec.names == names:
             return tensor
-        result = result.alias()
-    if result._view_base is not None:
-        result._view_base = own.get(id(result._view_base), result._view_base)
-    result._spec = named(result._spec, names)
-    return result
+        made = made.alias()
+    if made._view_base is not None:
+        made._view_base = own.get(id(made._view_base), made._view_base)
+    made._spec = named(made._spec, names)
+    return made
 
 
 def renamed(tensor: Any, names: Names) -> Any:
@@ -154,4 +155,3 @@ def renamed(tensor: Any, names: Names) -> Any:
         view._view_base = tensor
     view._spec = named(view._spec, names)
     return view
-

@@ -108,7 +108,9 @@ def without_first(call: NamedCall) -> Any:
 def squeeze(call: NamedCall) -> Any:
     """Names without those of the dimensions of size 1 among the ones picked."""
     sizes = call.values["self"]._spec.sizes
-    gone = [d for d in call.dims() if d < len(sizes) and sizes[d] == 1] if call.values.get("dim") != () else []
+    gone = (
+        [d for d in call.dims() if d < len(sizes) and sizes[d] == 1] if call.values.get("dim") != () else []
+    )
     return tuple([name for d, name in enumerate(call.names()) if d not in gone])
 
 
@@ -247,21 +249,20 @@ def resize_as(call: NamedCall) -> Any:
 
 KINDS: dict[Rule, str] = {
     unify: """
-        abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_not ceil clamp clamp_max clamp_min
-        conj conj_physical copy_ cos cosh div eq erf erfc exp expm1 floor floor_divide ge gt isfinite isinf isnan le log
-        log10 log1p log2 logical_and logical_not logical_or logical_xor lt masked_fill mul ne neg positive pow real
-        reciprocal relu resolve_conj resolve_neg round rsqrt sigmoid sign sin sinh sqrt square sub tan tanh trunc
+        abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_not ceil clamp clamp_max
+        clamp_min conj conj_physical copy_ cos cosh div eq erf erfc exp expm1 floor floor_divide ge gt isfinite isinf
+        isnan le log log10 log1p log2 logical_and logical_not logical_or logical_xor lt masked_fill mul ne neg positive
+        pow real reciprocal relu resolve_conj resolve_neg round rsqrt sigmoid sign sin sinh sqrt square sub tan tanh
+        trunc
         """,
     unify_reversed: "masked_fill_ rsub",
     keep: """
-        _select_backward _slice_first _to_copy alias bernoulli cauchy_ clone contiguous cumsum detach dropout empty_like
-        exponential_ fill_ full_like geometric_ index_fill log_normal_ log_softmax max_pool1d max_pool1d_with_indices
-        max_pool2d max_pool2d_with_indices native_dropout normal_ ones_like rand_like randn_like random_ resize_ slice
-        softmax uniform_ zero_ zeros_like
+        _slice_first _to_copy alias bernoulli cauchy_ clone contiguous cumsum detach dropout empty_like exponential_
+        fill_ full_like geometric_ index_fill log_normal_ log_softmax max_pool1d max_pool1d_with_indices max_pool2d
+        max_pool2d_with_indices native_dropout normal_ ones_like rand_like randn_like random_ resize_ slice softmax
+        uniform_ zero_ zeros_like
         """,
-    reduce: """
-        all any logsumexp max mean median min prod std std_mean sum var var_mean
-        """,
+    reduce: "all any logsumexp max mean min prod std std_mean sum var var_mean",
     without_dim: "select",
     without_first: "_select_first",
     squeeze: "squeeze",
@@ -278,19 +279,16 @@ KINDS: dict[Rule, str] = {
     unflatten: "unflatten",
     resize_as: "resize_as_",
 }
-"""Operators by rule; a name stands for all its overloads, its in-place and its ``out=`` form unless `REFUSED` has them."""
+"""Operators by rule; a name stands for all overloads, in-place and ``out=`` forms too, but those of `REFUSED`."""
 
-REFUSED = frozenset(
-    """
+_REFUSED = """
     all.dim all.dims all.dims_out all.out any.dim any.dims any.dims_out any.out clamp_max_.Tensor conj_physical_
-    div.Tensor_mode div.out_mode div_.Tensor_mode eq_.Scalar eq_.Tensor ge_.Scalar ge_.Tensor gt_.Scalar gt_.Tensor
-    le_.Scalar le_.Tensor log_softmax.int_out lt_.Scalar lt_.Tensor ne_.Scalar ne_.Tensor round.decimals round.decimals_out round_.decimals softmax.int_out
-    count_nonzero fill huber_loss index_put multinomial new_full normal put put_ randint_like repeat roll rot90
-    smooth_l1_loss stack
-    """.split()
-)
-"""Operators and overloads without rule that would else have their base's, or be taken apart: in PyTorch the latter are
-no composites."""
+    count_nonzero div.Tensor_mode div.out_mode div_.Tensor_mode eq_.Tensor fill ge_.Tensor gt_.Tensor huber_loss
+    index_put le_.Tensor log_softmax.int_out lt_.Tensor multinomial ne_.Tensor new_full normal put put_ randint_like
+    repeat roll rot90 round.decimals round.decimals_out round_.decimals smooth_l1_loss softmax.int_out stack
+    """
+REFUSED = frozenset(_REFUSED.split())
+"""What PyTorch refuses although there is a rule for its base, or although it could be taken apart here."""
 
 TAKEN_APART = frozenset({"max.other", "max.out", "min.other", "min.out"})
 """Composite overloads of operators that have a rule for others."""
@@ -308,6 +306,6 @@ def rule_of(operator: str) -> Rule | None:
 
 
 def is_refused(operator: str) -> bool:
-    """Whether PyTorch refuses named tensors to an operator although it could be taken apart here."""
+    """Whether `REFUSED` has the operator or all overloads of its name."""
     name = operator.removeprefix("aten::")
     return name in REFUSED or name.partition(".")[0] in REFUSED

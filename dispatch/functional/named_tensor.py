@@ -90,7 +90,9 @@ def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
     """Names, none of them of another type. Raises TypeError."""
     for name in names:
         if name is not None and not isinstance(name, str):
-            raise TypeError(f"{function}(): expected None or string for Dimname but got {type(name).__name__}")
+            raise TypeError(
+                f"{function}(): expected None or string for Dimname but got {type(name).__name__}"
+            )
     return list(names)
 
 
