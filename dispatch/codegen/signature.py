@@ -53,6 +53,11 @@ class PythonSignature:
         )
 
 
+def takes_names(function: NativeFunction) -> bool:
+    """Whether an overload takes names of dimensions."""
+    return any(base_type(argument.type).name == "Dimname" for argument in function.schema.arguments)
+
+
 def role_of(type: Type, argument: Argument, wrapped: bool) -> str:
     """What an argument is to a plan's key; see `core.overload_packet.Parameter`."""
     name = base_type(type).name
@@ -146,6 +151,7 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             merged[argument.name] = PythonParameter(
                 argument.name, role, default, known.keyword_only or argument.kwarg_only, annotation
             )
+    plain = [f for f in shapes if not takes_names(f)]
     for f in overloads:
         for argument in f.schema.arguments if f.python_binding == "keywords" else ():
             if argument.name not in merged:
@@ -153,7 +159,9 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
     parameters = []
     for parameter in merged.values():
         missing = any(all(a.name != parameter.name for a in f.schema.arguments) for f in shapes)
-        if missing:
+        if plain and all(a.name != parameter.name for f in plain for a in f.schema.arguments):
+            parameter = replace(parameter, role="rare", default="None")
+        elif missing:
             parameter = PythonParameter(
                 parameter.name, parameter.role, "NOT_GIVEN", parameter.keyword_only, parameter.annotation
             )

@@ -45,7 +45,7 @@ empty_packet = packet(
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
         Parameter("memory_format", "static", None, True),
-        Parameter("names", "static", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -93,7 +93,7 @@ full_packet = packet(
         Parameter("layout", "static", None, True),
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
-        Parameter("names", "static", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -111,7 +111,7 @@ zeros_packet = packet(
         Parameter("layout", "static", None, True),
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
-        Parameter("names", "static", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -129,7 +129,7 @@ ones_packet = packet(
         Parameter("layout", "static", None, True),
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
-        Parameter("names", "static", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -373,7 +373,7 @@ def empty(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
-    names: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
@@ -384,13 +384,13 @@ def empty(
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or names is not None:
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
         )
         return made.requires_grad_() if requires_grad else made
     try:
-        plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format, names]
+        plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format, names)
     if requires_grad:
@@ -429,20 +429,20 @@ def full(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
-    names: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
     """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 
     full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or names is not None:
         made = full_packet.call_parameters(
             size, fill_value, dtype, layout, device, pin_memory, names, out=out
         )
         return made.requires_grad_() if requires_grad else made
     try:
-        plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory, names]
+        plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory, names)
     if requires_grad:
@@ -457,7 +457,7 @@ def zeros(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
-    names: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
@@ -468,11 +468,11 @@ def zeros(
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or names is not None:
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
-        plan = zeros_plans[size][dtype, layout, device, pin_memory, names]
+        plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_packet.miss(size, dtype, layout, device, pin_memory, names)
     if requires_grad:
@@ -487,7 +487,7 @@ def ones(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
-    names: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
@@ -498,11 +498,11 @@ def ones(
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or names is not None:
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
-        plan = ones_plans[size][dtype, layout, device, pin_memory, names]
+        plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = ones_packet.miss(size, dtype, layout, device, pin_memory, names)
     if requires_grad:

@@ -155,7 +155,7 @@ rand_packet = packet(
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
         Parameter("generator", "number", NOT_GIVEN, True),
-        Parameter("names", "static", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -195,7 +195,7 @@ randn_packet = packet(
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
         Parameter("generator", "number", NOT_GIVEN, True),
-        Parameter("names", "static", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -383,7 +383,7 @@ def rand(
     device: Any = None,
     pin_memory: Any = None,
     generator: Any = NOT_GIVEN,
-    names: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
@@ -398,11 +398,11 @@ def rand(
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or names is not None:
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
-        plan = rand_plans[size][dtype, layout, device, pin_memory, generator.__class__, names]
+        plan = rand_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = rand_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
     if requires_grad:
@@ -448,7 +448,7 @@ def randn(
     device: Any = None,
     pin_memory: Any = None,
     generator: Any = NOT_GIVEN,
-    names: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
@@ -463,13 +463,13 @@ def randn(
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or names is not None:
         made = randn_packet.call_parameters(
             size, dtype, layout, device, pin_memory, generator, names, out=out
         )
         return made.requires_grad_() if requires_grad else made
     try:
-        plan = randn_plans[size][dtype, layout, device, pin_memory, generator.__class__, names]
+        plan = randn_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = randn_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
     if requires_grad:

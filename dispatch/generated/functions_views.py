@@ -439,8 +439,8 @@ flatten_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("start_dim", "static", NOT_GIVEN, False),
         Parameter("end_dim", "static", NOT_GIVEN, False),
-        Parameter("out_dim", "static", NOT_GIVEN, False),
-        Parameter("dims", "static", NOT_GIVEN, True),
+        Parameter("out_dim", "rare", None, False),
+        Parameter("dims", "rare", None, True),
     ),
     False,
 )
@@ -852,12 +852,7 @@ def adjoint(input: Any) -> Any:
 
 
 def flatten(
-    input: Any,
-    start_dim: Any = NOT_GIVEN,
-    end_dim: Any = NOT_GIVEN,
-    out_dim: Any = NOT_GIVEN,
-    *,
-    dims: Any = NOT_GIVEN,
+    input: Any, start_dim: Any = NOT_GIVEN, end_dim: Any = NOT_GIVEN, out_dim: Any = None, *, dims: Any = None
 ) -> Any:
     """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
 
@@ -866,10 +861,10 @@ def flatten(
     flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
 
     flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)"""
-    if modes:
+    if modes or out_dim is not None or dims is not None:
         return flatten_packet.call_parameters(input, start_dim, end_dim, out_dim, dims)
     try:
-        plan = flatten_plans[input._spec][start_dim, end_dim, out_dim, dims]
+        plan = flatten_plans[input._spec][start_dim, end_dim]
     except (KeyError, AttributeError, TypeError):
         plan = flatten_packet.miss(input, start_dim, end_dim, out_dim, dims)
     return plan(input)

@@ -422,12 +422,7 @@ class ViewsMethods:
         return plan(self)
 
     def flatten(
-        self,
-        start_dim: Any = NOT_GIVEN,
-        end_dim: Any = NOT_GIVEN,
-        out_dim: Any = NOT_GIVEN,
-        *,
-        dims: Any = NOT_GIVEN,
+        self, start_dim: Any = NOT_GIVEN, end_dim: Any = NOT_GIVEN, out_dim: Any = None, *, dims: Any = None
     ) -> Any:
         """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
 
@@ -436,10 +431,10 @@ class ViewsMethods:
         flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
 
         flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)"""
-        if modes:
+        if modes or out_dim is not None or dims is not None:
             return flatten_packet.call_parameters(self, start_dim, end_dim, out_dim, dims)
         try:
-            plan = flatten_plans[self._spec][start_dim, end_dim, out_dim, dims]
+            plan = flatten_plans[self._spec][start_dim, end_dim]
         except (KeyError, AttributeError, TypeError):
             plan = flatten_packet.miss(self, start_dim, end_dim, out_dim, dims)
         return plan(self)
