@@ -199,24 +199,37 @@ def product(names: Names, other: Names) -> Names:
 
 
 def _unified_batch(names: Names, other: Names) -> Names:
-    """The names of the dimensions before a product's matrices."""
+    """The names of the dimensions before a product's matrices, matched from the right."""
     made: list[str | None] = []
     for back in range(3, max(len(names), len(other)) + 1):
-        mine = names[-back] if back <= len(names) else None
-        theirs = other[-back] if back <= len(other) else None
-        for name, origin in ((mine, other), (theirs, names)):
-            if name is not None and (mine is None or theirs is None) and name in origin[:-2]:
-                raise RuntimeError(
-                    f"matmul: Cannot match dim {name!r} with an unnamed dim of {describe(origin)} because the latter "
-                    f"names already have {name!r}. Are your tensors misaligned?"
-                )
-        if mine is not None and theirs is not None and mine != theirs:
-            raise RuntimeError(
-                f"matmul: Expected {mine!r} (index {len(names) - back} of {describe(names)}) to match {theirs!r} "
-                f"(index {len(other) - back} of {describe(other)}) but they do not match."
-            )
+        if back > len(names) or back > len(other):
+            made.append(names[-back] if back <= len(names) else other[-back])
+            continue
+        mine, theirs = names[-back], other[-back]
+        if mine != theirs:
+            _check_batch((mine, back, names), (theirs, back, other))
         made.append(theirs if mine is None else mine)
     return tuple(reversed(made))
+
+
+_Origin = tuple[str | None, int, Names]
+"""A name, its place from the right, and the names that it stands among."""
+
+
+def _check_batch(mine: _Origin, theirs: _Origin) -> None:
+    """Refuse two batch dimensions of different names, and a name that meets a wildcard but stands elsewhere too."""
+    (name, back, names), (other_name, other_back, other) = mine, theirs
+    if name is None:
+        (name, back, names), (other_name, other_back, other) = theirs, mine
+    first = f"{name!r} (index {len(names) - back} of {describe(names)})"
+    second = f"{other_name!r} (index {len(other) - other_back} of {describe(other)})"
+    if other_name is not None:
+        raise RuntimeError(f"matmul: Expected {first} to match {second} but they do not match.")
+    if name in other:
+        raise RuntimeError(
+            f"matmul: Cannot match {first} with {second} because the latter names already have {name!r}. Are your "
+            "tensors misaligned?"
+        )
 
 
 def contract(call: NamedCall) -> Any:

@@ -129,6 +129,20 @@ def test_names_are_matched_from_the_right_and_wildcards_match_all():
         position_of("*", ("N",))
 
 
+def test_batches_of_products_are_matched():
+    a, b = tt.ones(2, 2, 3, 3, names=("A", None, "N", "C")), tt.ones(2, 3, 5, names=("A", "C", "K"))
+    message = (
+        "matmul: Cannot match 'A' (index 0 of ['A', 'C', 'K']) with None (index 1 of ['A', None, 'N', 'C']) because "
+        "the latter names already have 'A'. Are your tensors misaligned?"
+    )
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        a @ b
+    assert (a.rename("B", None, "N", "C") @ b).names == ("B", "A", "N", "K")
+    # PyTorch lets a name through that it then has twice, which no tensor may have.
+    with pytest.raises(RuntimeError, match=r"duplicate names. Got names: \['B', 'N', 'B'\]"):
+        tt.ones(4, 2, 3, names=("B", "N", "C")) @ tt.ones(3, 5, names=("C", "B"))
+
+
 def test_an_unnamed_tensor_has_no_trace():
     a = tt.ones(2, 3)
     (a + a).sum(0)
@@ -394,6 +408,7 @@ def test_names_of_a_subclass_stay():
     class Loud(tt.Tensor):
         @classmethod
         def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            assert all(a.tag == "kept" for a in args if isinstance(a, cls))
             plain = [a.as_subclass(tt.Tensor) if isinstance(a, cls) else a for a in args]
             return func(*plain, **(kwargs or {})).as_subclass(cls)
 
@@ -402,6 +417,7 @@ def test_names_of_a_subclass_stay():
     x.rename_("N", "C")
     y = x + x
     assert type(y) is Loud and y.names == ("N", "C") and x.tag == "kept" and x.names == ("N", "C")
+    y.tag = "kept"
     assert y.sum("C").as_subclass(tt.Tensor).names == ("N",)
 
 
