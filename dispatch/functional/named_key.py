@@ -137,11 +137,9 @@ def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
     if not isinstance(result, TensorImpl):
         return result
     tensor: Any = own.get(id(result))
-    made: Any = result
     if tensor is not None:
-        if tensor._spec.names == names:
-            return tensor
-        made = made.alias()
+        return tensor
+    made: Any = result
     if made._view_base is not None:
         made._view_base = own.get(id(made._view_base), made._view_base)
     made._spec = named(made._spec, names)

@@ -143,6 +143,11 @@ def test_batches_of_products_are_matched():
         tt.ones(4, 2, 3, names=("B", "N", "C")) @ tt.ones(3, 5, names=("C", "B"))
 
 
+def test_joining_passes_over_tensors_of_nothing():
+    x = tt.ones(2, 3, names=("N", "C"))
+    assert tt.cat([tt.ones(0, names=("Q",)), x]).names == ("N", "C")
+
+
 def test_an_unnamed_tensor_has_no_trace():
     a = tt.ones(2, 3)
     (a + a).sum(0)
@@ -505,7 +510,7 @@ def test_a_spec_keeps_its_names_as_long_as_they_fit():
     spec = tt.zeros(2, 3, names=("N", "C"))._spec
     assert spec.replace(sizes=(5, 6)).names == ("N", "C") and spec.twin.names == ("N", "C")
     assert spec.twin.twin is spec and spec.twin.requires_grad
-    assert spec.replace(sizes=(6,)).names == (None,)
+    assert spec.replace(sizes=(6,)).names == (None,) and spec.replace(keys=spec.keys) is spec
     assert "names=('N', 'C')" in repr(spec) and spec.unnamed is tt.zeros(2, 3)._spec
 
 
