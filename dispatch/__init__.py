@@ -42,6 +42,13 @@ def _forward_mode(op: Any, key_set: Any, stack: list[Any]) -> None:
     forward_fallback(op, key_set, stack)
 
 
+def _plan_named(op: Any, key_set: int, args: Any) -> Any:
+    """The planner of the Named key, loaded when the first named tensor comes."""
+    from .functional.named_key import plan_named
+
+    return plan_named(op, key_set, args)
+
+
 def load() -> None:
     """Define every operator. Called once by the package's root."""
     import os
@@ -66,6 +73,10 @@ def load() -> None:
         elif key is PYTHON:
             dispatcher.register_fallback(
                 key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
+            )
+        elif functionality is Functionality.Named:
+            dispatcher.register_fallback(
+                key, KernelFunction(None, planner=_plan_named, source="named tensors")
             )
         elif functionality not in (
             Functionality.Dense,

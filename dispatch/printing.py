@@ -34,6 +34,8 @@ def tensor_text(tensor: Any) -> str:
     if spec.requires_grad:
         node = tensor.grad_fn
         notes.append("requires_grad=True" if node is None else f"grad_fn=<{node.name()}>")
+    if any(name is not None for name in spec.names):
+        notes.append(f"names={spec.names}")
     tangents = tangents_of(tensor)
     if tangents:
         notes.append(f"tangent={tensor_text(tangents[max(tangents)])}")

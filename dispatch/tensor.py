@@ -8,6 +8,7 @@ from .casts import CastMethods
 from .conversions import ConversionMethods
 from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
+from .named_methods import NamedMethods
 from .operators import ReflectedOperators
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
@@ -20,6 +21,7 @@ class Tensor(
     AutogradMethods,
     ReflectedOperators,
     SubclassMethods,
+    NamedMethods,
     TensorMethods,
     TensorImpl,
 ):

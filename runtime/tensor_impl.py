@@ -86,27 +86,35 @@ class TensorImpl:
         """Bytes of one element."""
         return self._spec.itemsize
 
-    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """All strides in elements, or the one of `dim`. Raises IndexError out of range."""
+    def stride(self, dim: int | str | None = None) -> tuple[int, ...] | int:
+        """All strides in elements, or the one of `dim`, a number or a name. Raises IndexError out of range."""
         if dim is None:
             return self._spec.strides
         return self._spec.strides[self._wrapped(dim)]
 
-    def size(self, dim: int | None = None) -> Size | int:
-        """All sizes, or the one of `dim`. Raises IndexError out of range."""
+    def size(self, dim: int | str | None = None) -> Size | int:
+        """All sizes, or the one of `dim`, a number or a name. Raises IndexError out of range."""
         if dim is None:
             return self._spec.shape
         return self._spec.sizes[self._wrapped(dim)]
 
-    def _wrapped(self, dim: int) -> int:
+    def _wrapped(self, dim: int | str) -> int:
         rank = self._spec.ndim
-        if not -rank <= dim < rank:
+        try:
+            is_inside = -rank <= dim < rank  # type: ignore[operator]
+        except TypeError:
+            if not isinstance(dim, str):
+                raise
+            from .dimname import position_of
+
+            return position_of(dim, self._spec.names)
+        if not is_inside:
             if rank == 0 and dim in (0, -1):
                 raise IndexError(f"dimension specified as {dim} but tensor has no dimensions")
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
             )
-        return dim % rank
+        return dim % rank  # type: ignore[return-value]
 
     def is_contiguous(self, memory_format: mf.memory_format = mf.contiguous_format) -> bool:
         """Whether the elements lie in this memory format's order without gaps."""

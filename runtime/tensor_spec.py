@@ -159,6 +159,16 @@ class TensorSpec:
         """The same with requires-grad."""
         return self if self.requires_grad else self.twin
 
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """The dimensions' names, None for those without; only a `NamedSpec` has others."""
+        return (None,) * self.ndim
+
+    @property
+    def unnamed(self) -> TensorSpec:
+        """The same without names."""
+        return self
+
     def suggest_memory_format(self) -> mf.memory_format:
         """The format an operator gives its output: channels-last if the strides are in that order."""
         if (

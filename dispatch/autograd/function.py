@@ -73,13 +73,17 @@ class FunctionCtx(Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept. Raises RuntimeError once freed or written to."""
+        """What `save_for_backward` kept, without names. Raises RuntimeError once freed or written to."""
         out = []
         for tensor, version, number in self._saved:
             if number < 0:
                 out.append(unpack(self, tensor, version))
             else:
                 out.append(unpack_result(self, tensor, version, number))
+        if any(t is not None and t._spec.unnamed is not t._spec for t in out):
+            from ..functional.named_key import without_names
+
+            return without_names(tuple(out))  # type: ignore[no-any-return]
         return tuple(out)
 
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,10 +69,26 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             f"Mismatch in shape: grad_output[0] has a shape of {list(grad.shape)} and output[0] has a shape of "
             f"{list(spec.sizes)}."
         )
+    if grad._spec.unnamed is not grad._spec:
+        grad = _ignoring_names(grad)
     mark_shared(grad)
     if grad._spec.dtype is not spec.dtype:
         grad = reduce_to_spec(grad, spec, edge_of(output)[0])
     return grad
+
+
+def _ignoring_names(grad: Any) -> Any:
+    """A gradient without the names that it was given with, which PyTorch warns of."""
+    from ..functional.named_key import twin_of
+
+    warnings.warn(
+        f"Autograd was passed a named grad tensor with dims {list(grad._spec.names)}. Autograd does not yet support "
+        "named tensor semantics, so all names will be ignored. In practice all computed gradients will still be "
+        "correct according to regular tensor semantics.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return twin_of(grad)
 
 
 def _one(spec: TensorSpec) -> Any:
@@ -80,7 +97,7 @@ def _one(spec: TensorSpec) -> Any:
     if make is None:
         if len(_one_plans) > 64:
             _one_plans.clear()
-        make = _one_plans[spec] = ones_of(spec.detached)
+        make = _one_plans[spec] = ones_of(spec.detached.unnamed)
     return make()
 
 

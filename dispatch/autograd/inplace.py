@@ -59,10 +59,10 @@ def _set_edge(tensor: Any, edge: Edge, holders: int) -> None:
     if not tensor._spec.requires_grad:
         tensor._spec = tensor._spec.twin
         if cell is not None and sys.getrefcount(cell) > holders + 2:
-            _tell_views(tensor, cell)
+            tell_views(tensor, cell)
 
 
-def _tell_views(base: Any, cell: list[int]) -> None:
+def tell_views(base: Any, cell: list[int]) -> None:
     """Views made before their base began to require grad follow it; found as the other holders of its counter."""
     for holder in gc.get_referrers(cell):
         if getattr(holder, "_view_base", None) is base and not holder._spec.requires_grad:

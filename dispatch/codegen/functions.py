@@ -127,12 +127,19 @@ class _Body:
     def _is_scale(self, index: int) -> bool:
         return self.signature.parameters[index].role == "scale"
 
+    def rare_given(self) -> str:
+        """A condition to follow others: that a parameter which stands in no key was given."""
+        rare = [self.name_of(p) for p in self.parameters if p.role == "rare"]
+        return "".join(f" or {name} is not None" for name in rare)
+
     def lookup_out(self) -> list[str]:
         """The plan of a call with ``out=``, by every argument's key part."""
         packet = f"{self.signature.name}_packet"
         parts: list[str] = []
         lines: list[str] = []
         for p in self.signature.parameters:
+            if p.role == "rare":
+                continue
             if p not in self.parameters:
                 parts.append(p.default or "NOT_GIVEN")
             elif p.role == "operand" and not self.is_operand(p):
@@ -144,7 +151,7 @@ class _Body:
             else:
                 parts.append(key_expression(p, self.name_of(p)))
         key = ", ".join(f"({part})" if " if " in part else part for part in parts)
-        runtime = [p for p in self.signature.parameters if p.role != "static"]
+        runtime = [p for p in self.signature.parameters if p.role not in ("static", "rare")]
         call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
         return [
             *lines,
@@ -158,7 +165,7 @@ class _Body:
     def lookup(self, scaled: bool) -> list[str]:
         packet = f"{self.signature.name}_packet"
         table = f"{self.signature.name}_scaled" if scaled else f"{self.signature.name}_plans"
-        keyed = [p for p in self.signature.parameters if scaled or p.role != "scale"]
+        keyed = [p for p in self.signature.parameters if p.role != "rare" and (scaled or p.role != "scale")]
         lines: list[str] = []
         parts: list[str] = []
         operands = [p for p in keyed if self.is_operand(p) and p in self.parameters]
@@ -188,9 +195,7 @@ class _Body:
             if scaled
             else "miss"
         )
-        runtime = [
-            p for p in self.signature.parameters if p.role != "static" and (scaled or p.role != "scale")
-        ]
+        runtime = [p for p in keyed if p.role != "static"]
         call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
         lines += [
             "try:",
@@ -205,7 +210,8 @@ class _Body:
     def statements(self) -> list[str]:
         packet = f"{self.signature.name}_packet"
         out_given = self.signature.has_out and not self.operator
-        lines = [f"if modes{' or out is not None' if out_given else ''}:"]
+        rare = "" if self.operator else self.rare_given()
+        lines = [f"if modes{' or out is not None' if out_given else ''}{rare}:"]
         out = ", out=out" if out_given else ""
         if self.operator and len(self.parameters) == 2:
             other = self.name_of(self.parameters[1])
@@ -215,7 +221,7 @@ class _Body:
         if self.signature.is_factory:
             lines += [f"    made = {call}", "    return made.requires_grad_() if requires_grad else made"]
         elif out_given:
-            lines += ["    if modes:", f"        return {call}"]
+            lines += [f"    if modes{rare}:", f"        return {call}"]
             lines += ["    " + line for line in self.lookup_out()]
         else:
             lines.append(f"    return {call}")

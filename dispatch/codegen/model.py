@@ -76,7 +76,8 @@ class NativeFunction:
     `meta`, `stub` and `planner` name functions of the family's module in `structured/native/`; `dispatch` maps
     keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's
     parser does for arithmetic. `python_binding` is false for overloads that only the dispatcher knows, and
-    ``positional`` for those that Python reaches through another overload's signature (``x.view(dtype)``).
+    ``positional`` for those that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords``
+    where that signature takes those of its parameters that no other overload has by keyword alone.
     """
 
     schema: FunctionSchema
@@ -240,8 +241,8 @@ def form_of(schema: FunctionSchema) -> str:
 
 
 def _binding(value: Any, location: Location) -> bool | str:
-    if value not in (True, False, "positional"):
-        raise ModelError(f"{location}: python_binding is True, False or positional, got {value!r}")
+    if value not in (True, False, "positional", "keywords"):
+        raise ModelError(f"{location}: python_binding is True, False, positional or keywords, got {value!r}")
     return value  # type: ignore[no-any-return]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..schema.function_schema import NO_DEFAULT, Argument, Symbol
@@ -53,6 +53,11 @@ class PythonSignature:
         )
 
 
+def takes_names(function: NativeFunction) -> bool:
+    """Whether an overload takes names of dimensions."""
+    return any(base_type(argument.type).name == "Dimname" for argument in function.schema.arguments)
+
+
 def role_of(type: Type, argument: Argument, wrapped: bool) -> str:
     """What an argument is to a plan's key; see `core.overload_packet.Parameter`."""
     name = base_type(type).name
@@ -96,8 +101,10 @@ def annotation_of(type: Type, role: str) -> str:
         return f"{annotation_of(type.elem, role)} | None"
     if isinstance(type, ListType):
         inner = annotation_of(type.elem, "")
-        if inner == "int" and type.size is not None:
-            return "int | Sequence[int]"
+        if inner in ("int", "str") and type.size is not None:
+            return f"{inner} | Sequence[{inner}]"
+        if inner == "str" and base_type(type).name == "Dimname":
+            return "Sequence[str | None]"
         return f"Sequence[{inner}]"
     return {
         "Tensor": "Tensor | Number" if role == "operand" else "Tensor",
@@ -107,12 +114,13 @@ def annotation_of(type: Type, role: str) -> str:
         "MemoryFormat": "memory_format",
         "Layout": "layout",
         "Device": "device | str | int",
+        "Dimname": "str",
     }.get(type.name, type.name)
 
 
 def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignature:
     """Merge the functional overloads of a name (or its in-place ones)."""
-    shapes = [f for f in overloads if f.form != "out" and f.python_binding != "positional"] or overloads
+    shapes = [f for f in overloads if f.form != "out" and f.python_binding is True] or overloads
     has_out = any(f.form == "out" for f in overloads)
     wrapped = any(f.wrapped_numbers for f in overloads)
     merged: dict[str, PythonParameter] = {}
@@ -143,10 +151,17 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             merged[argument.name] = PythonParameter(
                 argument.name, role, default, known.keyword_only or argument.kwarg_only, annotation
             )
+    plain = [f for f in shapes if not takes_names(f)]
+    for f in overloads:
+        for argument in f.schema.arguments if f.python_binding == "keywords" else ():
+            if argument.name not in merged:
+                merged[argument.name] = replace(_parameter(argument, wrapped), keyword_only=True)
     parameters = []
     for parameter in merged.values():
         missing = any(all(a.name != parameter.name for a in f.schema.arguments) for f in shapes)
-        if missing:
+        if plain and all(a.name != parameter.name for f in plain for a in f.schema.arguments):
+            parameter = replace(parameter, role="rare", default="None")
+        elif missing:
             parameter = PythonParameter(
                 parameter.name, parameter.role, "NOT_GIVEN", parameter.keyword_only, parameter.annotation
             )

@@ -12,6 +12,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number, get_default_dtype, int64
 from ...runtime.tensor_impl import TensorImpl
 from ..generated.functions import _arange_, _linspace_, empty, empty_like
+from .dimnames import named_factory
 
 
 def full(
@@ -234,3 +235,9 @@ def eye_m_out(n: int, m: int, out: Any) -> Any:
 def eye_out(n: int, out: Any) -> Any:
     """``eye(n, out=)``."""
     return eye_m_out(n, n, out)
+
+
+empty_named = named_factory("empty.memory_format", 1)
+full_named = named_factory("full", 2)
+zeros_named = named_factory("zeros", 1)
+ones_named = named_factory("ones", 1)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.dimname import position_of
 from ...runtime.scalar_type import bool_, int64
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes, can_cast
+from .dimnames import by_name, refused
 
 
 def write_out(name: str, out: Any, result: Any) -> Any:
@@ -295,3 +297,19 @@ def tile(self: Any, dims: Sequence[int]) -> Any:
     """`torch.tile`: `repeat` with missing leading counts taken as one."""
     lead = self._spec.ndim - len(dims)
     return self.repeat((1,) * max(lead, 0) + tuple(dims))
+
+
+cat_by_name = by_name("cat")
+cat_by_name_out = by_name("cat.out")
+gather_by_name = refused("gather")
+index_select_by_name = refused("index_select")
+
+
+def index_fill_by_name(self: Any, dim: str, index: Any, value: Any) -> Any:
+    """`torch.index_fill` along a dimension by name."""
+    return self.index_fill(position_of(dim, self._spec.names), index, value)
+
+
+def index_fill__by_name(self: Any, dim: str, index: Any, value: Any) -> Any:
+    """`torch.Tensor.index_fill_` along a dimension by name."""
+    return self.index_fill_(position_of(dim, self._spec.names), index, value)

@@ -9,6 +9,7 @@ from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
 from ..generated.functions import bernoulli, empty, empty_like, multinomial, native_dropout, normal
+from .dimnames import named_factory
 
 
 def randint_low_generator(
@@ -178,3 +179,9 @@ def dropout_(self: Any, p: float, train: bool) -> Any:
     """`torch.dropout_`: `dropout` in place."""
     made = dropout(self, p, train)
     return self if made is self else self.copy_(made)
+
+
+rand_named = named_factory("rand", 1)
+rand_generator_named = named_factory("rand.generator", 2)
+randn_named = named_factory("randn", 1)
+randn_generator_named = named_factory("randn.generator", 2)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..generated import functions as ops
+from .dimnames import by_name, refused
 
 
 def max_other(self: Any, other: Any) -> Any:
@@ -61,3 +62,34 @@ def value_selecting_reduction_backward(
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
     zeros = ops.zeros(tuple(sizes), dtype=grad.dtype, device=grad.device)
     return ops.scatter(zeros, dim, indices, grad)
+
+
+sum_by_name = by_name("sum.dim_IntList")
+sum_by_name_out = by_name("sum.IntList_out")
+mean_by_name = by_name("mean.dim")
+mean_by_name_out = by_name("mean.out")
+prod_by_name = by_name("prod.dim_int")
+prod_by_name_out = by_name("prod.int_out")
+max_by_name = by_name("max.dim")
+max_by_name_out = by_name("max.dim_max")
+min_by_name = by_name("min.dim")
+min_by_name_out = by_name("min.dim_min")
+var_by_name = by_name("var.dim")
+var_by_name_out = by_name("var.out")
+var_correction_by_name = by_name("var.correction")
+var_correction_by_name_out = by_name("var.correction_out")
+var_mean_by_name = by_name("var_mean.dim")
+var_mean_correction_by_name = by_name("var_mean.correction")
+std_by_name = by_name("std.dim")
+std_by_name_out = by_name("std.out")
+std_correction_by_name = by_name("std.correction")
+std_correction_by_name_out = by_name("std.correction_out")
+std_mean_by_name = by_name("std_mean.dim")
+std_mean_correction_by_name = by_name("std_mean.correction")
+logsumexp_by_name = by_name("logsumexp")
+logsumexp_by_name_out = by_name("logsumexp.out")
+cumsum_by_name = by_name("cumsum")
+cumsum__by_name = by_name("cumsum_")
+cumsum_by_name_out = by_name("cumsum.out")
+any_by_name = refused("any")
+all_by_name = refused("all")

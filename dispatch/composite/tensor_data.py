@@ -181,12 +181,14 @@ def tensor(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    names: Sequence[str | None] | None = None,
 ) -> Tensor:
     """A new tensor that holds a copy of `data`: numbers, nested sequences, an ndarray, a tensor
     (`torch.tensor`).
 
     The dtype, unless given, is that of the widest element: bool, int64, the default dtype for floats, its
-    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy.
+    complex; NumPy numbers and arrays keep theirs. `data` that is a tensor gives a detached copy. `names` are
+    the dimensions' names.
 
     Raises:
         ValueError: for ragged sequences and integers beyond 64 bits.
@@ -204,6 +206,7 @@ def tensor(
         and type(data) is float
         and -1e4 < data < 1e4
         and get_default_device() is CPU
+        and names is None
     ):
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
         number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
@@ -223,6 +226,8 @@ def tensor(
         else:
             array = _array_of(data, dtype)
         made = _placed(from_numpy(_owned(array)), dtype, where)
+    if names is not None:
+        made.names = names
     if requires_grad:
         made.requires_grad_()
     return made  # type: ignore[no-any-return]

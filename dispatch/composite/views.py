@@ -17,6 +17,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..generated.functions import view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
+from . import dimnames
 
 
 @lru_cache(maxsize=4096)
@@ -318,3 +319,15 @@ def unbind(self: Any, dim: int) -> tuple[Any, ...]:
     if d == 0 and not modes:
         return tuple([self._select_first(i) for i in range(spec.sizes[0])])
     return tuple([self.select(d, i) for i in range(spec.sizes[d])])
+
+
+transpose_by_name = dimnames.by_name("transpose.int")
+select_by_name = dimnames.by_name("select.int")
+squeeze_by_name = dimnames.by_name("squeeze.dim")
+unbind_by_name = dimnames.by_name("unbind.int")
+diagonal_by_name = dimnames.diagonal_by_name
+flatten_between = dimnames.flatten_between
+flatten_names = dimnames.flatten_names
+flatten_to = dimnames.flatten_to
+unflatten_namedshape = dimnames.unflatten_namedshape
+unflatten_to = dimnames.unflatten_to

@@ -41,6 +41,7 @@ AUTOGRAD = BY_NAME["Autograd"]
 BACKEND_SELECT = BY_NAME["BackendSelect"]
 ADINPLACE = BY_NAME["ADInplaceOrView"]
 _DENSE = functionality_bit(Functionality.Dense)
+_NAMED = functionality_bit(Functionality.Named)
 _BACKEND_FUNCTIONALITIES = {
     Functionality.Dense,
     Functionality.Quantized,
@@ -202,7 +203,8 @@ class OperatorEntry:
             raise NotImplementedError(
                 f"Could not run '{self.name}': its definition at {self.source} was taken back."
             )
-        remaining = bits
+        # Autograd ignores names, as PyTorch's does: the Named kernel takes them off and calls again, from autograd on.
+        remaining = bits & BELOW_AUTOGRAD if bits & _NAMED else bits
         while True:
             key = highest_priority(remaining)
             if key.functionality is None:

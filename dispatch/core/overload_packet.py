@@ -47,7 +47,7 @@ class Parameter(NamedTuple):
 
     `role`: ``tensor``, ``optional`` (Tensor?), ``list`` (Tensor[]), ``operand`` (tensor or number), ``number``
     (by class) and ``scale`` (a Scalar with an int default, outside the key while at it) are runtime; ``static``
-    is not.
+    is not. ``rare`` stands in no key: calls that give it are not planned ahead.
     """
 
     name: str
@@ -279,7 +279,7 @@ class OverloadPacket:
             elif role == "scale":
                 if scaled:
                     parts.append(None if value is default else cls)
-            else:
+            elif role != "rare":
                 part = cls if role == "number" else part_of(value)
                 parts.append(part)
                 if part.__class__ is TensorSpec:
@@ -333,7 +333,7 @@ class OverloadPacket:
         runtime = [
             (name, value)
             for (name, role, _, _), value in zip(self.parameters, args, strict=True)
-            if role != "static" and (scaled or role != "scale")
+            if role not in ("static", "rare") and (scaled or role != "scale")
         ]
         plan, holds, picks = self._adapt(entry, bound, runtime)
         if kind is not None and holds:
@@ -356,7 +356,7 @@ class OverloadPacket:
         picks: list[int] | None,
     ) -> _Binding | None:
         """How a call was bound, for the calls of its kind; None if binding changed its sizes."""
-        places = [i for i, p in enumerate(self.parameters) if p.role not in ("static", "scale")]
+        places = [i for i, p in enumerate(self.parameters) if p.role not in ("static", "scale", "rare")]
         template, fills = list(bound), []
         for position, pick in zip(entry.runtime_positions(bound), picks or places, strict=False):
             index = places[pick] if picks is not None and pick >= 0 else pick
@@ -386,7 +386,8 @@ class OverloadPacket:
         for parameter, value in zip(self.parameters, args, strict=True):
             if parameter.role == "sizes" and isinstance(value, np.integer):
                 value = (int(value),)
-            if value is NOT_GIVEN or (parameter.keyword_only and value is parameter.default):
+            left_out = parameter.keyword_only or parameter.role == "rare"
+            if value is NOT_GIVEN or (left_out and value is parameter.default):
                 gap = True
             elif gap or parameter.keyword_only:
                 named[parameter.name] = value
@@ -431,6 +432,8 @@ class OverloadPacket:
         key: list[Any] = []
         keep = isinstance(out, TensorImpl)
         for (name, role, default, _), value in zip(self.parameters, args, strict=True):
+            if role == "rare":
+                continue
             if role == "static":
                 keep = keep and not _holds_tensor(value)
                 key.append(tuple(value) if value.__class__ is list else value)

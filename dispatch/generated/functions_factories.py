@@ -35,6 +35,7 @@ empty_packet = packet(
     "empty",
     (
         "empty.memory_format",
+        "empty.names",
         "empty.out",
     ),
     (
@@ -44,6 +45,7 @@ empty_packet = packet(
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
         Parameter("memory_format", "static", None, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -81,6 +83,7 @@ full_packet = packet(
     "full",
     (
         "full",
+        "full.names",
         "full.out",
     ),
     (
@@ -90,6 +93,7 @@ full_packet = packet(
         Parameter("layout", "static", None, True),
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -98,6 +102,7 @@ zeros_packet = packet(
     "zeros",
     (
         "zeros",
+        "zeros.names",
         "zeros.out",
     ),
     (
@@ -106,6 +111,7 @@ zeros_packet = packet(
         Parameter("layout", "static", None, True),
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -114,6 +120,7 @@ ones_packet = packet(
     "ones",
     (
         "ones",
+        "ones.names",
         "ones.out",
     ),
     (
@@ -122,6 +129,7 @@ ones_packet = packet(
         Parameter("layout", "static", None, True),
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -365,21 +373,26 @@ def empty(
     device: Any = None,
     pin_memory: Any = None,
     memory_format: Any = None,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+
+    empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
-        made = empty_packet.call_parameters(size, dtype, layout, device, pin_memory, memory_format, out=out)
+    if modes or out is not None or names is not None:
+        made = empty_packet.call_parameters(
+            size, dtype, layout, device, pin_memory, memory_format, names, out=out
+        )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
-        plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format)
+        plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format, names)
     if requires_grad:
         return plan().requires_grad_()
     return plan()
@@ -416,17 +429,22 @@ def full(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    if modes or out is not None:
-        made = full_packet.call_parameters(size, fill_value, dtype, layout, device, pin_memory, out=out)
+    """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if modes or out is not None or names is not None:
+        made = full_packet.call_parameters(
+            size, fill_value, dtype, layout, device, pin_memory, names, out=out
+        )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
-        plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory)
+        plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory, names)
     if requires_grad:
         return plan(fill_value).requires_grad_()
     return plan(fill_value)
@@ -439,21 +457,24 @@ def zeros(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
-        made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, out=out)
+    if modes or out is not None or names is not None:
+        made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
-        plan = zeros_packet.miss(size, dtype, layout, device, pin_memory)
+        plan = zeros_packet.miss(size, dtype, layout, device, pin_memory, names)
     if requires_grad:
         return plan().requires_grad_()
     return plan()
@@ -466,21 +487,24 @@ def ones(
     layout: Any = None,
     device: Any = None,
     pin_memory: Any = None,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
-        made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, out=out)
+    if modes or out is not None or names is not None:
+        made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
-        plan = ones_packet.miss(size, dtype, layout, device, pin_memory)
+        plan = ones_packet.miss(size, dtype, layout, device, pin_memory, names)
     if requires_grad:
         return plan().requires_grad_()
     return plan()

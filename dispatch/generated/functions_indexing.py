@@ -63,6 +63,8 @@ cat_packet = packet(
     (
         "cat",
         "cat.out",
+        "cat.names",
+        "cat.names_out",
     ),
     (
         Parameter("tensors", "list", NOT_GIVEN, False),
@@ -172,6 +174,7 @@ index_select_packet = packet(
     (
         "index_select",
         "index_select.out",
+        "index_select.dimname",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -247,6 +250,8 @@ index_fill_packet = packet(
     (
         "index_fill.int_Scalar",
         "index_fill.int_Tensor",
+        "index_fill.Dimname_Scalar",
+        "index_fill.Dimname_Tensor",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -262,6 +267,8 @@ index_fill__packet = packet(
     (
         "index_fill_.int_Scalar",
         "index_fill_.int_Tensor",
+        "index_fill_.Dimname_Scalar",
+        "index_fill_.Dimname_Tensor",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -277,6 +284,7 @@ gather_packet = packet(
     (
         "gather",
         "gather.out",
+        "gather.dimname",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -597,7 +605,9 @@ triu__plans = triu__packet.plans
 
 
 def cat(tensors: Any, dim: Any = 0, *, out: Any = None) -> Any:
-    """cat(Tensor[] tensors, int dim=0) -> Tensor"""
+    """cat(Tensor[] tensors, int dim=0) -> Tensor
+
+    cat.names(Tensor[] tensors, Dimname dim) -> Tensor"""
     if modes or out is not None:
         if modes:
             return cat_packet.call_parameters(tensors, dim, out=out)
@@ -749,7 +759,9 @@ def _index_put_impl_(
 
 
 def index_select(input: Any, dim: Any, index: Any, *, out: Any = None) -> Any:
-    """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
+    """index_select(Tensor self, int dim, Tensor index) -> Tensor
+
+    index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor"""
     if modes or out is not None:
         if modes:
             return index_select_packet.call_parameters(input, dim, index, out=out)
@@ -847,7 +859,11 @@ def index_copy_(input: Any, dim: Any, index: Any, source: Any) -> Any:
 def index_fill(input: Any, dim: Any, index: Any, value: Any) -> Any:
     """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
 
-    index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor"""
+    index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
+
+    index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor
+
+    index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor"""
     if modes:
         return index_fill_packet.call_parameters(input, dim, index, value)
     kind = value.__class__
@@ -863,7 +879,9 @@ def index_fill(input: Any, dim: Any, index: Any, value: Any) -> Any:
 
 
 def gather(input: Any, dim: Any, index: Any, *, sparse_grad: Any = False, out: Any = None) -> Any:
-    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
+    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
+
+    gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     if modes or out is not None:
         if modes:
             return gather_packet.call_parameters(input, dim, index, sparse_grad, out=out)

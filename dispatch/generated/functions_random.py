@@ -143,6 +143,8 @@ rand_packet = packet(
     (
         "rand",
         "rand.generator",
+        "rand.names",
+        "rand.generator_with_names",
         "rand.out",
         "rand.generator_out",
     ),
@@ -153,6 +155,7 @@ rand_packet = packet(
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
         Parameter("generator", "number", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -180,6 +183,8 @@ randn_packet = packet(
     (
         "randn",
         "randn.generator",
+        "randn.names",
+        "randn.generator_with_names",
         "randn.out",
         "randn.generator_out",
     ),
@@ -190,6 +195,7 @@ randn_packet = packet(
         Parameter("device", "static", None, True),
         Parameter("pin_memory", "static", None, True),
         Parameter("generator", "number", NOT_GIVEN, True),
+        Parameter("names", "rare", None, True),
     ),
     False,
 )
@@ -377,23 +383,28 @@ def rand(
     device: Any = None,
     pin_memory: Any = None,
     generator: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
     """rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 
-    rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    rand.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
-        made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, out=out)
+    if modes or out is not None or names is not None:
+        made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = rand_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
-        plan = rand_packet.miss(size, dtype, layout, device, pin_memory, generator)
+        plan = rand_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
     if requires_grad:
         return plan(generator).requires_grad_()
     return plan(generator)
@@ -437,23 +448,30 @@ def randn(
     device: Any = None,
     pin_memory: Any = None,
     generator: Any = NOT_GIVEN,
+    names: Any = None,
     out: Any = None,
     requires_grad: bool = False,
 ) -> Any:
     """randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 
-    randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    randn.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes or out is not None:
-        made = randn_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, out=out)
+    if modes or out is not None or names is not None:
+        made = randn_packet.call_parameters(
+            size, dtype, layout, device, pin_memory, generator, names, out=out
+        )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randn_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
-        plan = randn_packet.miss(size, dtype, layout, device, pin_memory, generator)
+        plan = randn_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
     if requires_grad:
         return plan(generator).requires_grad_()
     return plan(generator)

@@ -41,6 +41,8 @@ sum_packet = packet(
         "sum.out",
         "sum.dim_IntList",
         "sum.IntList_out",
+        "sum.dim_DimnameList",
+        "sum.DimnameList_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -59,6 +61,8 @@ mean_packet = packet(
         "mean.dtype_out",
         "mean.dim",
         "mean.out",
+        "mean.names_dim",
+        "mean.names_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -77,6 +81,8 @@ prod_packet = packet(
         "prod.out",
         "prod.dim_int",
         "prod.int_out",
+        "prod.dim_Dimname",
+        "prod.Dimname_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -138,6 +144,8 @@ max_packet = packet(
     (
         "max.dim",
         "max.dim_max",
+        "max.names_dim",
+        "max.names_dim_max",
         "max.other",
         "max.out",
         "max",
@@ -151,6 +159,8 @@ min_packet = packet(
     (
         "min.dim",
         "min.dim_min",
+        "min.names_dim",
+        "min.names_dim_min",
         "min.other",
         "min.out",
         "min",
@@ -198,6 +208,7 @@ any_packet = packet(
         "any.out",
         "any.dims",
         "any.dims_out",
+        "any.dimname",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -217,6 +228,7 @@ all_packet = packet(
         "all.out",
         "all.dims",
         "all.dims_out",
+        "all.dimname",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -248,6 +260,10 @@ var_packet = packet(
         "var.out",
         "var.correction",
         "var.correction_out",
+        "var.names_dim",
+        "var.names_out",
+        "var.correction_names",
+        "var.correction_names_out",
     ),
     (),
     False,
@@ -260,6 +276,10 @@ std_packet = packet(
         "std.out",
         "std.correction",
         "std.correction_out",
+        "std.names_dim",
+        "std.names_out",
+        "std.correction_names",
+        "std.correction_names_out",
     ),
     (),
     False,
@@ -270,6 +290,8 @@ var_mean_packet = packet(
         "var_mean",
         "var_mean.dim",
         "var_mean.correction",
+        "var_mean.names_dim",
+        "var_mean.correction_names",
     ),
     (),
     False,
@@ -280,6 +302,8 @@ std_mean_packet = packet(
         "std_mean",
         "std_mean.dim",
         "std_mean.correction",
+        "std_mean.names_dim",
+        "std_mean.correction_names",
     ),
     (),
     False,
@@ -289,6 +313,8 @@ logsumexp_packet = packet(
     (
         "logsumexp",
         "logsumexp.out",
+        "logsumexp.names",
+        "logsumexp.names_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -304,6 +330,8 @@ cumsum_packet = packet(
     (
         "cumsum",
         "cumsum.out",
+        "cumsum.dimname",
+        "cumsum.dimname_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -316,7 +344,10 @@ cumsum_plans = cumsum_packet.plans
 cumsum_outs = cumsum_packet.outs
 cumsum__packet = packet(
     "cumsum_",
-    ("cumsum_",),
+    (
+        "cumsum_",
+        "cumsum_.dimname",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", NOT_GIVEN, False),
@@ -345,7 +376,9 @@ def sum(
 ) -> Any:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
 
-    sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+    sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return sum_packet.call_parameters(input, dim, keepdim, dtype, out=out)
@@ -366,7 +399,9 @@ def mean(
 ) -> Any:
     """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
 
-    mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+    mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return mean_packet.call_parameters(input, dim, keepdim, dtype, out=out)
@@ -387,7 +422,9 @@ def prod(
 ) -> Any:
     """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
 
-    prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+    prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return prod_packet.call_parameters(input, dim, keepdim, dtype, out=out)
@@ -457,6 +494,8 @@ def aminmax(input: Any, *, dim: Any = None, keepdim: Any = False, out: Any = Non
 def max(*args: Any, **kwargs: Any) -> Any:
     """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 
+    max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
     max.other(Tensor self, Tensor other) -> Tensor
 
     max(Tensor self) -> Tensor"""
@@ -467,6 +506,8 @@ def max(*args: Any, **kwargs: Any) -> Any:
 
 def min(*args: Any, **kwargs: Any) -> Any:
     """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
+    min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 
     min.other(Tensor self, Tensor other) -> Tensor
 
@@ -515,7 +556,9 @@ def any(input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any 
 
     any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
 
-    any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+    any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+
+    any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
         if modes:
             return any_packet.call_parameters(input, dim, keepdim, out=out)
@@ -536,7 +579,9 @@ def all(input: Any, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any 
 
     all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
 
-    all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+    all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+
+    all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
         if modes:
             return all_packet.call_parameters(input, dim, keepdim, out=out)
@@ -570,7 +615,11 @@ def var(*args: Any, **kwargs: Any) -> Any:
 
     var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
-    var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+
+    var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+    var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     if modes or "out" in kwargs:
         return var_packet.call(*args, **kwargs)
     return var_packet.general(args, kwargs)
@@ -581,7 +630,11 @@ def std(*args: Any, **kwargs: Any) -> Any:
 
     std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
-    std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+
+    std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+    std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     if modes or "out" in kwargs:
         return std_packet.call(*args, **kwargs)
     return std_packet.general(args, kwargs)
@@ -592,7 +645,11 @@ def var_mean(*args: Any, **kwargs: Any) -> Any:
 
     var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
 
-    var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+
+    var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+
+    var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
     if modes or "out" in kwargs:
         return var_mean_packet.call(*args, **kwargs)
     return var_mean_packet.general(args, kwargs)
@@ -603,14 +660,20 @@ def std_mean(*args: Any, **kwargs: Any) -> Any:
 
     std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
 
-    std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+
+    std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
+
+    std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
     if modes or "out" in kwargs:
         return std_mean_packet.call(*args, **kwargs)
     return std_mean_packet.general(args, kwargs)
 
 
 def logsumexp(input: Any, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
-    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
+
+    logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor"""
     if modes or out is not None:
         if modes:
             return logsumexp_packet.call_parameters(input, dim, keepdim, out=out)
@@ -627,7 +690,9 @@ def logsumexp(input: Any, dim: Any, keepdim: Any = False, *, out: Any = None) ->
 
 
 def cumsum(input: Any, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
-    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+
+    cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return cumsum_packet.call_parameters(input, dim, dtype, out=out)
@@ -644,7 +709,9 @@ def cumsum(input: Any, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
 
 
 def cumsum_(input: Any, dim: Any, *, dtype: Any = None) -> Any:
-    """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+    """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+
+    cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
     if modes:
         return cumsum__packet.call_parameters(input, dim, dtype)
     try:

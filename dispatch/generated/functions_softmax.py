@@ -24,6 +24,7 @@ softmax_packet = packet(
     (
         "softmax.int",
         "softmax.int_out",
+        "softmax.Dimname",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -70,6 +71,7 @@ log_softmax_packet = packet(
     (
         "log_softmax.int",
         "log_softmax.int_out",
+        "log_softmax.Dimname",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -114,7 +116,9 @@ _log_softmax_backward_data_outs = _log_softmax_backward_data_packet.outs
 
 
 def softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
-    """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+    """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+
+    softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return softmax_packet.call_parameters(input, dim, dtype, out=out)
@@ -169,7 +173,9 @@ def _softmax_backward_data(
 
 
 def log_softmax(input: Any, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
-    """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+    """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+
+    log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
     if modes or out is not None:
         if modes:
             return log_softmax_packet.call_parameters(input, dim, dtype, out=out)

@@ -108,7 +108,10 @@ permute_packet = packet(
 permute_plans = permute_packet.plans
 transpose_packet = packet(
     "transpose",
-    ("transpose.int",),
+    (
+        "transpose.int",
+        "transpose.Dimname",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim0", "static", NOT_GIVEN, False),
@@ -121,7 +124,10 @@ t_packet = packet("t", ("t",), (Parameter("input", "tensor", NOT_GIVEN, False),)
 t_plans = t_packet.plans
 select_packet = packet(
     "select",
-    ("select.int",),
+    (
+        "select.int",
+        "select.Dimname",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", NOT_GIVEN, False),
@@ -161,6 +167,7 @@ squeeze_packet = packet(
         "squeeze",
         "squeeze.dim",
         "squeeze.dims",
+        "squeeze.dimname",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -422,18 +429,28 @@ adjoint_packet = packet("adjoint", ("adjoint",), (Parameter("input", "tensor", N
 adjoint_plans = adjoint_packet.plans
 flatten_packet = packet(
     "flatten",
-    ("flatten.using_ints",),
+    (
+        "flatten.using_ints",
+        "flatten.named_out_dim",
+        "flatten.using_names",
+        "flatten.DimnameList",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("start_dim", "static", 0, False),
-        Parameter("end_dim", "static", -1, False),
+        Parameter("start_dim", "static", NOT_GIVEN, False),
+        Parameter("end_dim", "static", NOT_GIVEN, False),
+        Parameter("out_dim", "rare", None, False),
+        Parameter("dims", "rare", None, True),
     ),
     False,
 )
 flatten_plans = flatten_packet.plans
 unflatten_packet = packet(
     "unflatten",
-    ("unflatten.int",),
+    (
+        "unflatten.int",
+        "unflatten._namedshape",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", NOT_GIVEN, False),
@@ -492,7 +509,10 @@ tensor_split_packet = packet(
 )
 unbind_packet = packet(
     "unbind",
-    ("unbind.int",),
+    (
+        "unbind.int",
+        "unbind.Dimname",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", 0, False),
@@ -529,7 +549,9 @@ def permute(input: Any, *sizes: Any, dims: Any = None) -> Any:
 
 
 def transpose(input: Any, dim0: Any, dim1: Any) -> Any:
-    """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+    """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
+
+    transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)"""
     if modes:
         return transpose_packet.call_parameters(input, dim0, dim1)
     try:
@@ -551,7 +573,9 @@ def t(input: Any) -> Any:
 
 
 def select(input: Any, dim: Any, index: Any) -> Any:
-    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
+    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
+
+    select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)"""
     if modes:
         return select_packet.call_parameters(input, dim, index)
     try:
@@ -566,7 +590,9 @@ def squeeze(input: Any, dim: Any = NOT_GIVEN) -> Any:
 
     squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
 
-    squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
+    squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
+
+    squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)"""
     if modes:
         return squeeze_packet.call_parameters(input, dim)
     try:
@@ -825,19 +851,29 @@ def adjoint(input: Any) -> Any:
     return plan(input)
 
 
-def flatten(input: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
-    """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
-    if modes:
-        return flatten_packet.call_parameters(input, start_dim, end_dim)
+def flatten(
+    input: Any, start_dim: Any = NOT_GIVEN, end_dim: Any = NOT_GIVEN, out_dim: Any = None, *, dims: Any = None
+) -> Any:
+    """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
+
+    flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)
+
+    flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
+
+    flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)"""
+    if modes or out_dim is not None or dims is not None:
+        return flatten_packet.call_parameters(input, start_dim, end_dim, out_dim, dims)
     try:
         plan = flatten_plans[input._spec][start_dim, end_dim]
     except (KeyError, AttributeError, TypeError):
-        plan = flatten_packet.miss(input, start_dim, end_dim)
+        plan = flatten_packet.miss(input, start_dim, end_dim, out_dim, dims)
     return plan(input)
 
 
 def unflatten(input: Any, dim: Any, sizes: Any) -> Any:
-    """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"""
+    """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
+
+    unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)"""
     if modes:
         return unflatten_packet.call_parameters(input, dim, sizes)
     try:
@@ -905,7 +941,9 @@ def tensor_split(*args: Any, **kwargs: Any) -> Any:
 
 
 def unbind(input: Any, dim: Any = 0) -> Any:
-    """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
+    """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
+
+    unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]"""
     if modes:
         return unbind_packet.call_parameters(input, dim)
     try:

@@ -137,7 +137,9 @@ class IndexingMethods:
         return plan(self, indices, values)
 
     def index_select(self, dim: Any, index: Any, *, out: Any = None) -> Any:
-        """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
+        """index_select(Tensor self, int dim, Tensor index) -> Tensor
+
+        index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return index_select_packet.call_parameters(self, dim, index, out=out)
@@ -230,7 +232,11 @@ class IndexingMethods:
     def index_fill(self, dim: Any, index: Any, value: Any) -> Any:
         """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
 
-        index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor"""
+        index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
+
+        index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor
+
+        index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor"""
         if modes:
             return index_fill_packet.call_parameters(self, dim, index, value)
         kind = value.__class__
@@ -247,7 +253,11 @@ class IndexingMethods:
     def index_fill_(self, dim: Any, index: Any, value: Any) -> Any:
         """index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
 
-        index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)"""
+        index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)
+
+        index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
+
+        index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)"""
         if modes:
             return index_fill__packet.call_parameters(self, dim, index, value)
         kind = value.__class__
@@ -262,7 +272,9 @@ class IndexingMethods:
         return plan(self, index, value)
 
     def gather(self, dim: Any, index: Any, *, sparse_grad: Any = False, out: Any = None) -> Any:
-        """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
+        """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
+
+        gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return gather_packet.call_parameters(self, dim, index, sparse_grad, out=out)

@@ -69,7 +69,9 @@ class ReductionMethods:
     ) -> Any:
         """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
 
-        sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+        sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+        sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return sum_packet.call_parameters(self, dim, keepdim, dtype, out=out)
@@ -89,7 +91,9 @@ class ReductionMethods:
     ) -> Any:
         """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
 
-        mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+        mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+        mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return mean_packet.call_parameters(self, dim, keepdim, dtype, out=out)
@@ -109,7 +113,9 @@ class ReductionMethods:
     ) -> Any:
         """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
 
-        prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+        prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+        prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return prod_packet.call_parameters(self, dim, keepdim, dtype, out=out)
@@ -175,6 +181,8 @@ class ReductionMethods:
     def max(self: Any, *args: Any, **kwargs: Any) -> Any:
         """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 
+        max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
         max.other(Tensor self, Tensor other) -> Tensor
 
         max(Tensor self) -> Tensor"""
@@ -184,6 +192,8 @@ class ReductionMethods:
 
     def min(self: Any, *args: Any, **kwargs: Any) -> Any:
         """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+
+        min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 
         min.other(Tensor self, Tensor other) -> Tensor
 
@@ -229,7 +239,9 @@ class ReductionMethods:
 
         any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
 
-        any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+        any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+
+        any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return any_packet.call_parameters(self, dim, keepdim, out=out)
@@ -249,7 +261,9 @@ class ReductionMethods:
 
         all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
 
-        all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+        all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+
+        all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return all_packet.call_parameters(self, dim, keepdim, out=out)
@@ -281,7 +295,11 @@ class ReductionMethods:
 
         var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
-        var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+        var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+
+        var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+        var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
         if modes or "out" in kwargs:
             return var_packet.call(self, *args, **kwargs)
         return var_packet.general((self, *args), kwargs)
@@ -291,13 +309,19 @@ class ReductionMethods:
 
         std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor
 
-        std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+        std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
+
+        std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor
+
+        std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
         if modes or "out" in kwargs:
             return std_packet.call(self, *args, **kwargs)
         return std_packet.general((self, *args), kwargs)
 
     def logsumexp(self, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
-        """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+        """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
+
+        logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return logsumexp_packet.call_parameters(self, dim, keepdim, out=out)
@@ -313,7 +337,9 @@ class ReductionMethods:
         return plan(self)
 
     def cumsum(self, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
-        """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+        """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+
+        cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return cumsum_packet.call_parameters(self, dim, dtype, out=out)
@@ -329,7 +355,9 @@ class ReductionMethods:
         return plan(self)
 
     def cumsum_(self, dim: Any, *, dtype: Any = None) -> Any:
-        """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+        """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+
+        cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
         if modes:
             return cumsum__packet.call_parameters(self, dim, dtype)
         try:

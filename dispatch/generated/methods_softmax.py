@@ -26,7 +26,9 @@ class SoftmaxMethods:
     _spec: Any
 
     def softmax(self, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
-        """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+        """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+
+        softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return softmax_packet.call_parameters(self, dim, dtype, out=out)
@@ -42,7 +44,9 @@ class SoftmaxMethods:
         return plan(self)
 
     def log_softmax(self, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
-        """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+        """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+
+        log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
                 return log_softmax_packet.call_parameters(self, dim, dtype, out=out)

@@ -158,7 +158,9 @@ class ViewsMethods:
         return plan(self)
 
     def transpose(self, dim0: Any, dim1: Any) -> Any:
-        """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+        """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
+
+        transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)"""
         if modes:
             return transpose_packet.call_parameters(self, dim0, dim1)
         try:
@@ -178,7 +180,9 @@ class ViewsMethods:
         return plan(self)
 
     def select(self, dim: Any, index: Any) -> Any:
-        """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
+        """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
+
+        select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)"""
         if modes:
             return select_packet.call_parameters(self, dim, index)
         try:
@@ -212,7 +216,9 @@ class ViewsMethods:
 
         squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
 
-        squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
+        squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
+
+        squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)"""
         if modes:
             return squeeze_packet.call_parameters(self, dim)
         try:
@@ -415,18 +421,28 @@ class ViewsMethods:
             plan = adjoint_packet.miss(self)
         return plan(self)
 
-    def flatten(self, start_dim: Any = 0, end_dim: Any = -1) -> Any:
-        """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
-        if modes:
-            return flatten_packet.call_parameters(self, start_dim, end_dim)
+    def flatten(
+        self, start_dim: Any = NOT_GIVEN, end_dim: Any = NOT_GIVEN, out_dim: Any = None, *, dims: Any = None
+    ) -> Any:
+        """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
+
+        flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)
+
+        flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
+
+        flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)"""
+        if modes or out_dim is not None or dims is not None:
+            return flatten_packet.call_parameters(self, start_dim, end_dim, out_dim, dims)
         try:
             plan = flatten_plans[self._spec][start_dim, end_dim]
         except (KeyError, AttributeError, TypeError):
-            plan = flatten_packet.miss(self, start_dim, end_dim)
+            plan = flatten_packet.miss(self, start_dim, end_dim, out_dim, dims)
         return plan(self)
 
     def unflatten(self, dim: Any, sizes: Any) -> Any:
-        """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"""
+        """unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
+
+        unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)"""
         if modes:
             return unflatten_packet.call_parameters(self, dim, sizes)
         try:
@@ -488,7 +504,9 @@ class ViewsMethods:
         return tensor_split_packet.general((self, *args), kwargs)
 
     def unbind(self, dim: Any = 0) -> Any:
-        """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
+        """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
+
+        unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]"""
         if modes:
             return unbind_packet.call_parameters(self, dim)
         try:

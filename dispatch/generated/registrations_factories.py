@@ -22,22 +22,28 @@ def register() -> None:
     )
     planner("empty.memory_format", "CompositeExplicitAutograd", native.empty)
     define(
+        "empty.names",
+        "empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "native_functions/factories.yaml:7",
+    )
+    composite("empty.names", "CompositeImplicitAutograd", composition.empty_named)
+    define(
         "empty.out",
         "empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:7",
+        "native_functions/factories.yaml:11",
     )
     composite("empty.out", "CompositeImplicitAutograd", composition.empty_out)
     define(
         "empty_strided",
         "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:11",
+        "native_functions/factories.yaml:15",
         ("core",),
     )
     planner("empty_strided", "CompositeExplicitAutograd", native.empty_strided)
     define(
         "new_empty_strided",
         "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:15",
+        "native_functions/factories.yaml:19",
         ("nondifferentiable",),
     )
     planner("new_empty_strided", "CompositeExplicitAutograd", native.new_empty_strided)
@@ -45,44 +51,62 @@ def register() -> None:
     define(
         "full",
         "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:20",
+        "native_functions/factories.yaml:24",
         ("core",),
     )
     composite("full", "CompositeImplicitAutograd", composition.full)
     define(
+        "full.names",
+        "full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:29",
+    )
+    composite("full.names", "CompositeImplicitAutograd", composition.full_named)
+    define(
         "full.out",
         "full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:25",
+        "native_functions/factories.yaml:33",
     )
     composite("full.out", "CompositeImplicitAutograd", composition.full_out)
     define(
         "zeros",
         "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:29",
+        "native_functions/factories.yaml:37",
     )
     planner("zeros", "CompositeExplicitAutograd", native.zeros)
     define(
+        "zeros.names",
+        "zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:40",
+    )
+    composite("zeros.names", "CompositeImplicitAutograd", composition.zeros_named)
+    define(
         "zeros.out",
         "zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:32",
+        "native_functions/factories.yaml:44",
     )
     composite("zeros.out", "CompositeImplicitAutograd", composition.zeros_out)
     define(
         "ones",
         "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:36",
+        "native_functions/factories.yaml:48",
     )
     planner("ones", "CompositeExplicitAutograd", native.ones)
     define(
+        "ones.names",
+        "ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:51",
+    )
+    composite("ones.names", "CompositeImplicitAutograd", composition.ones_named)
+    define(
         "ones.out",
         "ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:39",
+        "native_functions/factories.yaml:55",
     )
     composite("ones.out", "CompositeImplicitAutograd", composition.ones_out)
     define(
         "empty_like",
         "empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:43",
+        "native_functions/factories.yaml:59",
         ("nondifferentiable",),
     )
     planner("empty_like", "CompositeExplicitAutograd", native.empty_like)
@@ -90,7 +114,7 @@ def register() -> None:
     define(
         "zeros_like",
         "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:47",
+        "native_functions/factories.yaml:63",
         ("nondifferentiable",),
     )
     planner("zeros_like", "CompositeExplicitAutograd", native.zeros_like)
@@ -98,7 +122,7 @@ def register() -> None:
     define(
         "ones_like",
         "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:51",
+        "native_functions/factories.yaml:67",
         ("nondifferentiable",),
     )
     planner("ones_like", "CompositeExplicitAutograd", native.ones_like)
@@ -106,14 +130,14 @@ def register() -> None:
     define(
         "full_like",
         "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml:55",
+        "native_functions/factories.yaml:71",
         ("core",),
     )
     composite("full_like", "CompositeImplicitAutograd", composition.full_like)
     define(
         "new_empty",
         "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:60",
+        "native_functions/factories.yaml:76",
         ("nondifferentiable",),
     )
     planner("new_empty", "CompositeExplicitAutograd", native.new_empty)
@@ -121,7 +145,7 @@ def register() -> None:
     define(
         "new_zeros",
         "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:65",
+        "native_functions/factories.yaml:81",
         ("nondifferentiable",),
     )
     planner("new_zeros", "CompositeExplicitAutograd", native.new_zeros)
@@ -129,7 +153,7 @@ def register() -> None:
     define(
         "new_ones",
         "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:70",
+        "native_functions/factories.yaml:86",
         ("nondifferentiable",),
     )
     planner("new_ones", "CompositeExplicitAutograd", native.new_ones)
@@ -137,13 +161,13 @@ def register() -> None:
     define(
         "new_full",
         "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:75",
+        "native_functions/factories.yaml:91",
     )
     composite("new_full", "CompositeImplicitAutograd", composition.new_full)
     define(
         "fill_.Scalar",
         "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
-        "native_functions/factories.yaml:80",
+        "native_functions/factories.yaml:96",
         ("core",),
     )
     structured("fill_.Scalar", native.fill, "fill_stub", "inplace")
@@ -151,124 +175,124 @@ def register() -> None:
     define(
         "fill_.Tensor",
         "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
-        "native_functions/factories.yaml:87",
+        "native_functions/factories.yaml:103",
     )
     composite("fill_.Tensor", "CompositeImplicitAutograd", composition.fill__tensor)
     define(
         "fill.Scalar",
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
-        "native_functions/factories.yaml:92",
+        "native_functions/factories.yaml:108",
     )
     composite("fill.Scalar", "CompositeImplicitAutograd", composition.fill_scalar)
     define(
         "fill.Tensor",
         "fill.Tensor(Tensor self, Tensor value) -> Tensor",
-        "native_functions/factories.yaml:96",
+        "native_functions/factories.yaml:112",
     )
     composite("fill.Tensor", "CompositeImplicitAutograd", composition.fill_tensor)
-    define("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)", "native_functions/factories.yaml:100")
+    define("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)", "native_functions/factories.yaml:116")
     structured("zero_", native.fill, "zero_stub", "inplace")
     composite("zero_", "CompositeExplicitAutograd", composition.zero_)
     autograd("zero_", autograd_factories.plan_zero_)
     define(
         "scalar_tensor",
         "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:108",
+        "native_functions/factories.yaml:124",
         ("core",),
     )
     composite("scalar_tensor", "CompositeImplicitAutograd", composition.scalar_tensor)
     define(
         "arange",
         "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:113",
+        "native_functions/factories.yaml:129",
     )
     composite("arange", "CompositeImplicitAutograd", composition.arange)
     define(
         "arange.start",
         "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:117",
+        "native_functions/factories.yaml:133",
     )
     composite("arange.start", "CompositeImplicitAutograd", composition.arange_start)
     define(
         "arange.start_step",
         "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:121",
+        "native_functions/factories.yaml:137",
         ("core",),
     )
     composite("arange.start_step", "CompositeImplicitAutograd", composition.arange_start_step)
     define(
         "arange.out",
         "arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:126",
+        "native_functions/factories.yaml:142",
     )
     composite("arange.out", "CompositeImplicitAutograd", composition.arange_out)
     define(
         "arange.start_out",
         "arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:130",
+        "native_functions/factories.yaml:146",
     )
     composite("arange.start_out", "CompositeImplicitAutograd", composition.arange_start_out)
     define(
         "_arange_",
         "_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)",
-        "native_functions/factories.yaml:134",
+        "native_functions/factories.yaml:150",
     )
     structured("_arange_", native.fill, "arange_stub", "inplace")
     define(
         "linspace",
         "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:139",
+        "native_functions/factories.yaml:155",
     )
     composite("linspace", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Tensor",
         "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:143",
+        "native_functions/factories.yaml:159",
     )
     composite("linspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Tensor_Scalar",
         "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:147",
+        "native_functions/factories.yaml:163",
     )
     composite("linspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.Scalar_Tensor",
         "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:151",
+        "native_functions/factories.yaml:167",
     )
     composite("linspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.linspace)
     define(
         "linspace.out",
         "linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:155",
+        "native_functions/factories.yaml:171",
     )
     composite("linspace.out", "CompositeImplicitAutograd", composition.linspace_out)
     define(
         "_linspace_",
         "_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)",
-        "native_functions/factories.yaml:159",
+        "native_functions/factories.yaml:175",
     )
     structured("_linspace_", native.fill, "linspace_stub", "inplace")
     define(
         "eye",
         "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:164",
+        "native_functions/factories.yaml:180",
     )
     composite("eye", "CompositeImplicitAutograd", composition.eye)
     define(
         "eye.m",
         "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml:168",
+        "native_functions/factories.yaml:184",
     )
     composite("eye.m", "CompositeImplicitAutograd", composition.eye_m)
     define(
-        "eye.out", "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", "native_functions/factories.yaml:172"
+        "eye.out", "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", "native_functions/factories.yaml:188"
     )
     composite("eye.out", "CompositeImplicitAutograd", composition.eye_out)
     define(
         "eye.m_out",
         "eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml:176",
+        "native_functions/factories.yaml:192",
     )
     composite("eye.m_out", "CompositeImplicitAutograd", composition.eye_m_out)

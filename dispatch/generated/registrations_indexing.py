@@ -25,36 +25,46 @@ def register() -> None:
     )
     structured("cat.out", native.cat, "cat_stub", "out")
     autograd("cat.out", out_refuses_grad)
-    define("concat", "concat(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:8")
+    define(
+        "cat.names", "cat.names(Tensor[] tensors, Dimname dim) -> Tensor", "native_functions/indexing.yaml:8"
+    )
+    composite("cat.names", "CompositeImplicitAutograd", composition.cat_by_name)
+    define(
+        "cat.names_out",
+        "cat.names_out(Tensor[] tensors, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:13",
+    )
+    composite("cat.names_out", "CompositeImplicitAutograd", composition.cat_by_name_out)
+    define("concat", "concat(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:18")
     composite("concat", "CompositeImplicitAutograd", composition.concat)
     define(
         "concatenate",
         "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
-        "native_functions/indexing.yaml:12",
+        "native_functions/indexing.yaml:22",
     )
     composite("concatenate", "CompositeImplicitAutograd", composition.concat)
-    define("stack", "stack(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:16")
+    define("stack", "stack(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml:26")
     composite("stack", "CompositeImplicitAutograd", composition.stack)
     define(
         "stack.out",
         "stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:20",
+        "native_functions/indexing.yaml:30",
     )
     composite("stack.out", "CompositeImplicitAutograd", composition.stack_out)
-    define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:24")
+    define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:34")
     composite("hstack", "CompositeImplicitAutograd", composition.hstack)
-    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:28")
+    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:38")
     composite("vstack", "CompositeImplicitAutograd", composition.vstack)
-    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:32")
+    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:42")
     composite("row_stack", "CompositeImplicitAutograd", composition.vstack)
-    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:36")
+    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:46")
     composite("dstack", "CompositeImplicitAutograd", composition.dstack)
-    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:40")
+    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:50")
     composite("column_stack", "CompositeImplicitAutograd", composition.column_stack)
     define(
         "index.Tensor",
         "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "native_functions/indexing.yaml:44",
+        "native_functions/indexing.yaml:54",
         ("core",),
     )
     planned("index.Tensor", "index_stub", native.index)
@@ -62,7 +72,7 @@ def register() -> None:
     define(
         "index_put",
         "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:50",
+        "native_functions/indexing.yaml:60",
         ("core",),
     )
     planned("index_put", "index_put_stub", native.index_put)
@@ -70,7 +80,7 @@ def register() -> None:
     define(
         "index_put_",
         "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:50",
+        "native_functions/indexing.yaml:60",
         ("core",),
     )
     planned("index_put_", "index_put_stub", native.index_put)
@@ -78,13 +88,13 @@ def register() -> None:
     define(
         "_index_put_impl_",
         "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:57",
+        "native_functions/indexing.yaml:67",
     )
     composite("_index_put_impl_", "CompositeImplicitAutograd", composition.index_put_impl)
     define(
         "index_select",
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml:61",
+        "native_functions/indexing.yaml:71",
         ("core",),
     )
     structured("index_select", native.index_select, "index_select_stub", "functional", "index_select.out")
@@ -92,81 +102,111 @@ def register() -> None:
     define(
         "index_select.out",
         "index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:61",
+        "native_functions/indexing.yaml:71",
         ("core",),
     )
     structured("index_select.out", native.index_select, "index_select_stub", "out")
     autograd("index_select.out", out_refuses_grad)
     define(
+        "index_select.dimname",
+        "index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor",
+        "native_functions/indexing.yaml:77",
+    )
+    composite("index_select.dimname", "CompositeImplicitAutograd", composition.index_select_by_name)
+    define(
         "index_add",
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        "native_functions/indexing.yaml:67",
+        "native_functions/indexing.yaml:83",
     )
     structured("index_add", native.index_add, "index_add_stub", "functional", "index_add.out")
     autograd("index_add", autograd_indexing.plan_index_add)
     define(
         "index_add_",
         "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/indexing.yaml:67",
+        "native_functions/indexing.yaml:83",
     )
     structured("index_add_", native.index_add, "index_add_stub", "inplace", "index_add.out")
     autograd("index_add_", autograd_indexing.plan_index_add_)
     define(
         "index_add.out",
         "index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:67",
+        "native_functions/indexing.yaml:83",
     )
     structured("index_add.out", native.index_add, "index_add_stub", "out")
     autograd("index_add.out", out_refuses_grad)
     define(
         "index_copy",
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml:72",
+        "native_functions/indexing.yaml:88",
     )
     structured("index_copy", native.index_copy, "index_copy_stub", "functional", "index_copy.out")
     autograd("index_copy", autograd_indexing.plan_index_copy)
     define(
         "index_copy_",
         "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml:72",
+        "native_functions/indexing.yaml:88",
     )
     structured("index_copy_", native.index_copy, "index_copy_stub", "inplace", "index_copy.out")
     autograd("index_copy_", autograd_indexing.plan_index_copy_)
     define(
         "index_copy.out",
         "index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:72",
+        "native_functions/indexing.yaml:88",
     )
     structured("index_copy.out", native.index_copy, "index_copy_stub", "out")
     autograd("index_copy.out", out_refuses_grad)
     define(
         "index_fill.int_Scalar",
         "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:77",
+        "native_functions/indexing.yaml:93",
     )
     composite("index_fill.int_Scalar", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill.int_Tensor",
         "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:82",
+        "native_functions/indexing.yaml:98",
     )
     composite("index_fill.int_Tensor", "CompositeImplicitAutograd", composition.index_fill)
     define(
+        "index_fill.Dimname_Scalar",
+        "index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor",
+        "native_functions/indexing.yaml:103",
+    )
+    composite("index_fill.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill_by_name)
+    define(
+        "index_fill.Dimname_Tensor",
+        "index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor",
+        "native_functions/indexing.yaml:109",
+    )
+    composite("index_fill.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill_by_name)
+    define(
         "index_fill_.int_Scalar",
         "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:87",
+        "native_functions/indexing.yaml:115",
     )
     composite("index_fill_.int_Scalar", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "index_fill_.int_Tensor",
         "index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:92",
+        "native_functions/indexing.yaml:120",
     )
     composite("index_fill_.int_Tensor", "CompositeImplicitAutograd", composition.index_fill_)
     define(
+        "index_fill_.Dimname_Scalar",
+        "index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)",
+        "native_functions/indexing.yaml:125",
+    )
+    composite("index_fill_.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill__by_name)
+    define(
+        "index_fill_.Dimname_Tensor",
+        "index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)",
+        "native_functions/indexing.yaml:131",
+    )
+    composite("index_fill_.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill__by_name)
+    define(
         "gather",
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml:97",
+        "native_functions/indexing.yaml:137",
         ("core",),
     )
     structured("gather", native.gather, "gather_stub", "functional", "gather.out")
@@ -174,21 +214,27 @@ def register() -> None:
     define(
         "gather.out",
         "gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:97",
+        "native_functions/indexing.yaml:137",
         ("core",),
     )
     structured("gather.out", native.gather, "gather_stub", "out")
     autograd("gather.out", out_refuses_grad)
     define(
+        "gather.dimname",
+        "gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+        "native_functions/indexing.yaml:143",
+    )
+    composite("gather.dimname", "CompositeImplicitAutograd", composition.gather_by_name)
+    define(
         "take_along_dim",
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-        "native_functions/indexing.yaml:103",
+        "native_functions/indexing.yaml:149",
     )
     composite("take_along_dim", "CompositeImplicitAutograd", composition.take_along_dim)
     define(
         "scatter.src",
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:108",
+        "native_functions/indexing.yaml:154",
         ("core",),
     )
     structured("scatter.src", native.scatter, "scatter_stub", "functional", "scatter.src_out")
@@ -196,7 +242,7 @@ def register() -> None:
     define(
         "scatter_.src",
         "scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:108",
+        "native_functions/indexing.yaml:154",
         ("core",),
     )
     structured("scatter_.src", native.scatter, "scatter_stub", "inplace", "scatter.src_out")
@@ -204,7 +250,7 @@ def register() -> None:
     define(
         "scatter.src_out",
         "scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:108",
+        "native_functions/indexing.yaml:154",
         ("core",),
     )
     structured("scatter.src_out", native.scatter, "scatter_stub", "out")
@@ -212,7 +258,7 @@ def register() -> None:
     define(
         "scatter.value",
         "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:115",
+        "native_functions/indexing.yaml:161",
         ("core",),
     )
     structured("scatter.value", native.scatter_value, "scatter_stub", "functional", "scatter.value_out")
@@ -220,7 +266,7 @@ def register() -> None:
     define(
         "scatter_.value",
         "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:115",
+        "native_functions/indexing.yaml:161",
         ("core",),
     )
     structured("scatter_.value", native.scatter_value, "scatter_stub", "inplace", "scatter.value_out")
@@ -228,7 +274,7 @@ def register() -> None:
     define(
         "scatter.value_out",
         "scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:115",
+        "native_functions/indexing.yaml:161",
         ("core",),
     )
     structured("scatter.value_out", native.scatter_value, "scatter_stub", "out")
@@ -236,26 +282,26 @@ def register() -> None:
     define(
         "scatter.reduce",
         "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:123",
+        "native_functions/indexing.yaml:169",
     )
     structured("scatter.reduce", native.scatter, "scatter_stub", "functional", "scatter.reduce_out")
     define(
         "scatter_.reduce",
         "scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:123",
+        "native_functions/indexing.yaml:169",
     )
     structured("scatter_.reduce", native.scatter, "scatter_stub", "inplace", "scatter.reduce_out")
     define(
         "scatter.reduce_out",
         "scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:123",
+        "native_functions/indexing.yaml:169",
     )
     structured("scatter.reduce_out", native.scatter, "scatter_stub", "out")
     autograd("scatter.reduce_out", out_refuses_grad)
     define(
         "scatter.value_reduce",
         "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:129",
+        "native_functions/indexing.yaml:175",
     )
     structured(
         "scatter.value_reduce", native.scatter_value, "scatter_stub", "functional", "scatter.value_reduce_out"
@@ -263,7 +309,7 @@ def register() -> None:
     define(
         "scatter_.value_reduce",
         "scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:129",
+        "native_functions/indexing.yaml:175",
     )
     structured(
         "scatter_.value_reduce", native.scatter_value, "scatter_stub", "inplace", "scatter.value_reduce_out"
@@ -271,14 +317,14 @@ def register() -> None:
     define(
         "scatter.value_reduce_out",
         "scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:129",
+        "native_functions/indexing.yaml:175",
     )
     structured("scatter.value_reduce_out", native.scatter_value, "scatter_stub", "out")
     autograd("scatter.value_reduce_out", out_refuses_grad)
     define(
         "scatter_add",
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:136",
+        "native_functions/indexing.yaml:182",
         ("core",),
     )
     structured("scatter_add", native.scatter_add, "scatter_stub", "functional", "scatter_add.out")
@@ -286,7 +332,7 @@ def register() -> None:
     define(
         "scatter_add_",
         "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:136",
+        "native_functions/indexing.yaml:182",
         ("core",),
     )
     structured("scatter_add_", native.scatter_add, "scatter_stub", "inplace", "scatter_add.out")
@@ -294,7 +340,7 @@ def register() -> None:
     define(
         "scatter_add.out",
         "scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:136",
+        "native_functions/indexing.yaml:182",
         ("core",),
     )
     structured("scatter_add.out", native.scatter_add, "scatter_stub", "out")
@@ -302,7 +348,7 @@ def register() -> None:
     define(
         "masked_fill.Scalar",
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:144",
+        "native_functions/indexing.yaml:190",
         ("core",),
     )
     structured("masked_fill.Scalar", native.masked_fill, "masked_fill_stub", "functional")
@@ -310,7 +356,7 @@ def register() -> None:
     define(
         "masked_fill_.Scalar",
         "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:144",
+        "native_functions/indexing.yaml:190",
         ("core",),
     )
     structured("masked_fill_.Scalar", native.masked_fill, "masked_fill_stub", "inplace")
@@ -318,33 +364,33 @@ def register() -> None:
     define(
         "masked_fill.Tensor",
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:151",
+        "native_functions/indexing.yaml:197",
     )
     structured("masked_fill.Tensor", native.masked_fill, "masked_fill_stub", "functional")
     autograd("masked_fill.Tensor", autograd_indexing.plan_masked_fill_Tensor)
     define(
         "masked_fill_.Tensor",
         "masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:151",
+        "native_functions/indexing.yaml:197",
     )
     structured("masked_fill_.Tensor", native.masked_fill, "masked_fill_stub", "inplace")
     autograd("masked_fill_.Tensor", autograd_indexing.plan_masked_fill__Tensor)
     define(
         "masked_select",
         "masked_select(Tensor self, Tensor mask) -> Tensor",
-        "native_functions/indexing.yaml:157",
+        "native_functions/indexing.yaml:203",
     )
     composite("masked_select", "CompositeImplicitAutograd", composition.masked_select)
     define(
         "masked_select.out",
         "masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:162",
+        "native_functions/indexing.yaml:208",
     )
     composite("masked_select.out", "CompositeImplicitAutograd", composition.masked_select_out)
     define(
         "nonzero",
         "nonzero(Tensor self) -> Tensor",
-        "native_functions/indexing.yaml:166",
+        "native_functions/indexing.yaml:212",
         (
             "core",
             "nondifferentiable",
@@ -355,39 +401,39 @@ def register() -> None:
     define(
         "nonzero.as_tuple",
         "nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-        "native_functions/indexing.yaml:172",
+        "native_functions/indexing.yaml:218",
     )
     composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:177")
+    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:223")
     composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:182")
+    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:228")
     composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:187")
+    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:233")
     structured("take", native.take, "take_stub", "functional", "take.out")
     autograd("take", autograd_indexing.plan_take)
     define(
         "take.out",
         "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:187",
+        "native_functions/indexing.yaml:233",
     )
     structured("take.out", native.take, "take_stub", "out")
     autograd("take.out", out_refuses_grad)
     define(
         "put",
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:192",
+        "native_functions/indexing.yaml:238",
     )
     composite("put", "CompositeImplicitAutograd", composition.put)
     define(
         "put_",
         "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:197",
+        "native_functions/indexing.yaml:243",
     )
     composite("put_", "CompositeImplicitAutograd", composition.put_)
     define(
         "embedding",
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml:202",
+        "native_functions/indexing.yaml:248",
         ("core",),
     )
     structured("embedding", native.embedding, "embedding_stub", "functional")
@@ -395,7 +441,7 @@ def register() -> None:
     define(
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml:206",
+        "native_functions/indexing.yaml:252",
         ("nondifferentiable",),
     )
     structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
@@ -403,7 +449,7 @@ def register() -> None:
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:212",
+        "native_functions/indexing.yaml:258",
         ("core",),
     )
     structured(
@@ -413,61 +459,61 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:216", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:262", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:221")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:267")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:226")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:272")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:231",
+        "native_functions/indexing.yaml:277",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:236",
+        "native_functions/indexing.yaml:282",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:241",
+        "native_functions/indexing.yaml:287",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:247")
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:293")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:252")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:298")
     structured("tril", native.triangle, "tril_stub", "functional", "tril.out")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:252"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:298"
     )
     structured("tril_", native.triangle, "tril_stub", "inplace", "tril.out")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:252",
+        "native_functions/indexing.yaml:298",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:258")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:304")
     structured("triu", native.triangle, "triu_stub", "functional", "triu.out")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:258"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:304"
     )
     structured("triu_", native.triangle, "triu_stub", "inplace", "triu.out")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:258",
+        "native_functions/indexing.yaml:304",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)

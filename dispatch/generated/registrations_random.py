@@ -142,21 +142,35 @@ def register() -> None:
     )
     planned("rand.generator", "uniform_stub", native.rand_generator)
     define(
+        "rand.names",
+        "rand.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/random.yaml:95",
+        ("nondeterministic_seeded",),
+    )
+    composite("rand.names", "CompositeImplicitAutograd", composition.rand_named)
+    define(
+        "rand.generator_with_names",
+        "rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/random.yaml:100",
+        ("nondeterministic_seeded",),
+    )
+    composite("rand.generator_with_names", "CompositeImplicitAutograd", composition.rand_generator_named)
+    define(
         "rand.out",
         "rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:95",
+        "native_functions/random.yaml:105",
     )
     composite("rand.out", "CompositeImplicitAutograd", composition.rand_out)
     define(
         "rand.generator_out",
         "rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:99",
+        "native_functions/random.yaml:109",
     )
     composite("rand.generator_out", "CompositeImplicitAutograd", composition.rand_generator_out)
     define(
         "rand_like",
         "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:103",
+        "native_functions/random.yaml:113",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -167,7 +181,7 @@ def register() -> None:
     define(
         "rand_like.generator",
         "rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:108",
+        "native_functions/random.yaml:118",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -178,7 +192,7 @@ def register() -> None:
     define(
         "randn",
         "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:113",
+        "native_functions/random.yaml:123",
         (
             "core",
             "nondeterministic_seeded",
@@ -188,26 +202,40 @@ def register() -> None:
     define(
         "randn.generator",
         "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:118",
+        "native_functions/random.yaml:128",
         ("nondeterministic_seeded",),
     )
     planned("randn.generator", "normal_stub", native.randn_generator)
     define(
+        "randn.names",
+        "randn.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/random.yaml:133",
+        ("nondeterministic_seeded",),
+    )
+    composite("randn.names", "CompositeImplicitAutograd", composition.randn_named)
+    define(
+        "randn.generator_with_names",
+        "randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/random.yaml:138",
+        ("nondeterministic_seeded",),
+    )
+    composite("randn.generator_with_names", "CompositeImplicitAutograd", composition.randn_generator_named)
+    define(
         "randn.out",
         "randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:123",
+        "native_functions/random.yaml:143",
     )
     composite("randn.out", "CompositeImplicitAutograd", composition.randn_out)
     define(
         "randn.generator_out",
         "randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:127",
+        "native_functions/random.yaml:147",
     )
     composite("randn.generator_out", "CompositeImplicitAutograd", composition.randn_generator_out)
     define(
         "randn_like",
         "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:131",
+        "native_functions/random.yaml:151",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -218,7 +246,7 @@ def register() -> None:
     define(
         "randn_like.generator",
         "randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:136",
+        "native_functions/random.yaml:156",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -229,87 +257,87 @@ def register() -> None:
     define(
         "randint",
         "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:141",
+        "native_functions/random.yaml:161",
         ("nondeterministic_seeded",),
     )
     composite("randint", "CompositeImplicitAutograd", composition.randint)
     define(
         "randint.generator",
         "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:146",
+        "native_functions/random.yaml:166",
         ("nondeterministic_seeded",),
     )
     composite("randint.generator", "CompositeImplicitAutograd", composition.randint_generator)
     define(
         "randint.low",
         "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:151",
+        "native_functions/random.yaml:171",
         ("nondeterministic_seeded",),
     )
     composite("randint.low", "CompositeImplicitAutograd", composition.randint_low)
     define(
         "randint.low_generator",
         "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:156",
+        "native_functions/random.yaml:176",
         ("nondeterministic_seeded",),
     )
     composite("randint.low_generator", "CompositeImplicitAutograd", composition.randint_low_generator)
     define(
         "randint.out",
         "randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:161",
+        "native_functions/random.yaml:181",
     )
     composite("randint.out", "CompositeImplicitAutograd", composition.randint_out)
     define(
         "randint.generator_out",
         "randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:165",
+        "native_functions/random.yaml:185",
     )
     composite("randint.generator_out", "CompositeImplicitAutograd", composition.randint_generator_out)
     define(
         "randint.low_out",
         "randint.low_out(SymInt low, SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:169",
+        "native_functions/random.yaml:189",
     )
     composite("randint.low_out", "CompositeImplicitAutograd", composition.randint_low_out)
     define(
         "randint.low_generator_out",
         "randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:173",
+        "native_functions/random.yaml:193",
     )
     composite("randint.low_generator_out", "CompositeImplicitAutograd", composition.randint_low_generator_out)
     define(
         "randint_like",
         "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:177",
+        "native_functions/random.yaml:197",
         ("nondeterministic_seeded",),
     )
     composite("randint_like", "CompositeImplicitAutograd", composition.randint_like)
     define(
         "randint_like.Tensor",
         "randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:182",
+        "native_functions/random.yaml:202",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.Tensor", "CompositeImplicitAutograd", composition.randint_like)
     define(
         "randint_like.low_dtype",
         "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:187",
+        "native_functions/random.yaml:207",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.low_dtype", "CompositeImplicitAutograd", composition.randint_like_low)
     define(
         "randint_like.generator",
         "randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:192",
+        "native_functions/random.yaml:212",
         ("nondeterministic_seeded",),
     )
     composite("randint_like.generator", "CompositeImplicitAutograd", composition.randint_like_generator)
     define(
         "randint_like.Tensor_generator",
         "randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:197",
+        "native_functions/random.yaml:217",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -318,7 +346,7 @@ def register() -> None:
     define(
         "randint_like.low_generator_dtype",
         "randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml:202",
+        "native_functions/random.yaml:222",
         ("nondeterministic_seeded",),
     )
     composite(
@@ -329,7 +357,7 @@ def register() -> None:
     define(
         "randperm",
         "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:207",
+        "native_functions/random.yaml:227",
         (
             "core",
             "nondeterministic_seeded",
@@ -339,26 +367,26 @@ def register() -> None:
     define(
         "randperm.generator",
         "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:212",
+        "native_functions/random.yaml:232",
         ("nondeterministic_seeded",),
     )
     planned("randperm.generator", "randperm_stub", native.randperm_generator)
     define(
         "randperm.out",
         "randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:217",
+        "native_functions/random.yaml:237",
     )
     composite("randperm.out", "CompositeImplicitAutograd", composition.randperm_out)
     define(
         "randperm.generator_out",
         "randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:221",
+        "native_functions/random.yaml:241",
     )
     composite("randperm.generator_out", "CompositeImplicitAutograd", composition.randperm_generator_out)
     define(
         "normal.Tensor_float",
         "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:225",
+        "native_functions/random.yaml:245",
         ("nondeterministic_seeded",),
     )
     planned("normal.Tensor_float", "normal_tensor_stub", native.normal)
@@ -366,7 +394,7 @@ def register() -> None:
     define(
         "normal.float_Tensor",
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:230",
+        "native_functions/random.yaml:250",
         ("nondeterministic_seeded",),
     )
     planned("normal.float_Tensor", "normal_tensor_stub", native.normal)
@@ -374,7 +402,7 @@ def register() -> None:
     define(
         "normal.Tensor_Tensor",
         "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:235",
+        "native_functions/random.yaml:255",
         ("nondeterministic_seeded",),
     )
     planned("normal.Tensor_Tensor", "normal_tensor_stub", native.normal)
@@ -382,38 +410,38 @@ def register() -> None:
     define(
         "normal.float_float",
         "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml:240",
+        "native_functions/random.yaml:260",
         ("nondeterministic_seeded",),
     )
     composite("normal.float_float", "CompositeImplicitAutograd", composition.normal_float_float)
     define(
         "normal.Tensor_float_out",
         "normal.Tensor_float_out(Tensor mean, float std=1., *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:245",
+        "native_functions/random.yaml:265",
     )
     composite("normal.Tensor_float_out", "CompositeImplicitAutograd", composition.normal_out)
     define(
         "normal.float_Tensor_out",
         "normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:249",
+        "native_functions/random.yaml:269",
     )
     composite("normal.float_Tensor_out", "CompositeImplicitAutograd", composition.normal_out)
     define(
         "normal.Tensor_Tensor_out",
         "normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:253",
+        "native_functions/random.yaml:273",
     )
     composite("normal.Tensor_Tensor_out", "CompositeImplicitAutograd", composition.normal_out)
     define(
         "normal.float_float_out",
         "normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:257",
+        "native_functions/random.yaml:277",
     )
     composite("normal.float_float_out", "CompositeImplicitAutograd", composition.normal_float_float_out)
     define(
         "multinomial",
         "multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml:261",
+        "native_functions/random.yaml:281",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -424,13 +452,13 @@ def register() -> None:
     define(
         "multinomial.out",
         "multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:267",
+        "native_functions/random.yaml:287",
     )
     composite("multinomial.out", "CompositeImplicitAutograd", composition.multinomial_out)
     define(
         "native_dropout",
         "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
-        "native_functions/random.yaml:271",
+        "native_functions/random.yaml:291",
         (
             "core",
             "nondeterministic_seeded",
@@ -441,7 +469,7 @@ def register() -> None:
     define(
         "native_dropout_backward",
         "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
-        "native_functions/random.yaml:276",
+        "native_functions/random.yaml:296",
         ("pointwise",),
     )
     structured(
@@ -455,7 +483,7 @@ def register() -> None:
     define(
         "native_dropout_backward.out",
         "native_dropout_backward.out(Tensor grad_output, Tensor mask, float scale, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml:276",
+        "native_functions/random.yaml:296",
         ("pointwise",),
     )
     structured(
@@ -465,14 +493,14 @@ def register() -> None:
     define(
         "dropout",
         "dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml:281",
+        "native_functions/random.yaml:301",
         ("nondeterministic_seeded",),
     )
     composite("dropout", "CompositeImplicitAutograd", composition.dropout)
     define(
         "dropout_",
         "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml:286",
+        "native_functions/random.yaml:306",
         ("nondeterministic_seeded",),
     )
     composite("dropout_", "CompositeImplicitAutograd", composition.dropout_)

@@ -53,9 +53,21 @@ def register() -> None:
     structured("sum.IntList_out", native.sum_dim, "sum_stub", "out")
     autograd("sum.IntList_out", out_refuses_grad)
     define(
+        "sum.dim_DimnameList",
+        "sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "native_functions/reduction.yaml:19",
+    )
+    composite("sum.dim_DimnameList", "CompositeImplicitAutograd", composition.sum_by_name)
+    define(
+        "sum.DimnameList_out",
+        "sum.DimnameList_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:25",
+    )
+    composite("sum.DimnameList_out", "CompositeImplicitAutograd", composition.sum_by_name_out)
+    define(
         "mean",
         "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:19",
+        "native_functions/reduction.yaml:30",
         (
             "core",
             "reduction",
@@ -66,7 +78,7 @@ def register() -> None:
     define(
         "mean.dtype_out",
         "mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:19",
+        "native_functions/reduction.yaml:30",
         (
             "core",
             "reduction",
@@ -77,7 +89,7 @@ def register() -> None:
     define(
         "mean.dim",
         "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:27",
+        "native_functions/reduction.yaml:38",
         (
             "core",
             "reduction",
@@ -88,7 +100,7 @@ def register() -> None:
     define(
         "mean.out",
         "mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:27",
+        "native_functions/reduction.yaml:38",
         (
             "core",
             "reduction",
@@ -97,9 +109,21 @@ def register() -> None:
     structured("mean.out", native.mean_dim, "mean_stub", "out")
     autograd("mean.out", out_refuses_grad)
     define(
+        "mean.names_dim",
+        "mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "native_functions/reduction.yaml:46",
+    )
+    composite("mean.names_dim", "CompositeImplicitAutograd", composition.mean_by_name)
+    define(
+        "mean.names_out",
+        "mean.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:52",
+    )
+    composite("mean.names_out", "CompositeImplicitAutograd", composition.mean_by_name_out)
+    define(
         "prod",
         "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:35",
+        "native_functions/reduction.yaml:57",
         (
             "core",
             "reduction",
@@ -110,7 +134,7 @@ def register() -> None:
     define(
         "prod.out",
         "prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:35",
+        "native_functions/reduction.yaml:57",
         (
             "core",
             "reduction",
@@ -121,7 +145,7 @@ def register() -> None:
     define(
         "prod.dim_int",
         "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:43",
+        "native_functions/reduction.yaml:65",
         (
             "core",
             "reduction",
@@ -132,7 +156,7 @@ def register() -> None:
     define(
         "prod.int_out",
         "prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:43",
+        "native_functions/reduction.yaml:65",
         (
             "core",
             "reduction",
@@ -141,9 +165,21 @@ def register() -> None:
     structured("prod.int_out", native.prod_dim, "prod_stub", "out")
     autograd("prod.int_out", out_refuses_grad)
     define(
+        "prod.dim_Dimname",
+        "prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "native_functions/reduction.yaml:73",
+    )
+    composite("prod.dim_Dimname", "CompositeImplicitAutograd", composition.prod_by_name)
+    define(
+        "prod.Dimname_out",
+        "prod.Dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:79",
+    )
+    composite("prod.Dimname_out", "CompositeImplicitAutograd", composition.prod_by_name_out)
+    define(
         "amax",
         "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:51",
+        "native_functions/reduction.yaml:84",
         (
             "core",
             "reduction",
@@ -154,7 +190,7 @@ def register() -> None:
     define(
         "amax.out",
         "amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:51",
+        "native_functions/reduction.yaml:84",
         (
             "core",
             "reduction",
@@ -165,7 +201,7 @@ def register() -> None:
     define(
         "amin",
         "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:58",
+        "native_functions/reduction.yaml:91",
         (
             "core",
             "reduction",
@@ -176,7 +212,7 @@ def register() -> None:
     define(
         "amin.out",
         "amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:58",
+        "native_functions/reduction.yaml:91",
         (
             "core",
             "reduction",
@@ -187,7 +223,7 @@ def register() -> None:
     define(
         "aminmax",
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-        "native_functions/reduction.yaml:65",
+        "native_functions/reduction.yaml:98",
         ("reduction",),
     )
     structured("aminmax", native.aminmax, "aminmax_stub", "functional", "aminmax.out")
@@ -195,7 +231,7 @@ def register() -> None:
     define(
         "aminmax.out",
         "aminmax.out(Tensor self, *, int? dim=None, bool keepdim=False, Tensor(a!) min, Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)",
-        "native_functions/reduction.yaml:65",
+        "native_functions/reduction.yaml:98",
         ("reduction",),
     )
     structured("aminmax.out", native.aminmax, "aminmax_stub", "out")
@@ -203,7 +239,7 @@ def register() -> None:
     define(
         "max.dim",
         "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:71",
+        "native_functions/reduction.yaml:104",
         (
             "core",
             "reduction",
@@ -214,28 +250,40 @@ def register() -> None:
     define(
         "max.dim_max",
         "max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:78",
+        "native_functions/reduction.yaml:111",
         ("reduction",),
     )
     structured("max.dim_max", native.extremum_with_index, "max_dim_stub", "out")
     autograd("max.dim_max", out_refuses_grad)
     define(
-        "max.other", "max.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:82"
+        "max.names_dim",
+        "max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        "native_functions/reduction.yaml:115",
+    )
+    composite("max.names_dim", "CompositeImplicitAutograd", composition.max_by_name)
+    define(
+        "max.names_dim_max",
+        "max.names_dim_max(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
+        "native_functions/reduction.yaml:121",
+    )
+    composite("max.names_dim_max", "CompositeImplicitAutograd", composition.max_by_name_out)
+    define(
+        "max.other", "max.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:126"
     )
     composite("max.other", "CompositeImplicitAutograd", composition.max_other)
     define(
         "max.out",
         "max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:87",
+        "native_functions/reduction.yaml:131",
     )
     composite("max.out", "CompositeImplicitAutograd", composition.max_other_out)
-    define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml:91", ("reduction",))
+    define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml:135", ("reduction",))
     structured("max", native.extremum_all, "amax_stub", "functional", "max.unary_out")
     autograd("max", autograd_reduction.plan_max)
     define(
         "max.unary_out",
         "max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:91",
+        "native_functions/reduction.yaml:135",
         ("reduction",),
     )
     structured("max.unary_out", native.extremum_all, "amax_stub", "out")
@@ -243,7 +291,7 @@ def register() -> None:
     define(
         "min.dim",
         "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml:99",
+        "native_functions/reduction.yaml:143",
         (
             "core",
             "reduction",
@@ -254,28 +302,40 @@ def register() -> None:
     define(
         "min.dim_min",
         "min.dim_min(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml:106",
+        "native_functions/reduction.yaml:150",
         ("reduction",),
     )
     structured("min.dim_min", native.extremum_with_index, "min_dim_stub", "out")
     autograd("min.dim_min", out_refuses_grad)
     define(
-        "min.other", "min.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:110"
+        "min.names_dim",
+        "min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        "native_functions/reduction.yaml:154",
+    )
+    composite("min.names_dim", "CompositeImplicitAutograd", composition.min_by_name)
+    define(
+        "min.names_dim_min",
+        "min.names_dim_min(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
+        "native_functions/reduction.yaml:160",
+    )
+    composite("min.names_dim_min", "CompositeImplicitAutograd", composition.min_by_name_out)
+    define(
+        "min.other", "min.other(Tensor self, Tensor other) -> Tensor", "native_functions/reduction.yaml:165"
     )
     composite("min.other", "CompositeImplicitAutograd", composition.min_other)
     define(
         "min.out",
         "min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:115",
+        "native_functions/reduction.yaml:170",
     )
     composite("min.out", "CompositeImplicitAutograd", composition.min_other_out)
-    define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml:119", ("reduction",))
+    define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml:174", ("reduction",))
     structured("min", native.extremum_all, "amin_stub", "functional", "min.unary_out")
     autograd("min", autograd_reduction.plan_min)
     define(
         "min.unary_out",
         "min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:119",
+        "native_functions/reduction.yaml:174",
         ("reduction",),
     )
     structured("min.unary_out", native.extremum_all, "amin_stub", "out")
@@ -283,7 +343,7 @@ def register() -> None:
     define(
         "argmax",
         "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:127",
+        "native_functions/reduction.yaml:182",
         (
             "core",
             "nondifferentiable",
@@ -295,7 +355,7 @@ def register() -> None:
     define(
         "argmax.out",
         "argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:127",
+        "native_functions/reduction.yaml:182",
         (
             "core",
             "nondifferentiable",
@@ -307,7 +367,7 @@ def register() -> None:
     define(
         "argmin",
         "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:134",
+        "native_functions/reduction.yaml:189",
         (
             "core",
             "nondifferentiable",
@@ -319,7 +379,7 @@ def register() -> None:
     define(
         "argmin.out",
         "argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:134",
+        "native_functions/reduction.yaml:189",
         (
             "core",
             "nondifferentiable",
@@ -331,7 +391,7 @@ def register() -> None:
     define(
         "any",
         "any(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml:141",
+        "native_functions/reduction.yaml:196",
         (
             "core",
             "nondifferentiable",
@@ -343,7 +403,7 @@ def register() -> None:
     define(
         "any.all_out",
         "any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:141",
+        "native_functions/reduction.yaml:196",
         (
             "core",
             "nondifferentiable",
@@ -355,7 +415,7 @@ def register() -> None:
     define(
         "any.dim",
         "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:148",
+        "native_functions/reduction.yaml:203",
         (
             "core",
             "nondifferentiable",
@@ -367,7 +427,7 @@ def register() -> None:
     define(
         "any.out",
         "any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:148",
+        "native_functions/reduction.yaml:203",
         (
             "core",
             "nondifferentiable",
@@ -379,7 +439,7 @@ def register() -> None:
     define(
         "any.dims",
         "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:155",
+        "native_functions/reduction.yaml:210",
         (
             "core",
             "nondifferentiable",
@@ -391,7 +451,7 @@ def register() -> None:
     define(
         "any.dims_out",
         "any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:155",
+        "native_functions/reduction.yaml:210",
         (
             "core",
             "nondifferentiable",
@@ -401,9 +461,15 @@ def register() -> None:
     structured("any.dims_out", native.truth_dims, "any_stub", "out")
     autograd("any.dims_out", never_differentiable)
     define(
+        "any.dimname",
+        "any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:217",
+    )
+    composite("any.dimname", "CompositeImplicitAutograd", composition.any_by_name)
+    define(
         "all",
         "all(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml:162",
+        "native_functions/reduction.yaml:223",
         (
             "core",
             "nondifferentiable",
@@ -415,7 +481,7 @@ def register() -> None:
     define(
         "all.all_out",
         "all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:162",
+        "native_functions/reduction.yaml:223",
         (
             "core",
             "nondifferentiable",
@@ -427,7 +493,7 @@ def register() -> None:
     define(
         "all.dim",
         "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:169",
+        "native_functions/reduction.yaml:230",
         (
             "core",
             "nondifferentiable",
@@ -439,7 +505,7 @@ def register() -> None:
     define(
         "all.out",
         "all.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:169",
+        "native_functions/reduction.yaml:230",
         (
             "core",
             "nondifferentiable",
@@ -451,7 +517,7 @@ def register() -> None:
     define(
         "all.dims",
         "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:176",
+        "native_functions/reduction.yaml:237",
         (
             "core",
             "nondifferentiable",
@@ -463,7 +529,7 @@ def register() -> None:
     define(
         "all.dims_out",
         "all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:176",
+        "native_functions/reduction.yaml:237",
         (
             "core",
             "nondifferentiable",
@@ -473,21 +539,27 @@ def register() -> None:
     structured("all.dims_out", native.truth_dims, "all_stub", "out")
     autograd("all.dims_out", never_differentiable)
     define(
+        "all.dimname",
+        "all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:244",
+    )
+    composite("all.dimname", "CompositeImplicitAutograd", composition.all_by_name)
+    define(
         "count_nonzero.dim_IntList",
         "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
-        "native_functions/reduction.yaml:183",
+        "native_functions/reduction.yaml:250",
     )
     composite("count_nonzero.dim_IntList", "CompositeImplicitAutograd", composition.count_nonzero)
     define(
         "count_nonzero",
         "count_nonzero(Tensor self, int? dim=None) -> Tensor",
-        "native_functions/reduction.yaml:188",
+        "native_functions/reduction.yaml:255",
     )
     composite("count_nonzero", "CompositeImplicitAutograd", composition.count_nonzero)
     define(
         "var",
         "var(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml:193",
+        "native_functions/reduction.yaml:260",
         ("reduction",),
     )
     structured("var", native.var_all, "var_stub", "functional")
@@ -495,7 +567,7 @@ def register() -> None:
     define(
         "var.dim",
         "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:199",
+        "native_functions/reduction.yaml:266",
         (
             "core",
             "reduction",
@@ -506,7 +578,7 @@ def register() -> None:
     define(
         "var.out",
         "var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:199",
+        "native_functions/reduction.yaml:266",
         (
             "core",
             "reduction",
@@ -517,7 +589,7 @@ def register() -> None:
     define(
         "var.correction",
         "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:206",
+        "native_functions/reduction.yaml:273",
         (
             "core",
             "reduction",
@@ -528,7 +600,7 @@ def register() -> None:
     define(
         "var.correction_out",
         "var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:206",
+        "native_functions/reduction.yaml:273",
         (
             "core",
             "reduction",
@@ -537,9 +609,33 @@ def register() -> None:
     structured("var.correction_out", native.var_correction, "var_stub", "out")
     autograd("var.correction_out", out_refuses_grad)
     define(
+        "var.names_dim",
+        "var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:280",
+    )
+    composite("var.names_dim", "CompositeImplicitAutograd", composition.var_by_name)
+    define(
+        "var.names_out",
+        "var.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:286",
+    )
+    composite("var.names_out", "CompositeImplicitAutograd", composition.var_by_name_out)
+    define(
+        "var.correction_names",
+        "var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:291",
+    )
+    composite("var.correction_names", "CompositeImplicitAutograd", composition.var_correction_by_name)
+    define(
+        "var.correction_names_out",
+        "var.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:297",
+    )
+    composite("var.correction_names_out", "CompositeImplicitAutograd", composition.var_correction_by_name_out)
+    define(
         "std",
         "std(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml:213",
+        "native_functions/reduction.yaml:302",
         ("reduction",),
     )
     structured("std", native.var_all, "std_stub", "functional")
@@ -547,7 +643,7 @@ def register() -> None:
     define(
         "std.dim",
         "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:219",
+        "native_functions/reduction.yaml:308",
         ("reduction",),
     )
     structured("std.dim", native.var_dim, "std_stub", "functional", "std.out")
@@ -555,7 +651,7 @@ def register() -> None:
     define(
         "std.out",
         "std.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:219",
+        "native_functions/reduction.yaml:308",
         ("reduction",),
     )
     structured("std.out", native.var_dim, "std_stub", "out")
@@ -563,7 +659,7 @@ def register() -> None:
     define(
         "std.correction",
         "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:226",
+        "native_functions/reduction.yaml:315",
         ("reduction",),
     )
     structured("std.correction", native.var_correction, "std_stub", "functional", "std.correction_out")
@@ -571,55 +667,107 @@ def register() -> None:
     define(
         "std.correction_out",
         "std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:226",
+        "native_functions/reduction.yaml:315",
         ("reduction",),
     )
     structured("std.correction_out", native.var_correction, "std_stub", "out")
     autograd("std.correction_out", out_refuses_grad)
     define(
+        "std.names_dim",
+        "std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:322",
+    )
+    composite("std.names_dim", "CompositeImplicitAutograd", composition.std_by_name)
+    define(
+        "std.names_out",
+        "std.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:328",
+    )
+    composite("std.names_out", "CompositeImplicitAutograd", composition.std_by_name_out)
+    define(
+        "std.correction_names",
+        "std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:333",
+    )
+    composite("std.correction_names", "CompositeImplicitAutograd", composition.std_correction_by_name)
+    define(
+        "std.correction_names_out",
+        "std.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:339",
+    )
+    composite("std.correction_names_out", "CompositeImplicitAutograd", composition.std_correction_by_name_out)
+    define(
         "var_mean",
         "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:233",
+        "native_functions/reduction.yaml:344",
     )
     composite("var_mean", "CompositeImplicitAutograd", composition.var_mean)
     define(
         "var_mean.dim",
         "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:237",
+        "native_functions/reduction.yaml:348",
     )
     composite("var_mean.dim", "CompositeImplicitAutograd", composition.var_mean_dim)
     define(
         "var_mean.correction",
         "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:241",
+        "native_functions/reduction.yaml:352",
         ("reduction",),
     )
     structured("var_mean.correction", native.var_mean_correction, "var_mean_stub", "functional")
     autograd("var_mean.correction", autograd_reduction.plan_var_mean_correction)
     define(
+        "var_mean.names_dim",
+        "var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        "native_functions/reduction.yaml:357",
+    )
+    composite("var_mean.names_dim", "CompositeImplicitAutograd", composition.var_mean_by_name)
+    define(
+        "var_mean.correction_names",
+        "var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        "native_functions/reduction.yaml:362",
+    )
+    composite(
+        "var_mean.correction_names", "CompositeImplicitAutograd", composition.var_mean_correction_by_name
+    )
+    define(
         "std_mean",
         "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:246",
+        "native_functions/reduction.yaml:367",
     )
     composite("std_mean", "CompositeImplicitAutograd", composition.std_mean)
     define(
         "std_mean.dim",
         "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:250",
+        "native_functions/reduction.yaml:371",
     )
     composite("std_mean.dim", "CompositeImplicitAutograd", composition.std_mean_dim)
     define(
         "std_mean.correction",
         "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml:254",
+        "native_functions/reduction.yaml:375",
         ("reduction",),
     )
     structured("std_mean.correction", native.var_mean_correction, "std_mean_stub", "functional")
     autograd("std_mean.correction", autograd_reduction.plan_std_mean_correction)
     define(
+        "std_mean.names_dim",
+        "std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        "native_functions/reduction.yaml:380",
+    )
+    composite("std_mean.names_dim", "CompositeImplicitAutograd", composition.std_mean_by_name)
+    define(
+        "std_mean.correction_names",
+        "std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        "native_functions/reduction.yaml:385",
+    )
+    composite(
+        "std_mean.correction_names", "CompositeImplicitAutograd", composition.std_mean_correction_by_name
+    )
+    define(
         "logsumexp",
         "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml:259",
+        "native_functions/reduction.yaml:390",
         ("reduction",),
     )
     structured("logsumexp", native.logsumexp, "logsumexp_stub", "functional", "logsumexp.out")
@@ -627,15 +775,27 @@ def register() -> None:
     define(
         "logsumexp.out",
         "logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:259",
+        "native_functions/reduction.yaml:390",
         ("reduction",),
     )
     structured("logsumexp.out", native.logsumexp, "logsumexp_stub", "out")
     autograd("logsumexp.out", out_refuses_grad)
     define(
+        "logsumexp.names",
+        "logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor",
+        "native_functions/reduction.yaml:396",
+    )
+    composite("logsumexp.names", "CompositeImplicitAutograd", composition.logsumexp_by_name)
+    define(
+        "logsumexp.names_out",
+        "logsumexp.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:402",
+    )
+    composite("logsumexp.names_out", "CompositeImplicitAutograd", composition.logsumexp_by_name_out)
+    define(
         "cumsum",
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml:265",
+        "native_functions/reduction.yaml:407",
         ("core",),
     )
     structured("cumsum", native.cumsum, "cumsum_stub", "functional", "cumsum.out")
@@ -643,7 +803,7 @@ def register() -> None:
     define(
         "cumsum_",
         "cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml:265",
+        "native_functions/reduction.yaml:407",
         ("core",),
     )
     structured("cumsum_", native.cumsum, "cumsum_stub", "inplace", "cumsum.out")
@@ -651,15 +811,33 @@ def register() -> None:
     define(
         "cumsum.out",
         "cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml:265",
+        "native_functions/reduction.yaml:407",
         ("core",),
     )
     structured("cumsum.out", native.cumsum, "cumsum_stub", "out")
     autograd("cumsum.out", out_refuses_grad)
     define(
+        "cumsum.dimname",
+        "cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
+        "native_functions/reduction.yaml:413",
+    )
+    composite("cumsum.dimname", "CompositeImplicitAutograd", composition.cumsum_by_name)
+    define(
+        "cumsum_.dimname",
+        "cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
+        "native_functions/reduction.yaml:419",
+    )
+    composite("cumsum_.dimname", "CompositeImplicitAutograd", composition.cumsum__by_name)
+    define(
+        "cumsum.dimname_out",
+        "cumsum.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:425",
+    )
+    composite("cumsum.dimname_out", "CompositeImplicitAutograd", composition.cumsum_by_name_out)
+    define(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor",
-        "native_functions/reduction.yaml:271",
+        "native_functions/reduction.yaml:430",
     )
     composite(
         "value_selecting_reduction_backward",

@@ -71,6 +71,8 @@ class OperandInfo:
         elif isinstance(operand, TensorImpl):
             self.tensor = operand
             self.spec = operand._spec
+        elif isinstance(operand, TensorSpec):
+            self.spec = operand
         elif operand is not None:
             self._set_number(operand, is_output)
         self.original_spec = spec = self.spec

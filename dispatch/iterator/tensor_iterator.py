@@ -13,6 +13,7 @@ import numpy as np
 
 from ...runtime.allocator import empty_array, get_allocator, storage_size
 from ...runtime.device import CPU
+from ...runtime.named_spec import named
 from ...runtime.scalar_type import bool_
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -120,10 +121,15 @@ class TensorIterator(TensorIteratorBase):
         super().set_output_raw_strided(index, sizes, strides)
         out = self.operands[index]
         final = self._output_specs[index]
-        if not out.will_resize or final is None:
+        if final is None:
+            return
+        if not out.will_resize:
+            if self.names is not None and out.tensor is not None:
+                out.tensor._spec = final
             return
         if out.tensor is not None:
             _resize(out.tensor, final)
+            out.tensor._spec = out.tensor._spec if self.names is None else named(out.tensor._spec, self.names)
         elif any(operand.tensor is not None for operand in self.operands):
             out.tensor = _empty(final)
 

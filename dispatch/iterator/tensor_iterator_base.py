@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from ...runtime import memory_format as mf
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
+from ...runtime.dimname import Names, unify_from_right
+from ...runtime.named_spec import check_resize, check_written, named
 from ...runtime.scalar_type import bool_, get_default_dtype
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
@@ -31,6 +33,7 @@ class TensorIteratorBase:
         shape: the sizes to iterate over, fastest first, coalesced.
         perm: for each dimension before coalescing, fastest first, the user's dimension; empty after a fast
             set-up, in which no dimension was moved.
+        names: the outputs' names, None where no operand has any.
         device: where the operation runs.
         has_coalesced_dimensions: whether `shape` is not simply `broadcast_shape` permuted.
     """
@@ -48,6 +51,7 @@ class TensorIteratorBase:
         "is_meta",
         "is_reduction",
         "linear_iteration",
+        "names",
         "noutputs",
         "operands",
         "perm",
@@ -67,6 +71,7 @@ class TensorIteratorBase:
         self.mark_outputs()
         if config.mem_overlap:
             self.compute_mem_overlaps()
+        self.names = self.compute_names(config)
         self.compute_shape(config)
         self.mark_resize_outputs(config)
         self.compute_types(config)
@@ -103,6 +108,33 @@ class TensorIteratorBase:
                 for operand in self.operands[self.noutputs :]:
                     if operand.tensor is not None:
                         check_write_overlap(out.tensor, operand.tensor)
+
+    def compute_names(self, config: TensorIteratorConfig) -> Names | None:
+        """The outputs' names, matched over the operands; None where no operand has any.
+
+        Calls of operators come here without names, which the Named key has taken off by then: this is for iterators
+        that a program builds itself. Outputs that may be resized do not take part; reductions and operators of a
+        static shape name theirs themselves.
+        """
+        for operand in self.operands:
+            if operand.spec is not None and operand.spec.__class__ is not TensorSpec:
+                break
+        else:
+            return None
+        if self.is_reduction or config.static_shape is not None:
+            return None
+        names: Names = ()
+        for operand in self.operands:
+            if operand.spec is not None and not (operand.is_output and config.resize):
+                names = unify_from_right(names, operand.spec.names)
+        return names
+
+    def _named(self, spec: TensorSpec) -> TensorSpec:
+        """An output's spec with the names computed. Raises RuntimeError where it has others."""
+        if self.names is None:
+            return spec
+        check_written(spec, self.names)
+        return named(spec, self.names)
 
     def compute_shape(self, config: TensorIteratorConfig) -> None:
         """Broadcast the shapes; outputs that may be resized do not take part."""
@@ -371,12 +403,16 @@ class TensorIteratorBase:
         out = self.operands[index]
         given = out.original_spec
         if given is not None and not out.will_resize:
-            self._output_specs[index] = given
+            self._output_specs[index] = given if self.names is None else self._named(given)
             return
         assert out.target_dtype is not None and out.device is not None
         out.current_dtype = out.target_dtype
         out.spec = TensorSpec.of(sizes, strides, out.target_dtype, out.device)
-        self._output_specs[index] = out.spec if given is None else given.replace(sizes=sizes, strides=strides)
+        if given is None:
+            self._output_specs[index] = self._named(out.spec)
+            return
+        check_resize(given, sizes)
+        self._output_specs[index] = self._named(given.replace(sizes=sizes, strides=strides))
 
     def coalesce_dimensions(self) -> None:
         """Merge neighbouring dimensions that every operand walks with one stride, or of which one has size 1."""

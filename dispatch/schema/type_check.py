@@ -227,13 +227,14 @@ def overflows(values: Sequence[Any]) -> bool:
     return bool(values) and (min(values) < -(1 << 63) or max(values) >= 1 << 63)
 
 
-_REPEATED = frozenset({"int", "SymInt", "float"})
+_REPEATED = frozenset({"int", "SymInt", "float", "Dimname"})
 
 
 def compile_check(type: Type) -> CompiledCheck:
     """The check of a type: the classes that pass as they are, and the converter for every other value.
 
-    Lists take lists and tuples and give tuples; `int[n]` also takes one int, and repeats it n times;
+    Lists take lists and tuples and give tuples; `int[n]` also takes one int, and repeats it n times, as `Dimname[n]`
+    does one name;
     `bool[n]` takes exactly n.
     """
     if isinstance(type, BaseType):
@@ -247,6 +248,9 @@ def compile_check(type: Type) -> CompiledCheck:
 
 def _list_converter(type: ListType) -> Converter:
     exact, convert = compile_check(type.elem)
+    if type.elem == BaseType("Dimname"):
+        # A wildcard is a name among others.
+        exact = {str, None.__class__}
     repeats = type.size if isinstance(type.elem, BaseType) and type.elem.name in _REPEATED else None
     length = type.size if type.elem == BaseType("bool") else None
     is_int = isinstance(type.elem, BaseType) and type.elem.name in ("int", "SymInt")

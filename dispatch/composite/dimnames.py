@@ -1,0 +1,165 @@
+"""Operators that take dimensions by their names: the overload by position, called with where the names stand.
+
+Source: dimname_to_position in ATen/core/NamedTensor.h, ATen/native/NamedTensor.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ...runtime.dimname import Names, checked_names, describe, position_of
+from ...runtime.named_spec import named
+from ..core.dispatcher import Dispatcher
+
+
+def by_name(operator: str) -> Callable[..., Any]:
+    """A composition that replaces names among its arguments by positions, and calls `operator` of the same arguments.
+
+    The names are those of the first argument, or of the first tensor of a list.
+    """
+    full_name = f"aten::{operator}"
+
+    def call(*args: Any) -> Any:
+        first = args[0][0] if args[0].__class__ is tuple else args[0]
+        names: Names = first._spec.names
+        entry = Dispatcher.singleton().find_schema_or_throw(full_name)
+        return entry.call(*[_positions(value, names) for value in args])
+
+    return call
+
+
+def _positions(value: Any, names: Names) -> Any:
+    """A name as its position, a tuple of names as theirs; anything else as it is."""
+    if isinstance(value, str):
+        return position_of(value, names)
+    if isinstance(value, tuple) and value and all(v is None or isinstance(v, str) for v in value):
+        return tuple([position_of("*" if v is None else v, names) for v in value])
+    return value
+
+
+def refused(operator: str) -> Callable[..., Any]:
+    """A composition for operators whose dimensions PyTorch takes by position only, with its message."""
+
+    def refuse(*args: Any) -> NoReturn:
+        raise RuntimeError(
+            f"{operator}: You passed a dimname (string) to this op in place of a dimension index but it does not yet "
+            "support this behavior. Please pass a dimension index to work around this."
+        )
+
+    return refuse
+
+
+def flatten_to(self: Any, start_dim: int, end_dim: int, out_dim: str) -> Any:
+    """`torch.flatten` of a range of dimensions, which together get a name."""
+    from ..functional.named_key import renamed
+    from ..structured.native.dims import wrap_dim
+    from .views import flatten
+
+    names: Names = self._spec.names
+    rank = len(names)
+    first, last = wrap_dim(start_dim, rank), wrap_dim(end_dim, rank)
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    joined = (*names[:first], out_dim, *names[last + 1 :])
+    after = checked_names(joined, len(joined))
+    return renamed(flatten(renamed(self, (None,) * rank), first, last), after)
+
+
+def flatten_between(self: Any, start_dim: str, end_dim: str, out_dim: str) -> Any:
+    """`torch.flatten` of the dimensions from one name to another."""
+    names: Names = self._spec.names
+    return flatten_to(self, position_of(start_dim, names), position_of(end_dim, names), out_dim)
+
+
+def flatten_names(self: Any, dims: Sequence[str], out_dim: str) -> Any:
+    """`torch.flatten` of dimensions by name, which must stand beside each other in this order."""
+    names: Names = self._spec.names
+    if not dims:
+        raise RuntimeError("flatten(tensor, dims, out_dim): dims cannot be empty")
+    places = [position_of("*" if dim is None else dim, names) for dim in dims]
+    if places != list(range(places[0], places[0] + len(places))):
+        raise RuntimeError(
+            f"flatten(tensor, dims, out_dim): dims {describe(dims)} must be consecutive in Tensor{describe(names)}"
+        )
+    return flatten_to(self, places[0], places[-1], out_dim)
+
+
+def unflatten_to(self: Any, dim: str, sizes: Sequence[int], names: Sequence[str | None]) -> Any:
+    """`torch.unflatten` of a dimension by name into others with names."""
+    from ..functional.named_key import renamed
+    from .views import unflatten
+
+    before: Names = self._spec.names
+    place = position_of(dim, before)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    have = self._spec.sizes[place]
+    known = math.prod(n for n in sizes if n != -1)
+    if -1 in sizes and known and have % known == 0:
+        sizes = [have // known if n == -1 else n for n in sizes]
+    if math.prod(sizes) != have:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {place} ({dim!r}: {have}) "
+            f"in Tensor{describe(before)}"
+        )
+    parts = (*before[:place], *names, *before[place + 1 :])
+    after = checked_names(parts, len(parts))
+    return renamed(unflatten(renamed(self, (None,) * len(before)), place, sizes), after)
+
+
+def unflatten_namedshape(self: Any, dim: str, sizes: Any) -> Any:
+    """`torch.Tensor.unflatten` with pairs of name and size, or an ordered mapping of them.
+
+    Raises TypeError for anything else.
+    """
+    pairs = tuple(sizes.items()) if isinstance(sizes, Mapping) else sizes
+    if not isinstance(pairs, tuple | list):
+        raise TypeError(
+            "unflatten(): with a name for dim, sizes must be pairs of name and size, not "
+            f"{type(sizes).__name__}"
+        )
+    names: list[str] = []
+    lengths: list[int] = []
+    for pair in pairs:
+        if not (
+            isinstance(pair, tuple | list)
+            and len(pair) == 2
+            and isinstance(pair[0], str)
+            and isinstance(pair[1], int)
+        ):
+            raise TypeError(
+                f"unflatten(): with a name for dim, sizes must be pairs of name and size, got {pair!r}"
+            )
+        names.append(pair[0])
+        lengths.append(pair[1])
+    return unflatten_to(self, dim, lengths, names)
+
+
+def diagonal_by_name(self: Any, outdim: str, dim1: str, dim2: str, offset: int) -> Any:
+    """`torch.diagonal` of two dimensions by name; the new one gets a name of its own."""
+    from ..functional.named_key import renamed
+
+    names: Names = self._spec.names
+    diagonal = self.diagonal(offset, position_of(dim1, names), position_of(dim2, names))
+    after = (*diagonal._spec.names[:-1], outdim)
+    return renamed(diagonal, checked_names(after, len(after)))
+
+
+def named_factory(operator: str, place: int) -> Callable[..., Any]:
+    """A composition that makes a tensor by `operator` and names its dimensions.
+
+    Its arguments are those of `operator` and, at `place`, the names.
+    """
+    full_name = f"aten::{operator}"
+
+    def make(*args: Any) -> Any:
+        names = args[place]
+        after = None if names is None else checked_names(names, len(args[0]))
+        made = Dispatcher.singleton().find_schema_or_throw(full_name).call(*args[:place], *args[place + 1 :])
+        if after is not None:
+            made._spec = named(made._spec, after)
+        return made
+
+    return make

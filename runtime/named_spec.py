@@ -1,0 +1,144 @@
+"""`NamedSpec`: the spec of a tensor whose dimensions have names (c10/core/TensorImpl.h, NamedTensorMeta).
+
+Names are metadata as sizes are, so they are interned with it: a spec's names are the same for ever, and the names of
+an operator's results follow from its operands' specs. No tensor has a slot for them, and no other spec a field.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from .device import device as Device
+from .dimname import Names, describe
+from .dispatch_key import Functionality, functionality_bit
+from .scalar_type import dtype as ScalarType
+from .tensor_spec import MAX_SPECS, TensorSpec
+
+NAMED_BIT = functionality_bit(Functionality.Named)
+
+_COPIED = (
+    "sizes",
+    "strides",
+    "dtype",
+    "device",
+    "layout",
+    "requires_grad",
+    "is_inference",
+    "read_only",
+    "ndim",
+    "numel",
+    "is_contiguous",
+    "itemsize",
+    "nbytes",
+    "np_dtype",
+)
+
+_table: dict[tuple[TensorSpec, Names], NamedSpec] = {}
+_has_warned: list[bool] = []
+
+
+class NamedSpec(TensorSpec):
+    """A spec with names, of which at least one is no wildcard. Made by `named` only.
+
+    `unnamed` is the same without them. The key sets have the Named functionality, so that calls go by its kernel and
+    no plan of unnamed tensors serves them.
+    """
+
+    __slots__ = ("names", "unnamed")
+
+    names: Names
+    unnamed: TensorSpec
+
+    def replace(
+        self,
+        *,
+        sizes: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] | None = None,
+        dtype: ScalarType | None = None,
+        device: Device | None = None,
+        requires_grad: bool | None = None,
+        is_inference: bool | None = None,
+        read_only: bool | None = None,
+        keys: int | None = None,
+    ) -> TensorSpec:
+        """`TensorSpec.replace`; the names stay as long as there are as many dimensions."""
+        made = self.unnamed.replace(
+            sizes=sizes,
+            strides=strides,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+            is_inference=is_inference,
+            read_only=read_only,
+            keys=None if keys is None else keys & ~NAMED_BIT,
+        )
+        return named(made, self.names) if made.ndim == self.ndim else made
+
+    def __repr__(self) -> str:
+        return f"{TensorSpec.__repr__(self)[:-1]}, names={self.names})"
+
+
+def named(spec: TensorSpec, names: Names) -> TensorSpec:
+    """The one spec that differs from this one in its names; the unnamed one where all of them are wildcards.
+
+    The names are of the spec's number and valid (`dimname.checked_names`). The first named spec of a process warns.
+    """
+    unnamed = spec.unnamed
+    if names.count(None) == len(names):
+        return unnamed
+    found = _table.get((unnamed, names))
+    if found is not None:
+        return found
+    if not _has_warned:
+        _has_warned.append(True)
+        warnings.warn(
+            "Named tensors and all their associated APIs are an experimental feature and subject to change. Please do "
+            "not use them for anything important until they are released as stable.",
+            UserWarning,
+            stacklevel=_levels_to_user(),
+        )
+    if len(_table) >= MAX_SPECS:
+        _table.clear()
+    return _table.setdefault((unnamed, names), _make(unnamed, names))
+
+
+def _levels_to_user() -> int:
+    """How many calls up the code is that is not this package's."""
+    package = __name__.partition(".")[0]
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, levels = frame.f_back, levels + 1
+    return levels
+
+
+def _make(unnamed: TensorSpec, names: Names) -> NamedSpec:
+    spec = NamedSpec()
+    for field in _COPIED:
+        setattr(spec, field, getattr(unnamed, field))
+    spec.keys = unnamed.keys | NAMED_BIT
+    spec.call_keys = unnamed.call_keys | NAMED_BIT
+    dtype, device, flags = unnamed.kind
+    spec.kind = (dtype, device, flags | NAMED_BIT << 5)
+    spec.names = names
+    spec.unnamed = unnamed
+    return spec
+
+
+def check_written(spec: TensorSpec, names: Names) -> None:
+    """Refuse to write results of these names to a tensor that has others. Raises RuntimeError."""
+    if spec.__class__ is NamedSpec and spec.names != names and len(names) == spec.ndim:
+        raise RuntimeError(
+            f"Name mismatch: specified out tensor with names {describe(spec.names)} are not the same as the computed "
+            f"output names {describe(names)}. Please rename the out tensor's dims with `Tensor.rename`."
+        )
+
+
+def check_resize(spec: TensorSpec, sizes: tuple[int, ...]) -> None:
+    """Refuse other sizes to a tensor with names. Raises RuntimeError."""
+    if spec.__class__ is NamedSpec and spec.sizes != sizes:
+        raise RuntimeError(
+            f"Cannot resize named tensor with resize_ or resize_as_ (tried to resize Tensor{describe(spec.names)} with "
+            f"size {list(spec.sizes)} to {list(sizes)}). This may be caused by passing a named tensor as an `out=` "
+            "argument; please ensure that the sizes are the same. "
+        )
