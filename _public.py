@@ -8,6 +8,7 @@ from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tens
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag
 from .dispatch.functional.python_key import TensorDispatchMode
+from .dispatch.functional.vmap import vmap
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.iterator.broadcast import broadcast_shapes

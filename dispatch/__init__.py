@@ -24,6 +24,7 @@ def load() -> None:
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
     from .core.kernel_function import KernelFunction
+    from .functional import plan_batched
     from .functional.python_key import PYTHON, python_fallback
     from .generated.register_all import register_all
 
@@ -36,6 +37,10 @@ def load() -> None:
         elif key is PYTHON:
             dispatcher.register_fallback(
                 key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
+            )
+        elif functionality is Functionality.FuncTorchDynamicLayerBackMode:
+            dispatcher.register_fallback(
+                key, KernelFunction(None, planner=plan_batched, source="batching rules of vmap")
             )
         elif functionality not in (
             Functionality.Dense,

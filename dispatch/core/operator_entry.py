@@ -42,7 +42,12 @@ _BACKEND_FUNCTIONALITIES = {
     Functionality.SparseCsr,
 }
 _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
-_DECOMPOSING = {Functionality.Python, Functionality.Functionalize, Functionality.Batched}
+_DECOMPOSING = {
+    Functionality.Python,
+    Functionality.FuncTorchDynamicLayerBackMode,
+    Functionality.Functionalize,
+    Functionality.Batched,
+}
 """Layers that see what a composite operator is made of, as they do in PyTorch, where autograd decomposes it first."""
 
 MAX_PLANS = 4096
@@ -342,7 +347,7 @@ class OperatorEntry:
                 bound = [Device("cuda", index) if value is CURRENT_CUDA else value for value in template]
                 for position, value in zip(positions, runtime, strict=True):
                     bound[position] = value
-                found = plans[index] = self.lookup(bits).plan(self, bits, bound)
+                found = plans[index] = self.plan(bits, bound)
             return found(*runtime)
 
         return plan

@@ -1,0 +1,114 @@
+"""Where the mapped dimension lies: moved to the front, and operands lined up behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ....runtime.tensor_impl import TensorImpl
+from ...core.operator_entry import OperatorEntry
+from ...structured.native.dims import wrap_dim
+from ..levels import VmapLevel
+
+Dims = Sequence[Any]
+Rule = Callable[..., tuple[Any, Any]]
+
+
+class Batch(NamedTuple):
+    """One call of an operator on batched tensors, as its rule sees it."""
+
+    op: OperatorEntry
+    level: VmapLevel
+
+    @property
+    def size(self) -> int:
+        """How many examples there are."""
+        return self.level.batch_size
+
+
+@lru_cache(maxsize=1024)
+def _to_front(rank: int, dim: int) -> tuple[int, ...]:
+    return (dim, *range(dim), *range(dim + 1, rank))
+
+
+def front(x: Any, dim: int | None) -> Any:
+    """The tensor with its mapped dimension first; one without as it is."""
+    if not dim:
+        return x
+    return x.permute(_to_front(x._spec.ndim, dim))
+
+
+def rank_of(x: Any, dim: int | None) -> int:
+    """The number of dimensions of one example."""
+    rank: int = x._spec.ndim
+    return rank if dim is None else rank - 1
+
+
+def sizes_of(x: Any, dim: int | None) -> tuple[int, ...]:
+    """The sizes of one example."""
+    sizes: tuple[int, ...] = x._spec.sizes
+    return sizes if dim is None else sizes[:dim] + sizes[dim + 1 :]
+
+
+def numel_of(x: Any, dim: int | None) -> int:
+    """The number of elements of one example."""
+    count = 1
+    for n in sizes_of(x, dim):
+        count *= n
+    return count
+
+
+def aligned(x: Any, dim: int | None, rank: int) -> Any:
+    """The tensor such that it broadcasts with (batch, *sizes of `rank` dimensions)."""
+    if dim is None:
+        return x
+    x = front(x, dim)
+    sizes = x._spec.sizes
+    missing = rank + 1 - len(sizes)
+    return x.reshape((sizes[0], *(1,) * missing, *sizes[1:])) if missing > 0 else x
+
+
+def whole(x: Any, dim: int | None, size: int) -> Any:
+    """The tensor as (batch, *sizes): one without mapped dimension repeated, without a copy."""
+    if dim is not None:
+        return front(x, dim)
+    return x.expand((size, *x._spec.sizes))
+
+
+def joined(x: Any, first: int, second: int) -> Any:
+    """The tensor with the dimension `first` moved before `second`, and both made one."""
+    sizes = list(x._spec.sizes)
+    moved = x.movedim(first, second - 1 if first < second else second)
+    count = sizes.pop(first)
+    place = second - 1 if first < second else second
+    sizes[place] *= count
+    return moved.reshape(sizes)
+
+
+def divided(x: Any, dim: int, size: int) -> Any:
+    """The tensor with the dimension `dim` made two, of which the first has this size."""
+    sizes = x._spec.sizes
+    rest = sizes[dim] // size if size else 0
+    return x.reshape((*sizes[:dim], size, rest, *sizes[dim + 1 :]))
+
+
+def shifted(dim: int, rank: int) -> int:
+    """A dimension of one example as one behind a leading mapped dimension."""
+    return wrap_dim(dim, rank) + 1
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether an argument is a tensor."""
+    return isinstance(value, TensorImpl)
+
+
+def refuse_inplace(batch: Batch) -> None:
+    """Raise RuntimeError for a write of several examples into a tensor that has room for one."""
+    name = batch.op.name.partition(".")[0]
+    raise RuntimeError(
+        f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that "
+        "has more elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped "
+        f"over in a vmap. Please try to use out-of-place operators instead of {name}. If said operator is being "
+        "called inside the framework, please file a bug report instead."
+    )
