@@ -78,7 +78,7 @@ def _described(value: Any) -> Any:
         meta = TensorSpec.of(spec.sizes, spec.strides, spec.dtype, META)
         return Tensor.from_data(allocator_of(meta)(), meta)
     if value.__class__ is tuple or value.__class__ is list:
-        return [_described(v) for v in value]
+        return tuple([_described(v) for v in value])
     return value
 
 

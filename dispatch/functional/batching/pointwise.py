@@ -12,7 +12,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ...generated import functions as ops
 from ...iterator.type_promotion import result_type_of
 from ..batched_tensor import logical_spec
-from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace
+from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace, whole
 
 
 def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
@@ -79,11 +79,19 @@ def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 def where(batch: Batch, dims: Dims, condition: Any, self: Any, other: Any) -> tuple[Any, Any]:
     """`where`: the condition takes no part in promotion."""
-    given: tuple[Any, ...] = (condition, self, other)
-    ranks = [rank_of(a, d) for a, d in zip(given, dims, strict=True)]
-    choices = promoted(dims[1:], given[1:], (0, 1), ranks[1:])
-    top = max(ranks)
+    choices = (self, other)
+    places = [i for i, a in enumerate(choices) if isinstance(a, TensorImpl)]
+    ranks = [rank_of(choices[i], dims[i + 1]) for i in places]
+    if places:
+        choices = promoted(dims[1:], choices, places, ranks)
+    top = max(rank_of(condition, dims[0]), *ranks, 0)
     return batch.op.call(*[aligned(a, d, top) for a, d in zip((condition, *choices), dims, strict=True)]), 0
+
+
+def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    """Operators element by element that do not broadcast."""
+    given = [whole(a, d, batch.size) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)]
+    return batch.op.call(*given), 0
 
 
 def masked_fill_tensor(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
@@ -141,6 +149,7 @@ def to_copy(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, An
 
 RULES: dict[str, Rule] = {
     "where.self": where,
+    "native_dropout_backward": of_one_shape,
     "masked_fill.Scalar": pointwise,
     "masked_fill_.Scalar": pointwise_,
     "masked_fill.Tensor": masked_fill_tensor,
