@@ -59,12 +59,12 @@ class _Samples:
         return value.reshape((*self.lead, *value._spec.sizes[1:]))
 
     def weights(self, weight: Any, dim: int | None, ignore_index: int) -> Any:
-        """The weight of each sample, (batch, n, ...): that of its class, 0 for an ignored one."""
+        """The weight of each sample, (batch, n, ...): that of its class, 0 for an ignored one. It has no gradient."""
         counted = ops.ne(self.targets, ignore_index)
         if weight is None:
             return self.apart(counted.to(self.x._spec.dtype))
         targets = ops.where(counted, self.targets, 0)
-        rows = whole(weight, dim, self.size)
+        rows = whole(weight, dim, self.size).detach()
         picked = rows.gather(1, self.apart(targets).reshape((self.size, -1)).to(int64))
         return ops.where(self.apart(counted), picked.reshape(self.apart(targets)._spec.sizes), 0)
 
@@ -116,7 +116,7 @@ def nll_loss_backward(
     if reduction != NONE or samples.is_single:
         given = given.reshape((batch.size, *ones))
     if reduction == MEAN:
-        given = given / whole(total_weight, dims[6], batch.size).reshape((batch.size, *ones))
+        given = given / whole(total_weight, dims[6], batch.size).detach().reshape((batch.size, *ones))
     each = ops.where(weights == 0, 0, given * weights) if reduction == MEAN else given * weights
     each = each.expand(weights._spec.sizes)
     flat = each.reshape((each._spec.sizes[0] * each._spec.sizes[1], *each._spec.sizes[2:]))

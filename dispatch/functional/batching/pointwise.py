@@ -70,9 +70,6 @@ def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     opened = list(args)
     for i in places:
         opened[i] = aligned(args[i], dims[i], rank)
-    if rank == 0 and len(places) > 1:
-        moved = [None if d is None else 0 for d in dims]
-        opened = [opened[0], *promoted([None, *moved[1:]], opened, places, [1, *[0] * (len(places) - 1)])[1:]]
     batch.op.call(*opened)
     return None, None
 
@@ -94,10 +91,16 @@ def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     return batch.op.call(*given), 0
 
 
+def masked_fill(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
+    """`masked_fill` with a number that all examples share; the mask takes no part in promotion."""
+    top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
+    return batch.op.call(aligned(self, dims[0], top), aligned(mask, dims[1], top), value), 0
+
+
 def masked_fill_tensor(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
     """`masked_fill` with a number for each example."""
     if dims[2] is None:
-        return pointwise(batch, dims, self, mask, value)
+        return masked_fill(batch, dims, self, mask, value)
     top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
     value = value.to(self._spec.dtype)
     return ops.where(aligned(mask, dims[1], top), aligned(value, dims[2], top), aligned(self, dims[0], top)), 0
@@ -150,7 +153,7 @@ def to_copy(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, An
 RULES: dict[str, Rule] = {
     "where.self": where,
     "native_dropout_backward": of_one_shape,
-    "masked_fill.Scalar": pointwise,
+    "masked_fill.Scalar": masked_fill,
     "masked_fill_.Scalar": pointwise_,
     "masked_fill.Tensor": masked_fill_tensor,
     "masked_fill_.Tensor": masked_fill_tensor_,
