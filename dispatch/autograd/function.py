@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
+
+_BATCHED = functionality_bit(Functionality.Batched)
 
 
 class FunctionCtx(Node):
@@ -126,6 +129,9 @@ class Function:
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
     argument of `forward`.
 
+    Inside `tt.vmap` it takes the second form, and either `generate_vmap_rule = True`, which maps forward and backward,
+    or a static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
+
     Example:
         >>> import triten as tt
         >>> class Double(tt.autograd.Function):
@@ -139,6 +145,16 @@ class Function:
         >>> Double.apply(x).sum().backward(); x.grad
         tensor([2., 2.])
     """
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        """The function of many examples at once; to be overridden. `info` has batch_size and randomness."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -158,6 +174,10 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Call `forward`, recording for backward where an argument requires grad."""
         tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+        if any([args[i]._spec.keys & _BATCHED for i in tensors]):
+            from ..functional.batching.function import apply_batched
+
+            return apply_batched(cls, args)
         needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
         recording = is_grad_enabled() and any(needs)
         ctx = FunctionCtx(cls, needs)
