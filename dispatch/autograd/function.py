@@ -173,11 +173,16 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call `forward`, recording for backward where an argument requires grad."""
-        tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
-        if any([args[i]._spec.keys & _BATCHED for i in tensors]):
+        if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
             from ..functional.batching.function import apply_batched
 
             return apply_batched(cls, args)
+        return cls._apply(args)
+
+    @classmethod
+    def _apply(cls, args: tuple[Any, ...]) -> Any:
+        """`apply` at this level: the tensors are taken for what they are, batched or not."""
+        tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
         needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
         recording = is_grad_enabled() and any(needs)
         ctx = FunctionCtx(cls, needs)

@@ -13,7 +13,6 @@ from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of
 from .node import Edge, Node, edge_of, leaf_meta, next_sequence
 
-
 _BATCHED = functionality_bit(Functionality.Batched)
 
 

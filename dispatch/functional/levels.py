@@ -93,8 +93,8 @@ def is_visible(level: Level) -> bool:
 def innermost_vmap() -> VmapLevel | None:
     """The innermost visible vmap level."""
     for level in reversed(_stack.levels):
-        if level.__class__ is VmapLevel:
-            return level  # type: ignore[return-value]  # the class says so
+        if isinstance(level, VmapLevel):
+            return level
     return None
 
 
@@ -111,8 +111,8 @@ def run_below(level: Level, function: Callable[..., Any], *args: Any) -> Any:
     local.excluded = excluded & ~AUTOGRAD_BITS
     try:
         for inner in levels[level.number :]:
-            if inner.__class__ is GradLevel:
-                before = set_grad_enabled(inner.outer_grad_mode)  # type: ignore[attr-defined]
+            if isinstance(inner, GradLevel):
+                before = set_grad_enabled(inner.outer_grad_mode)
                 try:
                     return function(*args)
                 finally:

@@ -18,6 +18,8 @@ class TreeSpec:
 
     __slots__ = ("children", "context", "kind", "num_leaves")
 
+    num_leaves: int
+
     def __init__(self, kind: type | None, context: Any, children: Sequence[TreeSpec]) -> None:
         self.kind = kind
         self.context = context
@@ -31,9 +33,7 @@ class TreeSpec:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TreeSpec):
             return NotImplemented
-        return (
-            self.kind is other.kind and self.context == other.context and self.children == other.children
-        )
+        return self.kind is other.kind and self.context == other.context and self.children == other.children
 
     def __hash__(self) -> int:
         return hash((self.kind, self.num_leaves))

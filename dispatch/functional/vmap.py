@@ -176,8 +176,7 @@ def _mapped(
     """All examples at once."""
     with entered_vmap(size, randomness) as level:
         given = [
-            leaf if dim is None else batched(leaf, dim, level)
-            for leaf, dim in zip(leaves, dims, strict=True)
+            leaf if dim is None else batched(leaf, dim, level) for leaf, dim in zip(leaves, dims, strict=True)
         ]
         outputs = func(*tree_unflatten(given, spec), **kwargs)
         flat, out_spec, places = _outputs(func, outputs, out_dims)
@@ -204,9 +203,7 @@ def _outputs(
     return flat, spec, places
 
 
-def _merged(
-    func: Callable[..., Any], output: Any, place: int | None, level: VmapLevel
-) -> Callable[[], Any]:
+def _merged(func: Callable[..., Any], output: Any, place: int | None, level: VmapLevel) -> Callable[[], Any]:
     """What makes an output with all examples, the mapped dimension in its place."""
     name = _name_of(func)
     if place is None:

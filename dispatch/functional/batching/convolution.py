@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...generated import functions as ops
-from .layout import Batch, Dims, Rule, front, whole
+from .layout import Batch, Dims, Rule, front, outline, whole
 
 Window = Sequence[int]
 
@@ -21,7 +21,7 @@ def _folded(x: Any, dim: int | None) -> Any:
 def _split(x: Any, size: int) -> Any:
     """(batch * n, ...) as (batch, n, ...)."""
     sizes = x._spec.sizes
-    return x.reshape((size, sizes[0] // size if size else 0, *sizes[1:]))
+    return x.reshape((size, sizes[0] // size, *sizes[1:]))
 
 
 def _as_channels(x: Any, dim: int | None, size: int) -> Any:
@@ -34,7 +34,7 @@ def _as_channels(x: Any, dim: int | None, size: int) -> Any:
 def _from_channels(x: Any, size: int) -> Any:
     """(n, batch, channels, ...) from (n, batch * channels, ...)."""
     sizes = x._spec.sizes
-    return x.reshape((sizes[0], size, sizes[1] // size if size else 0, *sizes[2:]))
+    return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
 
 
 def convolution(
@@ -52,6 +52,9 @@ def convolution(
 ) -> tuple[Any, Any]:
     """Inputs of one shared weight are samples; weights of their own make each example a group."""
     size = batch.size
+    if size == 0:
+        rest = (stride, padding, dilation, transposed, output_padding, groups)
+        return outline(batch, dims, input, weight, bias, *rest), 0
 
     def convolve(x: Any, w: Any, b: Any, g: int) -> Any:
         return ops.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, g)
@@ -89,6 +92,8 @@ def backward_input(
 ) -> tuple[Any, Any]:
     """The gradient of the input, which is also a transposed convolution."""
     size = batch.size
+    if size == 0:
+        return outline(batch, dims, grad, weight, input_size, stride, padding, dilation, groups), 0
     n, channels, *spatial = input_size
 
     def backward(g: Any, w: Any, sizes: tuple[int, ...], count: int) -> Any:
@@ -115,6 +120,8 @@ def backward_weight(
 ) -> tuple[Any, Any]:
     """The gradient of the weight: one for each example."""
     size = batch.size
+    if size == 0:
+        return outline(batch, dims, grad, input, weight_size, stride, padding, dilation, groups), 0
     out_channels, channels, *kernel = weight_size
 
     def backward(g: Any, x: Any, sizes: tuple[int, ...], count: int) -> Any:

@@ -65,5 +65,7 @@ def check_out_dims(name: str, output: Any, dim: Any) -> None:
             check_out_dims(name, each, own)
         return
     if not isinstance(output, TensorImpl) or not isinstance(dim, int) or not 0 <= dim < output._spec.ndim:
-        what = f"a tensor of {output._spec.ndim} dimensions" if isinstance(output, TensorImpl) else repr(output)
+        what = (
+            f"a tensor of {output._spec.ndim} dimensions" if isinstance(output, TensorImpl) else repr(output)
+        )
         raise RuntimeError(f"vmap rule of {name}: out_dims {dim!r} names no dimension of {what}")

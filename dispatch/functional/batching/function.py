@@ -149,7 +149,8 @@ class _Generated(Function):
         inner: FunctionCtx = ctx.__dict__["inner"]
         with entered_vmap(cls.size, cls.randomness) as level:
             saved = [
-                _wrapped(t, d, level) for t, d in zip(ctx.saved_tensors, ctx.__dict__["saved_dims"], strict=True)
+                _wrapped(t, d, level)
+                for t, d in zip(ctx.saved_tensors, ctx.__dict__["saved_dims"], strict=True)
             ]
             inner._saved = [(t, 0 if t is None else saved_version(t), -1) for t in saved]
             given = [cls._share(g, d, level) for g, d in zip(grads, ctx.__dict__["grad_dims"], strict=True)]
@@ -162,9 +163,9 @@ class _Generated(Function):
     @classmethod
     def _share(cls, grad: Any, dim: int | None, level: VmapLevel) -> Any:
         """The gradient of an output as backward sees it: of an output of all examples together, each has its share."""
-        if grad is None or dim is not None:
-            return grad if grad is None else batched(grad, dim, level)
-        return grad / max(cls.size, 1)
+        if grad is None:
+            return None
+        return grad / max(cls.size, 1) if dim is None else batched(grad, dim, level)
 
     @classmethod
     def _fitting(cls, grad: Any, dim: int | None, own: int | None) -> Any:

@@ -26,9 +26,7 @@ def stepped(x: Any, dim: int | None, size: int, rank: int) -> Any:
     return x.reshape((*x._spec.sizes, *(1,) * missing)) if missing > 0 else x
 
 
-def gather(
-    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, sparse_grad: bool
-) -> tuple[Any, Any]:
+def gather(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, sparse_grad: bool) -> tuple[Any, Any]:
     """`gather`; a number counts as a vector of one element."""
     rank = max(rank_of(self, dims[0]), rank_of(index, dims[2]), 1)
     x, where = stepped(self, dims[0], batch.size, 1), stepped(index, dims[2], batch.size, 1)
@@ -321,7 +319,8 @@ RULES: dict[str, Rule] = {
         ("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add"), scatter
     ),
     **dict.fromkeys(
-        ("scatter_.src", "scatter_.value", "scatter_.reduce", "scatter_.value_reduce", "scatter_add_"), scatter_
+        ("scatter_.src", "scatter_.value", "scatter_.reduce", "scatter_.value_reduce", "scatter_add_"),
+        scatter_,
     ),
     "index_select": index_select,
     "index_add": index_add,

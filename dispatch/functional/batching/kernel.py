@@ -9,22 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....runtime.device import META
-from ....runtime.dispatch_key import BY_NAME
 from ....runtime.tensor_impl import TensorImpl
-from ....runtime.tensor_spec import TensorSpec
 from ...core.argument_roles import tensors_in
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
-from ...structured.allocation import allocator_of
 from ...structured.result_types import result_type_of
-from ...tensor import Tensor
 from ..batched_tensor import BatchedValue, batched, refuse_escaped
 from ..levels import VmapLevel, run_below
-from .layout import Batch, Rule
+from .layout import META_KEYS, Batch, described
 from .table import rule_for
-
-_META_KEYS = BY_NAME["Meta"].bits
 
 
 def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -34,7 +27,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """
     rule, describable = rule_for(op)
     if describable and not any(args[i] is not None for i in op.device_positions):
-        op.call_with_keys(_META_KEYS, [_described(value) for value in args])
+        op.call_with_keys(META_KEYS, [described(value) for value in args])
     schema = op.schema
     make = result_type_of(schema)
     alias = schema.returns[0].alias_info if len(schema.returns) == 1 else None
@@ -69,17 +62,6 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return _as_view(_wrapped(result, out, level), values[0])
 
     return op.rebind(call, args)
-
-
-def _described(value: Any) -> Any:
-    """An argument with the metadata of one example and no values, on the meta device."""
-    if isinstance(value, TensorImpl):
-        spec = value._spec
-        meta = TensorSpec.of(spec.sizes, spec.strides, spec.dtype, META)
-        return Tensor.from_data(allocator_of(meta)(), meta)
-    if value.__class__ is tuple or value.__class__ is list:
-        return tuple([_described(v) for v in value])
-    return value
 
 
 def _innermost(op: OperatorEntry, values: Sequence[Any]) -> VmapLevel:
@@ -134,6 +116,3 @@ def _as_view(out: Any, base: Any) -> Any:
     out._version = base.version_cell()
     out._view_base = base if base._view_base is None else base._view_base
     return out
-
-
-__all__ = ["Rule", "plan_batched"]

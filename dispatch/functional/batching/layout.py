@@ -6,9 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ....runtime.device import META
+from ....runtime.dispatch_key import BY_NAME
 from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
 from ...core.operator_entry import OperatorEntry
+from ...generated import functions as ops
+from ...structured.allocation import allocator_of
 from ...structured.native.dims import wrap_dim
+from ...tensor import Tensor
 from ..levels import VmapLevel
 
 Dims = Sequence[Any]
@@ -112,3 +118,30 @@ def refuse_inplace(batch: Batch) -> None:
         f"over in a vmap. Please try to use out-of-place operators instead of {name}. If said operator is being "
         "called inside the framework, please file a bug report instead."
     )
+
+
+META_KEYS = BY_NAME["Meta"].bits
+"""The key set under which an operator says what it would return."""
+
+
+def described(value: Any) -> Any:
+    """An argument with the metadata of one example and no values, on the meta device."""
+    if isinstance(value, TensorImpl):
+        spec = value._spec
+        meta = TensorSpec.of(spec.sizes, spec.strides, spec.dtype, META)
+        return Tensor.from_data(allocator_of(meta)(), meta)
+    if value.__class__ is tuple or value.__class__ is list:
+        return tuple([described(v) for v in value])
+    return value
+
+
+def outline(batch: Batch, dims: Dims, *args: Any) -> Any:
+    """An empty batch of what the operator returns for one example."""
+    metas = []
+    for value, dim in zip(args, dims, strict=True):
+        if dim is not None:
+            value = described(value.new_empty(sizes_of(value, dim)))
+        metas.append(described(value))
+    device = next(a.device for a in args if isinstance(a, TensorImpl))
+    made = batch.op.call_with_keys(META_KEYS, metas)
+    return ops.empty((0, *made._spec.sizes), dtype=made._spec.dtype, device=device)

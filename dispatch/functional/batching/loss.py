@@ -43,7 +43,9 @@ def mse_loss_backward(
 class _Samples:
     """The classes of (n, classes, ...) or (classes) of all examples, as samples of one loss."""
 
-    def __init__(self, batch: Batch, self_: Any, dim: int | None, target: Any, target_dim: int | None) -> None:
+    def __init__(
+        self, batch: Batch, self_: Any, dim: int | None, target: Any, target_dim: int | None
+    ) -> None:
         x, t = whole(self_, dim, batch.size), whole(target, target_dim, batch.size)
         self.is_single = x._spec.ndim == 2
         if self.is_single:
@@ -63,10 +65,10 @@ class _Samples:
         counted = ops.ne(self.targets, ignore_index)
         if weight is None:
             return self.apart(counted.to(self.x._spec.dtype))
-        targets = ops.where(counted, self.targets, 0)
+        places = self.apart(ops.where(counted, self.targets, 0))
         rows = whole(weight, dim, self.size).detach()
-        picked = rows.gather(1, self.apart(targets).reshape((self.size, -1)).to(int64))
-        return ops.where(self.apart(counted), picked.reshape(self.apart(targets)._spec.sizes), 0)
+        picked = rows.gather(1, places.reshape((self.size, _count(places))).to(int64))
+        return ops.where(self.apart(counted), picked.reshape(places._spec.sizes), 0)
 
 
 def nll_loss_forward(

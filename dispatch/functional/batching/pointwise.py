@@ -87,7 +87,9 @@ def where(batch: Batch, dims: Dims, condition: Any, self: Any, other: Any) -> tu
 
 def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     """Operators element by element that do not broadcast."""
-    given = [whole(a, d, batch.size) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)]
+    given = [
+        whole(a, d, batch.size) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)
+    ]
     return batch.op.call(*given), 0
 
 
@@ -103,7 +105,9 @@ def masked_fill_tensor(batch: Batch, dims: Dims, self: Any, mask: Any, value: An
         return masked_fill(batch, dims, self, mask, value)
     top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
     value = value.to(self._spec.dtype)
-    return ops.where(aligned(mask, dims[1], top), aligned(value, dims[2], top), aligned(self, dims[0], top)), 0
+    return ops.where(
+        aligned(mask, dims[1], top), aligned(value, dims[2], top), aligned(self, dims[0], top)
+    ), 0
 
 
 def masked_fill_tensor_(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...generated import functions as ops
@@ -38,11 +38,11 @@ def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
 
 def inner_dims(dim: int | Sequence[int] | None, rank: int) -> int | tuple[int, ...]:
     """Dimensions of one example behind the mapped one; a number counts as having one."""
-    if dim.__class__ is int:
-        return shifted(dim, rank)  # type: ignore[arg-type]  # the class says so
+    if isinstance(dim, int):
+        return shifted(dim, rank)
     if not dim:
         return tuple(range(1, max(rank, 1) + 1))
-    return tuple([shifted(d, rank) for d in dim])  # type: ignore[union-attr]  # a list then
+    return tuple([shifted(d, rank) for d in dim])
 
 
 def scan_(batch: Batch, dims: Dims, self: Any, dim: int, *more: Any) -> tuple[Any, Any]:
@@ -57,29 +57,29 @@ def _flat(x: Any, dim: int) -> Any:
     return front(x, dim).reshape((x._spec.sizes[dim], numel_of(x, dim)))
 
 
+_TOTALS: dict[str, Callable[..., Any]] = {"sum": ops.sum, "mean": ops.mean, "prod": ops.prod}
+_EXTREMA: dict[str, Callable[..., Any]] = {"max": ops.amax, "min": ops.amin, "any": ops.any, "all": ops.all}
+
+
 def total(batch: Batch, dims: Dims, self: Any, *dtype: Any) -> tuple[Any, Any]:
     """`sum`, `mean` and `prod` of all elements of an example."""
     name = batch.op.name.removeprefix("aten::")
-    reduce = {"sum": ops.sum, "mean": ops.mean, "prod": ops.prod}[name]
-    return reduce(_flat(self, dims[0]), 1, dtype=dtype[0]), 0
+    return _TOTALS[name](_flat(self, dims[0]), 1, dtype=dtype[0]), 0
 
 
 def extremum(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
     """`max`, `min`, `any`, `all` of all elements of an example."""
     name = batch.op.name.removeprefix("aten::")
-    reduce = {"max": ops.amax, "min": ops.amin, "any": ops.any, "all": ops.all}[name]
-    return reduce(_flat(self, dims[0]), 1), 0
+    return _EXTREMA[name](_flat(self, dims[0]), 1), 0
 
 
 def deviation(batch: Batch, dims: Dims, self: Any, unbiased: bool) -> tuple[Any, Any]:
     """`var` and `std` of all elements of an example."""
-    reduce = ops.var if batch.op.name == "aten::var" else ops.std
+    reduce: Callable[..., Any] = ops.var if batch.op.name == "aten::var" else ops.std
     return reduce(_flat(self, dims[0]), 1, correction=int(unbiased)), 0
 
 
-def place_of_extremum(
-    batch: Batch, dims: Dims, self: Any, dim: int | None, keepdim: bool
-) -> tuple[Any, Any]:
+def place_of_extremum(batch: Batch, dims: Dims, self: Any, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
     """`argmax`, `argmin`: without `dim` the place in the flattened example."""
     if dim is not None:
         return _ARG(batch, dims, self, dim, keepdim)
