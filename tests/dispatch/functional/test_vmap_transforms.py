@@ -11,6 +11,8 @@ import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.functional.batching import loop as loop_module
 from triten.dispatch.functional.batching.table import LOOPED, REFUSED, RULES
+from triten.runtime.dispatch_key import AUTOGRAD_BITS
+from triten.runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local
 
 F = tt.nn.functional
 
@@ -574,3 +576,55 @@ def test_functions_without_rule_are_refused():
     ):
         with pytest.raises(RuntimeError, match=text):
             tt.vmap(function.apply)(normal(3))
+
+
+def test_rules_record_for_the_outside_even_where_a_kernel_has_excluded_autograd(library):
+    x = normal(3, 4).requires_grad_()
+
+    def f(row):
+        with ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
+            out = row * row
+            assert local.excluded & AUTOGRAD_BITS
+        return out.sum()
+
+    out = tt.vmap(f)(x)
+    assert local.excluded == 0
+    same(tt.autograd.grad(out.sum(), x)[0], 2 * x)
+
+
+def test_a_kernel_for_the_batched_key_gets_batched_tensors(library):
+    seen = []
+    library.define("shape_of(Tensor x) -> Tensor")
+    library.impl("shape_of", lambda x: x.clone(), "CPU")
+    library.impl("shape_of", lambda x: seen.append(tuple(x.shape)) or x * 2, "Batched")
+    same(tt.vmap(tt.ops.vmaptest.shape_of)(normal(3, 4)), 2 * normal(3, 4))
+    assert seen == [(4,)]
+    same(tt.ops.vmaptest.shape_of(normal(3)), normal(3))
+
+
+def test_a_kernel_registered_for_the_batching_key_takes_the_rules_place(library):
+    library.define("own(Tensor x) -> Tensor")
+    library.impl("own", lambda x: x.clone(), "CPU")
+    library.impl("own", lambda x: x + 1, "FuncTorchDynamicLayerBackMode")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(tt.vmap(tt.ops.vmaptest.own)(normal(3, 4)), normal(3, 4) + 1)
+
+
+def test_an_element_is_written_where_each_example_says():
+    def f(row, i):
+        row = row.clone()
+        row[i] = 7.0
+        return row
+
+    out = tt.vmap(f)(tt.zeros(3, 4), tt.tensor([1, 3, 0]))
+    assert out.argmax(1).tolist() == [1, 3, 0] and out.sum().item() == 21.0
+
+
+def test_a_map_inside_an_autograd_function_and_a_checked_gradient():
+    def f(x):
+        return tt.vmap(lambda row: (row.sin() * row.sum()).cumsum(0), out_dims=1)(x)
+
+    x = tt.tensor(np.random.default_rng(0).standard_normal((3, 4))).requires_grad_()
+    assert tt.autograd.gradcheck(f, (x,))
+    assert tt.autograd.gradgradcheck(f, (x,))
