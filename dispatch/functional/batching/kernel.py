@@ -16,7 +16,7 @@ from ...core.operator_entry import OperatorEntry
 from ...structured.result_types import result_type_of
 from ..batched_tensor import BatchedValue, batched, refuse_escaped
 from ..levels import VmapLevel, run_below
-from .layout import META_KEYS, Batch, described
+from .layout import Batch, result_of_one
 from .table import rule_for
 
 
@@ -27,7 +27,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """
     rule, describable = rule_for(op)
     if describable and not any(args[i] is not None for i in op.device_positions):
-        op.call_with_keys(META_KEYS, [described(value) for value in args])
+        result_of_one(op, args)
     schema = op.schema
     make = result_type_of(schema)
     alias = schema.returns[0].alias_info if len(schema.returns) == 1 else None

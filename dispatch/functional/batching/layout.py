@@ -82,31 +82,9 @@ def whole(x: Any, dim: int | None, size: int) -> Any:
     return x.expand((size, *x._spec.sizes))
 
 
-def joined(x: Any, first: int, second: int) -> Any:
-    """The tensor with the dimension `first` moved before `second`, and both made one."""
-    sizes = list(x._spec.sizes)
-    moved = x.movedim(first, second - 1 if first < second else second)
-    count = sizes.pop(first)
-    place = second - 1 if first < second else second
-    sizes[place] *= count
-    return moved.reshape(sizes)
-
-
-def divided(x: Any, dim: int, size: int) -> Any:
-    """The tensor with the dimension `dim` made two, of which the first has this size."""
-    sizes = x._spec.sizes
-    rest = sizes[dim] // size if size else 0
-    return x.reshape((*sizes[:dim], size, rest, *sizes[dim + 1 :]))
-
-
 def shifted(dim: int, rank: int) -> int:
     """A dimension of one example as one behind a leading mapped dimension."""
     return wrap_dim(dim, rank) + 1
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether an argument is a tensor."""
-    return isinstance(value, TensorImpl)
 
 
 def refuse_inplace(batch: Batch) -> None:
@@ -120,8 +98,17 @@ def refuse_inplace(batch: Batch) -> None:
     )
 
 
-META_KEYS = BY_NAME["Meta"].bits
-"""The key set under which an operator says what it would return."""
+_META_KEYS = BY_NAME["Meta"].bits
+
+
+def result_of_one(op: OperatorEntry, args: Sequence[Any]) -> Any:
+    """What the operator returns for one example of these arguments, on the meta device; it raises its own errors.
+
+    This is no call of the program's: neither modes nor traces see it.
+    """
+    metas = [described(value) for value in args]
+    plan = op.lookup(_META_KEYS).plan(op, _META_KEYS, metas)
+    return plan(*[metas[i] for i in op.runtime_positions(metas)])
 
 
 def described(value: Any) -> Any:
@@ -137,11 +124,10 @@ def described(value: Any) -> Any:
 
 def outline(batch: Batch, dims: Dims, *args: Any) -> Any:
     """An empty batch of what the operator returns for one example."""
-    metas = []
-    for value, dim in zip(args, dims, strict=True):
-        if dim is not None:
-            value = described(value.new_empty(sizes_of(value, dim)))
-        metas.append(described(value))
+    given = [
+        value if dim is None else value.new_empty(sizes_of(value, dim))
+        for value, dim in zip(args, dims, strict=True)
+    ]
+    made = result_of_one(batch.op, given)
     device = next(a.device for a in args if isinstance(a, TensorImpl))
-    made = batch.op.call_with_keys(META_KEYS, metas)
     return ops.empty((0, *made._spec.sizes), dtype=made._spec.dtype, device=device)

@@ -1,6 +1,7 @@
 """`tt.vmap` as PyTorch has it: arguments, refusals, levels, and what batched tensors look like."""
 
 import functools
+import sys
 import threading
 from collections import namedtuple
 
@@ -340,3 +341,13 @@ def test_a_grad_level_counts_and_keeps_the_grad_mode_around_it():
     with tt.no_grad():
         assert not tt.vmap(f_without := lambda x: (x * w).sum())(numbers(3, 2)).requires_grad
     assert tt.vmap(f_without)(numbers(3, 2)).requires_grad
+
+
+def test_a_trace_shows_the_call_of_one_example_and_what_it_becomes(capsys):
+    x, y = numbers(3, 4), numbers(4)
+    with tt.dispatch.show_trace(sys.stdout):
+        tt.vmap(tt.mul, (0, None))(x, y)
+    assert capsys.readouterr().out.splitlines() == [
+        " [call] op=[aten::mul.Tensor], key=[FuncTorchDynamicLayerBackMode] (float32[4]@cpu, float32[4]@cpu)",
+        "  [redispatch] op=[aten::mul.Tensor], key=[CPU] (float32[3, 4]@cpu, float32[4]@cpu)",
+    ]
