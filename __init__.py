@@ -13,6 +13,7 @@ Example:
 """
 
 import sys as _sys
+from importlib import import_module as _import_module
 
 if "triten.dispatch.codegen" not in _sys.orig_argv:
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
@@ -21,9 +22,8 @@ if "triten.dispatch.codegen" not in _sys.orig_argv:
 
 def __getattr__(name: str) -> object:
     # What few programs need, loaded when they do.
-    if name == "utils" or name == "_register_device_module":
-        from importlib import import_module
-
-        utils = import_module(".utils", __name__)
-        return utils if name == "utils" else utils._register_device_module
+    if name in ("func", "utils"):
+        return _import_module(f".{name}", __name__)
+    if name == "_register_device_module":
+        return _import_module(".utils", __name__)._register_device_module
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

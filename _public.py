@@ -21,6 +21,7 @@ from .dispatch.functional.autocast_state import (
     set_autocast_enabled,
 )
 from .dispatch.functional.python_key import TensorDispatchMode
+from .dispatch.functional.vmap import vmap
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *
 from .dispatch.iterator.broadcast import broadcast_shapes

@@ -57,6 +57,7 @@ def load() -> None:
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
     from .core.kernel_function import KernelFunction
+    from .functional import plan_batched
     from .functional.python_key import PYTHON, python_fallback
     from .generated.register_all import register_all
 
@@ -77,6 +78,10 @@ def load() -> None:
         elif functionality is Functionality.Named:
             dispatcher.register_fallback(
                 key, KernelFunction(None, planner=_plan_named, source="named tensors")
+            )
+        elif functionality is Functionality.FuncTorchDynamicLayerBackMode:
+            dispatcher.register_fallback(
+                key, KernelFunction(None, planner=plan_batched, source="batching rules of vmap")
             )
         elif functionality not in (
             Functionality.Dense,

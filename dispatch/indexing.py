@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..runtime.dispatch_key import Functionality, functionality_bit
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import bool_, int64, uint8
 from ..runtime.tensor_impl import TensorImpl
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     _Base = TensorImpl
 else:
     _Base = object
+
+_BATCHED = functionality_bit(Functionality.Batched)
+"""Marks a number that differs between the examples of a `vmap`: it indexes as a tensor, since nobody can read it."""
 
 NEW_AXIS, INTEGER, RANGE = 0, 1, 2
 """Kinds of items of `_basic_index`; `structured/native/views.py` reads them."""
@@ -315,7 +319,7 @@ def _apply(tensor: Any, index: tuple[Any, ...]) -> tuple[Any, list[Any] | None]:
             out = out.unsqueeze(dim)
             advanced.append(_tensor_of([0] if bool(item) else [], tensor))
             dim += 1
-        elif isinstance(item, TensorImpl) and item._spec.ndim:
+        elif isinstance(item, TensorImpl) and (item._spec.ndim or item._spec.keys & _BATCHED):
             consumed = _consumed(item)
             advanced.append(item)
             dim += consumed

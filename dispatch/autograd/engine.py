@@ -272,7 +272,8 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
         present = meta.grad
         if present is None:
             meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
-        elif present._spec.requires_grad or grad._spec.requires_grad:
+        elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys:
+            # A batched gradient may have more examples than what is there.
             meta.grad = present + grad
         else:
             present.add_(grad)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from .functional import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import Node, edge_of, next_sequence, save_result, saved_version, set_history, unpack, unpack_result
 from .tangents import FORWARD_BIT
+
+_BATCHED = functionality_bit(Functionality.Batched)
 
 
 class FunctionCtx(Node):
@@ -137,6 +140,9 @@ class Function:
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
     argument of `forward`. For forward mode write `jvp(ctx, *tangents)` too.
 
+    Inside `tt.vmap` it takes the second form, and either `generate_vmap_rule = True`, which maps forward and backward,
+    or a static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
+
     Example:
         >>> import triten as tt
         >>> class Double(tt.autograd.Function):
@@ -150,6 +156,16 @@ class Function:
         >>> Double.apply(x).sum().backward(); x.grad
         tensor([2., 2.])
     """
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        """The function of many examples at once; to be overridden. `info` has batch_size and randomness."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -176,15 +192,24 @@ class Function:
 
         Raises RuntimeError for dual tensors where no `jvp` is written.
         """
+        if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
+            from ..functional.batching.function import apply_batched
+
+            return apply_batched(cls, args)
+        return cls._apply(args)
+
+    @classmethod
+    def _apply(cls, args: tuple[Any, ...]) -> Any:
+        """`apply` at this level: the tensors are taken for what they are, batched or not."""
         tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
         if any(args[i]._spec.keys & FORWARD_BIT for i in tensors):
             from .function_jvp import apply_forward
 
             return apply_forward(cls, args)
-        return cls._apply(FunctionCtx, args, tensors)
+        return cls._run(FunctionCtx, args, tensors)
 
     @classmethod
-    def _apply(cls, context: Any, args: tuple[Any, ...], tensors: list[int]) -> Any:
+    def _run(cls, context: Any, args: tuple[Any, ...], tensors: list[int]) -> Any:
         needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
         recording = is_grad_enabled() and any(needs)
         ctx = context(cls, needs)

@@ -35,7 +35,7 @@ def apply_forward(cls: Any, args: tuple[Any, ...]) -> Any:
         return made[0]
 
     with without_tangents():
-        result = cls._apply(context, args, [i for i, a in enumerate(args) if isinstance(a, TensorImpl)])
+        result = cls._run(context, args, [i for i, a in enumerate(args) if isinstance(a, TensorImpl)])
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     for output in tensors_in(outputs):
         if not any(output is a for a in args):

@@ -25,6 +25,8 @@ def ones_of(spec: TensorSpec) -> Callable[[], Any]:
     from ..structured.native.factories import filled
     from ..tensor import Tensor
 
+    # Of a subclass or a batched tensor only the metadata: it has bytes of its own.
+    spec = spec.replace(keys=0) if spec.keys else spec
     if spec.device is not CPU:
         return filled(spec, "fill_stub", 1)
     copy = np.ones(spec.sizes, spec.np_dtype).copy

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.grad_mode import grad_disabled, is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..core.argument_roles import tensors_in
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .function import Function, FunctionCtx
+
+_BATCHED = functionality_bit(Functionality.Batched)
 
 Layout = list[int | None]
 """For each value whether it stands for itself, or for how many elements of a list."""
@@ -95,7 +98,7 @@ class _RecordedCall(Function):
         count = len(cls.op.schema.positional_arguments)
         flat, inputs = flatten(args[:count])
         call = _Call(bits, inputs, args[count:])
-        results = unflatten(cls.apply(*flat, call), call.outputs)
+        results = unflatten(cls._apply((*flat, call)), call.outputs)
         if not call.outputs:
             return None
         return tuple(results) if call.several else results[0]
@@ -104,7 +107,12 @@ class _RecordedCall(Function):
     def forward(cls, ctx: FunctionCtx, *flat: Any) -> tuple[Any, ...]:
         op, formula, call = cls.op, cls.formula, flat[-1]
         inputs = tuple(unflatten(flat[:-1], call.inputs))
-        result = op.call_with_keys(call.bits, (*inputs, *call.keyword_only))
+        # Batching rules run on what lies outside their vmap, which is recorded on its own account.
+        before = set_grad_enabled(bool(call.bits & _BATCHED))
+        try:
+            result = op.call_with_keys(call.bits, (*inputs, *call.keyword_only))
+        finally:
+            set_grad_enabled(before)
         call.several = len(op.schema.returns) > 1
         values = () if not op.schema.returns else result if call.several else (result,)
         results, call.outputs = flatten(values)

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of
 from .node import Edge, Node, edge_of, leaf_meta, next_sequence
+
+_BATCHED = functionality_bit(Functionality.Batched)
 
 
 class ViewGeometry(NamedTuple):
@@ -109,6 +112,12 @@ class CopySlices(Node):
         if self.next_edges[0] is None:
             return (None, *inner[1:])
         first = inner[0] if len(inner) else None
+        if first is not None and first._spec.keys & _BATCHED:
+            # Of more maps, perhaps, than the gradient that came: the copy must have room for all their examples.
+            room = copied.new_empty(()) + first.new_empty(())
+            wider = room.new_empty_strided(spec.sizes, spec.strides, dtype=copied.dtype)
+            wider.copy_(copied)
+            copied, part = wider, self.geometry.take(wider)
         if first is None:
             part.zero_()
         else:

@@ -45,8 +45,7 @@ def new_full(
     pin: Any,
 ) -> Any:
     """`torch.Tensor.new_full`: dtype and device of `self` unless given."""
-    made = empty(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
-    return made.fill_(value)
+    return self.new_empty(tuple(size), dtype=dtype, layout=layout, device=device).fill_(value)
 
 
 def empty_out(size: Sequence[int], memory_format: Any, out: Any) -> Any:

@@ -116,7 +116,7 @@ def _entries(self: Any, dim: int, index: Any) -> Any:
     if index._spec.dtype is not int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     size = self._spec.sizes[d] if rank else 1
-    mask = ops.zeros((size,), dtype=bool_, device=self.device)
+    mask = index.new_zeros((size,), dtype=bool_, device=self.device)
     mask.index_put_((index.reshape((-1,)),), ops.ones((), dtype=bool_, device=self.device))
     return mask.view((size,) + (1,) * (rank - d - 1)) if rank else mask.view(())
 

@@ -51,6 +51,7 @@ _BACKEND_FUNCTIONALITIES = {
 _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
 _DECOMPOSING = {
     Functionality.Python,
+    Functionality.FuncTorchDynamicLayerBackMode,
     Functionality.Functionalize,
     Functionality.ForwardAD,
     Functionality.Batched,
@@ -393,7 +394,7 @@ class OperatorEntry:
                 ]
                 for position, value in zip(positions, runtime, strict=True):
                     bound[position] = value
-                found = plans[index] = self.lookup(bits).plan(self, bits, bound)
+                found = plans[index] = self.plan(bits, bound)
             return found(*runtime)
 
         return plan

@@ -31,7 +31,7 @@ definitions: dict[str, CustomOpDef] = {}
 """Every custom operator by its full name; one that is defined again replaces the earlier one."""
 
 vmap_rules: dict[str, Function] = {}
-"""Batching rules by operator. No layer of this version reads them."""
+"""Batching rules by operator, read by vmap at each call (see `functional/batching/custom.py`)."""
 
 
 def key_for_device(device_type: str) -> DispatchKey:
@@ -316,9 +316,11 @@ class CustomOpDef:
         self._autocast[device_type] = Dispatcher.singleton().register_impl(self._qualname, key, kernel)
 
     def register_vmap(self, func: Function | None = None) -> Any:
-        """Keep a batching rule ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)`` for a vmap layer.
+        """Register what `tt.vmap` calls: ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)``.
 
-        A decorator if `func` is left out. This version has no vmap: the rule is stored and not called.
+        The arguments come with all examples; `in_dims` says for each positional one which dimension is mapped, None
+        for none, a list for a list of tensors; `out_dims` says so of the outputs. `info` has batch_size and
+        randomness. Without a rule the operator runs for one example after another. A decorator if `func` is left out.
         """
 
         def register(function: Function) -> Function:

@@ -241,10 +241,20 @@ def register_autocast(
 
 
 def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Keep an operator's batching rule ``func(info, in_dims, *args) -> (output, out_dims)`` for a vmap layer.
+    """Register an operator's batching rule ``func(info, in_dims, *args) -> (output, out_dims)`` for `tt.vmap`.
 
-    A decorator if `func` is left out. This version has no vmap: the rule is stored and not called. Raises RuntimeError
-    for an operator that does not exist, ValueError for what is no operator. Source: `torch.library.register_vmap`.
+    See `CustomOpDef.register_vmap`. A decorator if `func` is left out. Raises RuntimeError for an operator that does
+    not exist, ValueError for what is no operator. Source: `torch.library.register_vmap`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.library.define("docs::row_sum", "(Tensor x) -> Tensor")
+        >>> tt.library.impl("docs::row_sum", "default", lambda x: x.sum(0))
+        >>> @tt.library.register_vmap("docs::row_sum")
+        ... def _(info, in_dims, x):
+        ...     return x.movedim(in_dims[0], 0).sum(1), 0
+        >>> tt.vmap(tt.ops.docs.row_sum)(tt.ones(2, 3))
+        tensor([3., 3.])
     """
     custom, name = find_operator(op, "register_vmap")
     if custom is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ..autograd.formulas.views import (
     as_strided_backward,
+    as_strided_of,
     permute_backward,
     select_backward,
     slice_backward,
@@ -645,23 +646,29 @@ def plan_slice_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 class AsStridedBackwardBackward0(Node):
     """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
 
-    __slots__ = ("offset", "size", "stride")
+    __slots__ = ("input_sizes", "input_strides", "offset", "size", "stride")
 
+    input_sizes: Any
+    input_strides: Any
     offset: Any
     size: Any
     stride: Any
 
     def backward(self, grad: Any) -> Any:
+        input_sizes = self.input_sizes
+        input_strides = self.input_strides
         size = self.size
         stride = self.stride
         offset = self.offset
-        return (grad.contiguous().as_strided(size, stride, offset),)
+        return (as_strided_of(grad, input_sizes, input_strides, size, stride, offset),)
 
 
 def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_output = requires_grad(args[0])
+    input_sizes = args[1]
+    input_strides = args[2]
     size = args[3]
     stride = args[4]
     offset = args[5]
@@ -675,6 +682,8 @@ def plan__as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[An
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        node.input_sizes = input_sizes
+        node.input_strides = input_strides
         node.size = size
         node.stride = stride
         node.offset = offset

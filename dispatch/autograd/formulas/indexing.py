@@ -11,7 +11,7 @@ from ...generated import functions as ops
 
 def zeros_for(grad: Any, shape: Sequence[int]) -> Any:
     """Zeros of a shape, with the gradient's dtype and device."""
-    return ops.zeros(tuple(shape), dtype=grad.dtype, device=grad.device)
+    return grad.new_zeros(tuple(shape))
 
 
 def cat_backward(grad: Any, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
@@ -76,7 +76,7 @@ def take_backward(grad: Any, shape: Sequence[int], index: Any) -> Any:
 
 def masked_fill_value_backward(grad: Any, mask: Any) -> Any:
     """The sum of the gradient where the mask holds."""
-    return grad.masked_select(mask).sum()
+    return ops.where(mask, grad, 0).sum()
 
 
 def embedding_double_backward(grad: Any, indices: Any, padding_idx: int) -> Any:

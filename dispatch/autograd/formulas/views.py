@@ -69,6 +69,19 @@ def as_strided_backward(
     return flat.as_strided(sizes, strides, -low)
 
 
+def as_strided_of(
+    grad: Any,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    size: Sequence[int],
+    stride: Sequence[int],
+    offset: int,
+) -> Any:
+    """The view that `_as_strided_backward` is the backward of, taken of a gradient laid out as its input was."""
+    laid = grad.new_empty_strided(tuple(sizes), tuple(strides)).copy_(grad)
+    return laid._strided_from(tuple(size), tuple(stride), offset)
+
+
 def may_overlap(spec: TensorSpec) -> bool:
     """Whether two elements may share an address, as ATen's cheap test decides."""
     reach = 0

@@ -1,0 +1,168 @@
+"""Batched tensors: one example as the user's function sees it, over the values of all (functorch BatchedTensorImpl).
+
+A batched tensor has the metadata of one example. In place of bytes it holds a `BatchedValue`: the tensor of all
+examples, which of its dimensions is mapped, and the vmap level that maps it. Its key set sends every operator to the
+batching rules, below autograd.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.storage import address_of, root_of
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import MAX_SPECS, TensorSpec
+from ..tensor import Tensor
+from .levels import VmapLevel, is_visible
+
+BATCHED_KEYS = functionality_bit(Functionality.Batched) | functionality_bit(
+    Functionality.FuncTorchDynamicLayerBackMode
+)
+"""What a batched tensor's key set has beside its backend's: where the rules stand, and the key of user kernels."""
+
+_specs: dict[tuple[TensorSpec, int], TensorSpec] = {}
+
+
+class BatchedValue:
+    """What a batched tensor has for bytes.
+
+    `base`, `nbytes` and the array interface answer `root_of` and `address_of` with the storage of all examples and
+    the address of the first one, so that views of a batched tensor know their offset in it.
+    """
+
+    __slots__ = ("dim", "level", "value")
+
+    def __init__(self, value: TensorImpl, dim: int, level: VmapLevel) -> None:
+        self.value = value
+        self.dim = dim
+        self.level = level
+
+    @property
+    def base(self) -> Any:
+        """The root of the bytes of all examples."""
+        return root_of(self.value._data)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the root has."""
+        return int(self.base.nbytes)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"data": (address_of(self.value._data), True)}
+
+
+def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
+    """The spec of one example of a tensor of this spec, mapped over `dim`."""
+    found = _specs.get((spec, dim))
+    if found is None:
+        if len(_specs) >= MAX_SPECS:
+            _specs.clear()
+        found = _specs[spec, dim] = TensorSpec.of(
+            spec.sizes[:dim] + spec.sizes[dim + 1 :],
+            spec.strides[:dim] + spec.strides[dim + 1 :],
+            spec.dtype,
+            spec.device,
+            is_inference=spec.is_inference,
+            read_only=spec.read_only,
+            layout=spec.layout,
+            keys=BATCHED_KEYS,
+        )
+    return found
+
+
+def batched(value: Any, dim: int, level: VmapLevel) -> BatchedTensor:
+    """A tensor of which `level` maps the dimension `dim`."""
+    made: Any = object.__new__(BatchedTensor)
+    made._data = BatchedValue(value, dim, level)
+    made._spec = logical_spec(value._spec, dim)
+    made._version = made._autograd = made._view_base = None
+    return made  # type: ignore[no-any-return]
+
+
+def level_of(tensor: Any) -> VmapLevel | None:
+    """The level that maps a tensor; None for one that is not batched."""
+    data = tensor._data
+    return data.level if data.__class__ is BatchedValue else None
+
+
+def unbatched(tensor: Any, level: VmapLevel) -> tuple[Any, int | None]:
+    """The tensor of all examples and the dimension that `level` maps; the tensor itself and None for others."""
+    data = tensor._data
+    if data.__class__ is BatchedValue and data.level is level:
+        return data.value, data.dim
+    return tensor, None
+
+
+def refuse_escaped(level: VmapLevel, what: str) -> None:
+    """Raise RuntimeError for a batched tensor whose vmap is not in progress where it is used."""
+    if not is_visible(level):
+        raise RuntimeError(
+            f"{what}: a BatchedTensor of vmap level {level.number} is used where that vmap is not in progress. Either "
+            "your tensor may have escaped from inside a function being vmapped, which is a user error, or it is used "
+            "in another thread. Return it from the function instead."
+        )
+
+
+class BatchedTensor(Tensor):
+    """A tensor inside `tt.vmap`: it looks like one example, operators compute on all of them.
+
+    Values of single examples cannot be read: `item`, `bool`, `numpy` and the like raise RuntimeError.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        from textwrap import indent
+
+        data: BatchedValue = self._data
+        body = indent(repr(data.value), " " * 4)
+        return f"BatchedTensor(lvl={data.level.number}, bdim={data.dim}, value=\n{body}\n)"
+
+    def item(self) -> NoReturn:
+        """Refused: there is one value for each example."""
+        raise RuntimeError(
+            "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a "
+            "Tensor, please try to rewrite what you're doing with other operations."
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise RuntimeError(
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't "
+            "support that; tt.where chooses between values for each example."
+        )
+
+    def _no_storage(self, asked: str) -> NoReturn:
+        raise RuntimeError(
+            f"vmap: Cannot access data pointer of Tensor that doesn't have storage: {asked} asks for the values of a "
+            "BatchedTensor"
+        )
+
+    def numpy(self, *, force: bool = False) -> NoReturn:
+        """Refused: a batched tensor has no array of its own."""
+        self._no_storage("Tensor.numpy()")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        self._no_storage("Tensor.__array__()")
+
+    def tolist(self) -> NoReturn:
+        """Refused: there is one list for each example."""
+        self._no_storage("Tensor.tolist()")
+
+    def host_array(self) -> NoReturn:
+        """Refused: a batched tensor has no array of its own."""
+        self._no_storage("reading it on the host")
+
+    def data_ptr(self) -> NoReturn:
+        """Refused: a batched tensor has no bytes of its own."""
+        self._no_storage("Tensor.data_ptr()")
+
+    def untyped_storage(self) -> NoReturn:
+        """Refused: a batched tensor has no bytes of its own."""
+        self._no_storage("Tensor.untyped_storage()")
+
+    def storage_offset(self) -> int:
+        """The offset of the first example, in elements."""
+        value: Any = self._data.value
+        return int(value.storage_offset())

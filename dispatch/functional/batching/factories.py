@@ -1,0 +1,48 @@
+"""Rules of factories that take sizes, dtype and device from a batched tensor: they make one for each example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.allocator import storage_size
+from ....runtime.memory_format import channels_last, channels_last_3d
+from .layout import Batch, Dims, Rule, front
+
+
+def like(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
+    """`empty_like`, `zeros_like`, `ones_like`; channels-last is the format of each example."""
+    *others, memory_format = options
+    if memory_format is channels_last or memory_format is channels_last_3d:
+        x = front(self, dims[0])
+        rank = x._spec.ndim
+        last = x.permute((0, 1, *range(3, rank), 2)).contiguous()
+        made = batch.op.call(last, *others, None)
+        return made.permute((0, 1, rank - 1, *range(2, rank - 1))), 0
+    if memory_format is None:
+        return batch.op.call(self, *others, None), dims[0]
+    return batch.op.call(front(self, dims[0]), *others, memory_format), 0
+
+
+def new(batch: Batch, dims: Dims, self: Any, size: Sequence[int], *options: Any) -> tuple[Any, Any]:
+    """`new_empty`, `new_zeros`, `new_ones`."""
+    return batch.op.call(self, (batch.size, *size), *options), 0
+
+
+def new_strided(
+    batch: Batch, dims: Dims, self: Any, size: Sequence[int], stride: Sequence[int], *options: Any
+) -> tuple[Any, Any]:
+    """`new_empty_strided`: the examples lie one after another."""
+    reach = storage_size(tuple(size), tuple(stride))
+    return batch.op.call(self, (batch.size, *size), (reach, *stride), *options), 0
+
+
+RULES: dict[str, Rule] = {
+    "empty_like": like,
+    "zeros_like": like,
+    "ones_like": like,
+    "new_empty": new,
+    "new_zeros": new,
+    "new_ones": new,
+    "new_empty_strided": new_strided,
+}

@@ -1,0 +1,193 @@
+"""`tt.autograd.Function` inside vmap: the user's own rule, or one generated from forward and backward.
+
+Source: torch/_functorch/autograd_function.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.grad_mode import is_grad_enabled
+from ....runtime.tensor_impl import TensorImpl
+from ...autograd.function import Function, FunctionCtx
+from ...autograd.node import edge_of, saved_version
+from ..batched_tensor import batched, level_of, refuse_escaped, unbatched
+from ..levels import VmapLevel, entered_vmap, run_below
+from ..pytree import tree_flatten, tree_unflatten
+from .custom import VmapInfo, check_out_dims
+
+
+def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
+    """`cls.apply` where some argument is batched.
+
+    The values of the innermost level are opened and the function is applied to them by its rule, so that what lies
+    outside records it; where an argument requires grad, it is recorded as the function of one example too.
+
+    Raises RuntimeError for a function without rule, or one whose forward takes the context.
+    """
+    level: VmapLevel | None = None
+    for value in args:
+        found = level_of(value) if isinstance(value, TensorImpl) else None
+        if found is not None:
+            refuse_escaped(found, f"{cls.__name__}.apply")
+            if level is None or found.number > level.number:
+                level = found
+    assert level is not None
+    _check_rule(cls)
+    tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+    mine = [i for i in tensors if level_of(args[i]) is level]
+    needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
+    if not is_grad_enabled() or not any(needs):
+        return _apply_at(cls, level, args)
+    bare = [a.from_data(a._data, a._spec.detached) if i in mine else a for i, a in enumerate(args)]
+    ctx = FunctionCtx(cls, needs)
+    edges = [edge_of(args[i]) if needs[i] else None for i in tensors]
+    result = _apply_at(cls, level, bare)
+    cls.setup_context(ctx, tuple(args), result)
+    outputs = list(result) if isinstance(result, tuple | list) else [result]
+    outputs = cls._record(ctx, args, tensors, edges, outputs)
+    return type(result)(outputs) if isinstance(result, tuple | list) else outputs[0]
+
+
+def _check_rule(cls: type[Function]) -> None:
+    if issubclass(cls, _Generated):
+        return
+    name = cls.__name__
+    if cls.setup_context is Function.setup_context:
+        raise RuntimeError(
+            f"In order to use an autograd.Function with functorch transforms (vmap, grad, ...), {name} must override "
+            "the setup_context staticmethod."
+        )
+    own = cls.vmap is not Function.vmap
+    if own and cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {name}, but it has both generate_vmap_rule=True and an overriden vmap "
+            "staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid "
+            "ambiguity."
+        )
+    if not own and not cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {name}, but it does not have vmap support. Please override and implement the "
+            "vmap staticmethod or set generate_vmap_rule=True."
+        )
+
+
+def _apply_at(cls: type[Function], level: VmapLevel, args: Sequence[Any]) -> Any:
+    """The function applied on behalf of a level, its results batched again."""
+    opened = [unbatched(a, level) if isinstance(a, TensorImpl) else (a, None) for a in args]
+    values, dims = [v for v, _ in opened], tuple([d for _, d in opened])
+    if cls.vmap is not Function.vmap:
+        info = VmapInfo(level.batch_size, level.randomness)
+        returned = run_below(level, cls.vmap, info, dims, *values)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise RuntimeError(
+                f"{cls.__name__}.vmap: expected (output, out_dims), got {type(returned).__name__}"
+            )
+        output, out_dims = returned
+        if isinstance(output, tuple | list) and not isinstance(out_dims, tuple | list):
+            out_dims = [out_dims] * len(output)
+        check_out_dims(cls.__name__, output, out_dims)
+    else:
+        generated = _generate(cls, level, dims)
+        output = run_below(level, generated.apply, *values)
+        out_dims = generated.out_dims
+        out_dims = list(out_dims) if isinstance(output, tuple | list) else out_dims[0]
+    if isinstance(output, tuple | list):
+        made = [_wrapped(o, d, level) for o, d in zip(output, out_dims, strict=True)]
+        return type(output)(made)
+    return _wrapped(output, out_dims, level)
+
+
+def _wrapped(value: Any, dim: int | None, level: VmapLevel) -> Any:
+    return value if dim is None else batched(value, dim, level)
+
+
+class _Generated(Function):
+    """The function of all examples that maps `source`'s forward, and in backward its backward."""
+
+    generate_vmap_rule = True
+    source: type[Function]
+    size: int
+    randomness: str
+    in_dims: tuple[int | None, ...]
+    out_dims: list[int | None]
+
+    @classmethod
+    def forward(cls, ctx: FunctionCtx, *args: Any) -> Any:
+        source = cls.source
+        with entered_vmap(cls.size, cls.randomness) as level:
+            given = [_wrapped(a, d, level) for a, d in zip(args, cls.in_dims, strict=True)]
+            inner = FunctionCtx(source, ctx.needs_input_grad)
+            if issubclass(source, _Generated):
+                result = source.forward(inner, *given)
+            else:
+                result = source.forward(*given)
+                source.setup_context(inner, tuple(given), result)
+            if inner._written:
+                raise RuntimeError(
+                    f"{source.__name__}: a generated vmap rule cannot serve a Function that writes into its inputs "
+                    "(mark_dirty); override the vmap staticmethod"
+                )
+            leaves, spec = tree_flatten(result)
+            opened = [unbatched(o, level) if isinstance(o, TensorImpl) else (o, None) for o in leaves]
+            cls.out_dims = [d for _, d in opened]
+            saved = [(None, None) if t is None else unbatched(t, level) for t in inner._to_save]
+            flat = [id(o) for o in inner._non_differentiable]
+            ctx.mark_non_differentiable(
+                *[v for o, (v, _) in zip(leaves, opened, strict=True) if id(o) in flat]
+            )
+        ctx.save_for_backward(*[t for t, _ in saved])
+        ctx.set_materialize_grads(inner._materialize)
+        ctx.__dict__["inner"] = inner
+        ctx.__dict__["saved_dims"] = [d for _, d in saved]
+        ctx.__dict__["grad_dims"] = cls.out_dims
+        return tree_unflatten([v for v, _ in opened], spec)
+
+    @classmethod
+    def backward(cls, ctx: FunctionCtx, *grads: Any) -> tuple[Any, ...]:
+        inner: FunctionCtx = ctx.__dict__["inner"]
+        with entered_vmap(cls.size, cls.randomness) as level:
+            saved = [
+                _wrapped(t, d, level)
+                for t, d in zip(ctx.saved_tensors, ctx.__dict__["saved_dims"], strict=True)
+            ]
+            inner._saved = [(t, 0 if t is None else saved_version(t), -1) for t in saved]
+            given = [cls._share(g, d, level) for g, d in zip(grads, ctx.__dict__["grad_dims"], strict=True)]
+            found = cls.source.backward(inner, *given)
+            found = found if isinstance(found, tuple | list) else (found,)
+            opened = [unbatched(g, level) if isinstance(g, TensorImpl) else (g, None) for g in found]
+        dims = [*cls.in_dims, *[None] * (len(opened) - len(cls.in_dims))]
+        return tuple([cls._fitting(g, d, own) for (g, d), own in zip(opened, dims, strict=True)])
+
+    @classmethod
+    def _share(cls, grad: Any, dim: int | None, level: VmapLevel) -> Any:
+        """The gradient of an output as backward sees it: of an output of all examples together, each has its share."""
+        if grad is None:
+            return None
+        return grad / max(cls.size, 1) if dim is None else batched(grad, dim, level)
+
+    @classmethod
+    def _fitting(cls, grad: Any, dim: int | None, own: int | None) -> Any:
+        """A gradient in the shape of its input: summed over the examples that share it, or repeated for each."""
+        if grad is None:
+            return None
+        if own is None:
+            return grad if dim is None else grad.sum(dim)
+        if dim is not None:
+            return grad if dim == own else grad.movedim(dim, own)
+        wider = grad.unsqueeze(own)
+        sizes = list(wider._spec.sizes)
+        sizes[own] = cls.size
+        return wider.expand(sizes)
+
+
+def _generate(cls: type[Function], level: VmapLevel, dims: tuple[int | None, ...]) -> type[_Generated]:
+    made: dict[str, Any] = {
+        "source": cls,
+        "size": level.batch_size,
+        "randomness": level.randomness,
+        "in_dims": dims,
+        "out_dims": [],
+    }
+    return type(f"Vmapped{cls.__name__}", (_Generated,), made)

@@ -1,0 +1,336 @@
+"""Rules of picking and placing elements: an index of its own for each example gets the example's number beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.scalar_type import bool_, int64, uint8
+from ...generated import functions as ops
+from .layout import Batch, Dims, Rule, front, numel_of, rank_of, refuse_inplace, shifted, sizes_of, whole
+
+
+def cat(batch: Batch, dims: Dims, tensors: Sequence[Any], dim: int) -> tuple[Any, Any]:
+    """`cat`; empty vectors among tensors of higher rank do not count."""
+    of = dims[0] if dims[0].__class__ is tuple else (None,) * len(tensors)
+    pairs = [(x, d) for x, d in zip(tensors, of, strict=True) if sizes_of(x, d) != (0,)]
+    pairs = pairs or list(zip(tensors, of, strict=True))
+    rank = rank_of(*pairs[0])
+    return ops.cat([whole(x, d, batch.size) for x, d in pairs], shifted(dim, rank)), 0
+
+
+def stepped(x: Any, dim: int | None, size: int, rank: int) -> Any:
+    """The tensor as (batch, *sizes) with at least `rank` dimensions behind the mapped one."""
+    x = whole(x, dim, size)
+    missing = rank + 1 - x._spec.ndim
+    return x.reshape((*x._spec.sizes, *(1,) * missing)) if missing > 0 else x
+
+
+def gather(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, sparse_grad: bool) -> tuple[Any, Any]:
+    """`gather`; a number counts as a vector of one element."""
+    rank = max(rank_of(self, dims[0]), rank_of(index, dims[2]), 1)
+    x, where = stepped(self, dims[0], batch.size, 1), stepped(index, dims[2], batch.size, 1)
+    out = ops.gather(x, shifted(dim, rank), where, sparse_grad=sparse_grad)
+    return out.reshape((batch.size, *sizes_of(index, dims[2]))), 0
+
+
+def scatter(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, *more: Any) -> tuple[Any, Any]:
+    """`scatter`, `scatter_add`; `more` begins with the source, or a number."""
+    x = stepped(self, dims[0], batch.size, 1)
+    out = batch.op.call(x, shifted(dim, x._spec.ndim - 1), *_scattered(batch, dims, index, more))
+    return out.reshape((batch.size, *sizes_of(self, dims[0]))), 0
+
+
+def scatter_(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, *more: Any) -> tuple[Any, Any]:
+    """The same in place."""
+    if dims[0] is None:
+        refuse_inplace(batch)
+    x = front(self, dims[0])
+    x = x if x._spec.ndim > 1 else x.unsqueeze(1)
+    batch.op.call(x, shifted(dim, x._spec.ndim - 1), *_scattered(batch, dims, index, more))
+    return None, None
+
+
+def _scattered(batch: Batch, dims: Dims, index: Any, more: Sequence[Any]) -> list[Any]:
+    source = more[0]
+    if hasattr(source, "_spec"):
+        source = stepped(source, dims[3], batch.size, 1)
+    return [stepped(index, dims[2], batch.size, 1), source, *more[1:]]
+
+
+def index_select(batch: Batch, dims: Dims, self: Any, dim: int, index: Any) -> tuple[Any, Any]:
+    """`index_select`."""
+    rank = rank_of(self, dims[0])
+    if dims[2] is None:
+        x = stepped(self, dims[0], batch.size, 1)
+        out = x.index_select(shifted(dim, rank), index)
+        return out if rank else out.reshape((batch.size,)), 0
+    place = front(index, dims[2])
+    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
+    if dims[0] is None and rank:
+        d = dim % rank
+        out = self.index_select(d, place.reshape((batch.size * count,)))
+        sizes = self._spec.sizes
+        return out.reshape((*sizes[:d], batch.size, count, *sizes[d + 1 :])), d
+    x = stepped(self, dims[0], batch.size, 1)
+    d = shifted(dim, rank)
+    out = x.gather(d, _along(place, x._spec.sizes, d, count))
+    return out if rank else out.reshape((batch.size,)), 0
+
+
+def _along(index: Any, sizes: Sequence[int], d: int, count: int) -> Any:
+    """Index vectors (batch, count) as an index for all elements beside the dimension `d`."""
+    spread = [sizes[0]] + [1] * (len(sizes) - 1)
+    spread[d] = count
+    target = list(sizes)
+    target[d] = count
+    return index.to(int64).reshape(spread).expand(target)
+
+
+def index_add(
+    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, alpha: Any
+) -> tuple[Any, Any]:
+    """`index_add`."""
+    rank = rank_of(self, dims[0])
+    x, d = stepped(self, dims[0], batch.size, 1), shifted(dim, rank)
+    out = _added(batch, dims, x, d, index, source, alpha)
+    return out if rank else out.reshape((batch.size,)), 0
+
+
+def index_add_(
+    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, alpha: Any
+) -> tuple[Any, Any]:
+    """The same in place."""
+    if dims[0] is None:
+        refuse_inplace(batch)
+    rank = rank_of(self, dims[0])
+    x, d = front(self, dims[0]), shifted(dim, rank)
+    made = _added(batch, dims, x if rank else x.unsqueeze(1), d, index, source, alpha)
+    x.copy_(made if rank else made.reshape((batch.size,)))
+    return None, None
+
+
+def _added(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any, alpha: Any) -> Any:
+    added = _source_of(batch, dims, x, d, index, source)
+    if dims[2] is None:
+        return ops.index_add(x, d, index, added, alpha=alpha)
+    place = front(index, dims[2])
+    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
+    added = added if alpha == 1 else added * alpha
+    return x.scatter_add(d, _along(place, added._spec.sizes, d, count), added)
+
+
+def _source_of(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any) -> Any:
+    """The source with as many dimensions as the tensor that it goes to."""
+    made = whole(source, dims[3], batch.size)
+    if made._spec.ndim == x._spec.ndim:
+        return made
+    sizes = list(x._spec.sizes)
+    sizes[d] = numel_of(index, dims[2])
+    return made.reshape(sizes)
+
+
+def index_copy(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
+    """`index_copy`."""
+    rank = rank_of(self, dims[0])
+    x, d = stepped(self, dims[0], batch.size, 1), shifted(dim, rank)
+    out = _copied(batch, dims, x, d, index, source)
+    return out if rank else out.reshape((batch.size,)), 0
+
+
+def index_copy_(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
+    """The same in place."""
+    if dims[0] is None:
+        refuse_inplace(batch)
+    rank = rank_of(self, dims[0])
+    x, d = front(self, dims[0]), shifted(dim, rank)
+    made = _copied(batch, dims, x if rank else x.unsqueeze(1), d, index, source)
+    x.copy_(made if rank else made.reshape((batch.size,)))
+    return None, None
+
+
+def _copied(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any) -> Any:
+    placed = _source_of(batch, dims, x, d, index, source)
+    if dims[2] is None:
+        return ops.index_copy(x, d, index, placed)
+    place = front(index, dims[2])
+    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
+    return x.scatter(d, _along(place, placed._spec.sizes, d, count), placed)
+
+
+def take(batch: Batch, dims: Dims, self: Any, index: Any) -> tuple[Any, Any]:
+    """`take` from the flattened example."""
+    if dims[0] is None:
+        return self.take(index), dims[1]
+    flat = front(self, dims[0]).reshape((batch.size, numel_of(self, dims[0])))
+    if dims[1] is None:
+        return flat.index((None, index)), 0
+    places = front(index, dims[1])
+    return flat.index((_numbers(batch, places._spec.ndim - 1, places.device), places)), 0
+
+
+def _numbers(batch: Batch, rank: int, device: Any) -> Any:
+    """The examples' numbers, to broadcast with an index of `rank` dimensions behind the mapped one."""
+    return ops.arange(batch.size, device=device).reshape((batch.size, *(1,) * rank))
+
+
+def _opened(indices: Sequence[Any], of: Sequence[Any]) -> list[tuple[Any, int | None]]:
+    """Indices with masks as the places where they hold. Raises RuntimeError for a mask of each example's own."""
+    opened: list[tuple[Any, int | None]] = []
+    for index, dim in zip(indices, of, strict=True):
+        if index is None or index._spec.dtype not in (bool_, uint8):
+            opened.append((index, dim))
+        elif dim is not None:
+            raise RuntimeError(
+                "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over "
+                "indexing with a boolean mask."
+            )
+        else:
+            opened += [(places, None) for places in index.nonzero().unbind(1)]
+    return opened
+
+
+class _Advanced:
+    """Where an advanced index puts its dimensions: in place of adjacent indexed ones, else first."""
+
+    def __init__(self, batch: Batch, indices: Sequence[tuple[Any, int | None]]) -> None:
+        self.indices = indices
+        used = [i for i, (index, _) in enumerate(indices) if index is not None]
+        self.rank = max([rank_of(*indices[i]) for i in used], default=0)
+        self.is_adjacent = used == list(range(used[0], used[-1] + 1)) if used else True
+        self.first = used[0] if used and self.is_adjacent else 0
+        self.is_mapped = any(dim is not None for _, dim in indices)
+        self.device = next((indices[i][0].device for i in used), None)
+        self.numbers = _numbers(batch, self.rank, self.device) if used else None
+
+    def of_batch(self) -> list[Any]:
+        """The indices of (batch, ...): the examples' numbers first."""
+        return [self.numbers, *[self._aligned(index, dim) for index, dim in self.indices]]
+
+    def of_shared(self) -> list[Any]:
+        """The indices of a tensor that all examples share."""
+        return [self._aligned(index, dim) for index, dim in self.indices]
+
+    def _aligned(self, index: Any, dim: int | None) -> Any:
+        if index is None or dim is None:
+            return index
+        moved = front(index, dim)
+        sizes = moved._spec.sizes
+        return moved.reshape((sizes[0], *(1,) * (self.rank + 1 - len(sizes)), *sizes[1:]))
+
+    def placed(self, x: Any) -> Any:
+        """A result (batch, index dimensions, others) with the index dimensions where they belong."""
+        if self.first == 0 or self.rank == 0:
+            return x
+        index = range(1, 1 + self.rank)
+        before = range(1 + self.rank, 1 + self.rank + self.first)
+        return x.permute((0, *before, *index, *range(1 + self.rank + self.first, x._spec.ndim)))
+
+    def first_dims(self, x: Any) -> Any:
+        """The inverse of `placed`: (batch, index dimensions, others)."""
+        if self.first == 0 or self.rank == 0:
+            return x
+        before = range(1, 1 + self.first)
+        index = range(1 + self.first, 1 + self.first + self.rank)
+        return x.permute((0, *index, *before, *range(1 + self.rank + self.first, x._spec.ndim)))
+
+
+def index(batch: Batch, dims: Dims, self: Any, indices: Sequence[Any]) -> tuple[Any, Any]:
+    """`index`: advanced indexing."""
+    of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
+    advanced = _Advanced(batch, _opened(indices, of))
+    if dims[0] is None:
+        out = self.index(advanced.of_shared())
+        return out, advanced.first if advanced.is_adjacent else 0
+    return advanced.placed(front(self, dims[0]).index(advanced.of_batch())), 0
+
+
+def index_put(
+    batch: Batch, dims: Dims, self: Any, indices: Sequence[Any], values: Any, accumulate: bool
+) -> tuple[Any, Any]:
+    """`index_put`."""
+    x = whole(self, dims[0], batch.size)
+    return x.index_put(*_put(batch, dims, self, indices, values), accumulate), 0
+
+
+def index_put_(
+    batch: Batch, dims: Dims, self: Any, indices: Sequence[Any], values: Any, accumulate: bool
+) -> tuple[Any, Any]:
+    """The same in place."""
+    if dims[0] is None:
+        refuse_inplace(batch)
+    front(self, dims[0]).index_put_(*_put(batch, dims, self, indices, values), accumulate)
+    return None, None
+
+
+def _put(batch: Batch, dims: Dims, self: Any, indices: Sequence[Any], values: Any) -> tuple[Any, Any]:
+    """The indices of (batch, ...), and the values in the order of what these pick."""
+    of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
+    advanced = _Advanced(batch, _opened(indices, of))
+    used = sum(i is not None for i, _ in advanced.indices)
+    rank = advanced.rank + rank_of(self, dims[0]) - used
+    if dims[2] is None and values._spec.ndim == 0:
+        return advanced.of_batch(), values
+    given = whole(values, dims[2], batch.size)
+    sizes = given._spec.sizes
+    given = given.reshape((sizes[0], *(1,) * (rank + 1 - len(sizes)), *sizes[1:]))
+    return advanced.of_batch(), advanced.first_dims(given)
+
+
+def embedding(
+    batch: Batch, dims: Dims, weight: Any, indices: Any, padding_idx: int, by_freq: bool, sparse: bool
+) -> tuple[Any, Any]:
+    """`embedding`: tables of their own lie one after another in a single one."""
+    if dims[0] is None:
+        return ops.embedding(weight, indices, padding_idx, by_freq, sparse), dims[1]
+    table = front(weight, dims[0])
+    size, count, width = table._spec.sizes
+    where = _shifted_rows(batch, indices, dims[1], count)
+    out = ops.embedding(table.reshape((size * count, width)), where, -1, by_freq, sparse)
+    if padding_idx >= 0 and out._spec.requires_grad:
+        is_padding = ops.eq(where, _numbers(batch, where._spec.ndim - 1, where.device) * count + padding_idx)
+        out = ops.where(is_padding.unsqueeze(-1), out.detach(), out)
+    return out, 0
+
+
+def _shifted_rows(batch: Batch, indices: Any, dim: int | None, count: int) -> Any:
+    """(batch, ...): rows of tables of `count` rows that lie one after another."""
+    where = whole(indices, dim, batch.size).to(int64)
+    return where + _numbers(batch, where._spec.ndim - 1, where.device) * count
+
+
+def embedding_backward(
+    batch: Batch, dims: Dims, grad: Any, indices: Any, count: int, padding_idx: int, by_freq: bool
+) -> tuple[Any, Any]:
+    """The gradients of the tables, of which padding gets none."""
+    rows = whole(grad, dims[0], batch.size)
+    if padding_idx >= 0:
+        is_padding = ops.eq(whole(indices, dims[1], batch.size), padding_idx)
+        rows = rows.masked_fill(is_padding.unsqueeze(-1), 0)
+    where = _shifted_rows(batch, indices, dims[1], count)
+    out = ops.embedding_dense_backward(rows, where, batch.size * count, -1, by_freq)
+    return out.reshape((batch.size, count, out._spec.sizes[1])), 0
+
+
+RULES: dict[str, Rule] = {
+    "cat": cat,
+    "gather": gather,
+    **dict.fromkeys(
+        ("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add"), scatter
+    ),
+    **dict.fromkeys(
+        ("scatter_.src", "scatter_.value", "scatter_.reduce", "scatter_.value_reduce", "scatter_add_"),
+        scatter_,
+    ),
+    "index_select": index_select,
+    "index_add": index_add,
+    "index_add_": index_add_,
+    "index_copy": index_copy,
+    "index_copy_": index_copy_,
+    "take": take,
+    "index.Tensor": index,
+    "index_put": index_put,
+    "index_put_": index_put_,
+    "embedding": embedding,
+    "embedding_dense_backward": embedding_backward,
+}

@@ -1,0 +1,118 @@
+"""What stands at FuncTorchDynamicLayerBackMode for every operator: the rule of the innermost mapped argument.
+
+The key lies below autograd, so that `grad` inside `vmap` records batched tensors and its formulas run batched, and
+above the backends. A rule runs on behalf of its level: the operators that it calls are recorded for what lies outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.tensor_impl import TensorImpl
+from ...core.argument_roles import tensors_in
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ...structured.result_types import result_type_of
+from ..batched_tensor import BatchedValue, batched, refuse_escaped
+from ..levels import VmapLevel, run_below
+from .layout import Batch, result_of_one
+from .table import rule_for
+
+
+def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The plan of a call with batched tensors; the level, which specs do not tell, is found at each call.
+
+    What the operator says about one example, its errors above all, it says here, from metadata.
+    """
+    rule, describable = rule_for(op)
+    if describable and not any(args[i] is not None for i in op.device_positions):
+        result_of_one(op, args)
+    schema = op.schema
+    make = result_type_of(schema)
+    alias = schema.returns[0].alias_info if len(schema.returns) == 1 else None
+    is_view = alias is not None and not alias.is_write
+
+    def call(*values: Any) -> Any:
+        level = _innermost(op, values)
+        physical: list[Any] = []
+        dims: list[Any] = []
+        for value in values:
+            if isinstance(value, TensorImpl):
+                data = value._data
+                if data.__class__ is BatchedValue and data.level is level:
+                    physical.append(data.value)
+                    dims.append(data.dim)
+                    continue
+            elif value.__class__ is tuple or value.__class__ is list:
+                opened = [_open(v, level) for v in value]
+                if any(d is not None for _, d in opened):
+                    physical.append([v for v, _ in opened])
+                    dims.append(tuple([d for _, d in opened]))
+                    continue
+            physical.append(value)
+            dims.append(None)
+        result, out = run_below(level, rule, Batch(op, level), dims, *physical)
+        if op.is_mutable:
+            return _written(op, values, make)
+        if make is not None:
+            return make([_wrapped(r, d, level) for r, d in zip(result, out, strict=True)])
+        if not is_view:
+            return _wrapped(result, out, level)
+        return _as_view(_wrapped(result, out, level), values[0])
+
+    return op.rebind(call, args)
+
+
+def _innermost(op: OperatorEntry, values: Sequence[Any]) -> VmapLevel:
+    """The innermost level among arguments. Raises RuntimeError for one that is not in progress here."""
+    found: VmapLevel | None = None
+    for tensor in tensors_in(values):
+        data = tensor._data
+        if data.__class__ is BatchedValue:
+            refuse_escaped(data.level, op.name)
+            if found is None or data.level.number > found.number:
+                found = data.level
+    assert found is not None, f"{op.name} is called as batched without a batched tensor"
+    return found
+
+
+def _open(value: Any, level: VmapLevel) -> tuple[Any, int | None]:
+    if isinstance(value, TensorImpl):
+        data = value._data
+        if data.__class__ is BatchedValue and data.level is level:
+            return data.value, data.dim
+    return value, None
+
+
+def _wrapped(value: Any, dim: Any, level: VmapLevel) -> Any:
+    """A rule's result as a batched tensor; a list of them for a list."""
+    if dim.__class__ is int:
+        return batched(value, dim, level)
+    if dim.__class__ is tuple:
+        return [_wrapped(v, d, level) for v, d in zip(value, dim, strict=True)]
+    return value
+
+
+def _written(op: OperatorEntry, values: Sequence[Any], make: Any) -> Any:
+    """The results of an operator that wrote into arguments: those arguments, with their versions counted up."""
+    arguments = op.schema.arguments
+    for argument, value in zip(arguments, values, strict=True):
+        if argument.is_write:
+            for tensor in tensors_in((value,)):
+                tensor.bump_version()
+    results = []
+    for each in op.schema.returns:
+        results += [v for a, v in zip(arguments, values, strict=True) if a.alias_info == each.alias_info]
+    if not results:
+        return None
+    return results[0] if make is None else make(results)
+
+
+def _as_view(out: Any, base: Any) -> Any:
+    """A view's result, which shares its base's version and remembers it for autograd."""
+    if out._spec.is_inference:
+        return out
+    out._version = base.version_cell()
+    out._view_base = base if base._view_base is None else base._view_base
+    return out

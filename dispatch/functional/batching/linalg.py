@@ -1,0 +1,144 @@
+"""Rules of products of matrices and vectors: one product over the batch, or one over rows where a side is shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...generated import functions as ops
+from .layout import Batch, Dims, Rule, aligned, front, refuse_inplace, whole
+
+
+def _matrices(batch: Batch, a: Any, a_dim: int | None, b: Any, b_dim: int | None) -> Any:
+    """(batch, n, m) from matrices, of which one side may be shared by all examples."""
+    if b_dim is None:
+        rows = front(a, a_dim)
+        size, n, k = rows._spec.sizes
+        return rows.reshape((size * n, k)).mm(b).reshape((size, n, b._spec.sizes[1]))
+    if a_dim is None:
+        right = front(b, b_dim)
+        size, k, m = right._spec.sizes
+        columns = right.permute((1, 0, 2)).reshape((k, size * m))
+        return a.mm(columns).reshape((a._spec.sizes[0], size, m)).permute((1, 0, 2))
+    return front(a, a_dim).bmm(front(b, b_dim))
+
+
+def mm(batch: Batch, dims: Dims, self: Any, mat2: Any) -> tuple[Any, Any]:
+    """Matrix by matrix."""
+    return _matrices(batch, self, dims[0], mat2, dims[1]), 0
+
+
+def mv(batch: Batch, dims: Dims, self: Any, vec: Any) -> tuple[Any, Any]:
+    """Matrix by vector; a shared matrix meets all vectors as the rows of one."""
+    if dims[0] is None:
+        return front(vec, dims[1]).mm(self.t()), 0
+    matrix = front(self, dims[0])
+    if dims[1] is None:
+        size, n, k = matrix._spec.sizes
+        return matrix.reshape((size * n, k)).mv(vec).reshape((size, n)), 0
+    return matrix.bmm(front(vec, dims[1]).unsqueeze(2)).squeeze(2), 0
+
+
+def dot(batch: Batch, dims: Dims, self: Any, tensor: Any) -> tuple[Any, Any]:
+    """Vector by vector."""
+    if dims[0] is None:
+        return front(tensor, dims[1]).mv(self), 0
+    if dims[1] is None:
+        return front(self, dims[0]).mv(tensor), 0
+    left, right = front(self, dims[0]), front(tensor, dims[1])
+    return left.unsqueeze(1).bmm(right.unsqueeze(2)).reshape((batch.size,)), 0
+
+
+def vdot(batch: Batch, dims: Dims, self: Any, other: Any) -> tuple[Any, Any]:
+    """The conjugate of a vector by another."""
+    left = ops.conj_physical(self) if self._spec.dtype.is_complex else self
+    return dot(batch, dims, left, other)
+
+
+def _batches(batch: Batch, a: Any, a_dim: int | None, b: Any, b_dim: int | None) -> Any:
+    """(batch, p, n, m) from stacks of matrices."""
+    left, right = whole(a, a_dim, batch.size), whole(b, b_dim, batch.size)
+    size, p, n, k = left._spec.sizes
+    m = right._spec.sizes[3]
+    return left.reshape((size * p, n, k)).bmm(right.reshape((size * p, k, m))).reshape((size, p, n, m))
+
+
+def bmm(batch: Batch, dims: Dims, self: Any, mat2: Any) -> tuple[Any, Any]:
+    """Stacks of matrices."""
+    return _batches(batch, self, dims[0], mat2, dims[1]), 0
+
+
+def _plus(self: Any, dim: int | None, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta * self + alpha * product; a beta of 0 ignores even what is not finite."""
+    out = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return out
+    added = aligned(self, dim, product._spec.ndim - 1)
+    return out + (added if beta == 1 else added * beta)
+
+
+def addmm(
+    batch: Batch, dims: Dims, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any
+) -> tuple[Any, Any]:
+    """`addmm`; with a shared matrix and a shared row to add it is one `addmm` over all rows."""
+    if dims[0] is None and dims[2] is None and self._spec.ndim == 1:
+        rows = front(mat1, dims[1])
+        size, n, k = rows._spec.sizes
+        out = ops.addmm(self, rows.reshape((size * n, k)), mat2, beta=beta, alpha=alpha)
+        return out.reshape((size, n, mat2._spec.sizes[1])), 0
+    if dims[1] is None and dims[2] is None:
+        return _plus(self, dims[0], mat1.mm(mat2).unsqueeze(0).expand((batch.size, -1, -1)), beta, alpha), 0
+    return _plus(self, dims[0], _matrices(batch, mat1, dims[1], mat2, dims[2]), beta, alpha), 0
+
+
+def addmv(batch: Batch, dims: Dims, self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> tuple[Any, Any]:
+    """`addmv`."""
+    if dims[1] is None and dims[2] is None:
+        product = mat.mv(vec).unsqueeze(0).expand((batch.size, -1))
+    else:
+        product, _ = mv(batch, dims[1:3], mat, vec)
+    return _plus(self, dims[0], product, beta, alpha), 0
+
+
+def baddbmm(
+    batch: Batch, dims: Dims, self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any
+) -> tuple[Any, Any]:
+    """`baddbmm`."""
+    return _plus(self, dims[0], _batches(batch, batch1, dims[1], batch2, dims[2]), beta, alpha), 0
+
+
+def addbmm(
+    batch: Batch, dims: Dims, self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any
+) -> tuple[Any, Any]:
+    """`addbmm`: the products of a stack, summed."""
+    product = _batches(batch, batch1, dims[1], batch2, dims[2]).sum(1)
+    return _plus(self, dims[0], product, beta, alpha), 0
+
+
+def written(rule: Rule) -> Rule:
+    """The rule of the in-place form of an operator, from that of the functional one."""
+
+    def rule_(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
+        if dims[0] is None:
+            refuse_inplace(batch)
+        out, _ = rule(batch, dims, self, *args)
+        front(self, dims[0]).copy_(out)
+        return None, None
+
+    return rule_
+
+
+RULES: dict[str, Rule] = {
+    "mm": mm,
+    "mv": mv,
+    "dot": dot,
+    "vdot": vdot,
+    "bmm": bmm,
+    "addmm": addmm,
+    "addmv": addmv,
+    "baddbmm": baddbmm,
+    "addbmm": addbmm,
+    "addmm_": written(addmm),
+    "addmv_": written(addmv),
+    "baddbmm_": written(baddbmm),
+    "addbmm_": written(addbmm),
+}

@@ -1,0 +1,172 @@
+"""Rules of operators that work element by element, and of writes to a tensor's elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.memory_format import channels_last, channels_last_3d, contiguous_format
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
+from ...generated import functions as ops
+from ...iterator.type_promotion import result_type_of
+from ..batched_tensor import logical_spec
+from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace, whole
+
+
+def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    """Any operator that broadcasts its tensors: those of lower rank get dimensions of size 1 after the mapped one."""
+    places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+    first = places[0]
+    if len(places) == 1:
+        return batch.op.call(*args), dims[first]
+    ranks = [rank_of(args[i], dims[i]) for i in places]
+    if 0 in ranks:
+        args = promoted(dims, args, places, ranks)
+    dim = dims[first]
+    if any(dims[i] != dim for i in places) or any(r != ranks[0] for r in ranks):
+        top, dim = max(ranks), 0
+        opened = list(args)
+        for i in places:
+            opened[i] = aligned(args[i], dims[i], top)
+        args = tuple(opened)
+    return batch.op.call(*args), dim
+
+
+def promoted(dims: Dims, args: Sequence[Any], places: Sequence[int], ranks: Sequence[int]) -> tuple[Any, ...]:
+    """The arguments with mapped numbers in the dtype that promotion gives the call on one example.
+
+    A tensor without dimensions gives way to others in promotion; with the mapped dimension it would not.
+    """
+    mapped = [i for i, r in zip(places, ranks, strict=True) if r == 0 and dims[i] is not None]
+    dtypes = {args[i]._spec.dtype for i in places}
+    if not mapped or len(dtypes) == 1:
+        return tuple(args)
+    common = _common_dtype(dims, args)
+    opened = list(args)
+    for i in mapped:
+        if opened[i]._spec.dtype is not common:
+            opened[i] = opened[i].to(common)
+    return tuple(opened)
+
+
+def _common_dtype(dims: Dims, args: Sequence[Any]) -> ScalarType:
+    operands: list[TensorSpec | type] = []
+    for value, dim in zip(args, dims, strict=True):
+        if isinstance(value, TensorImpl):
+            operands.append(value._spec if dim is None else logical_spec(value._spec, dim))
+        elif value.__class__ in (int, float, complex, bool):
+            operands.append(value.__class__)
+    return result_type_of(operands)
+
+
+def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    """The same in place: through a view of the written tensor with its mapped dimension first."""
+    if dims[0] is None:
+        refuse_inplace(batch)
+    places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+    rank = rank_of(args[0], dims[0])
+    opened = list(args)
+    for i in places:
+        opened[i] = aligned(args[i], dims[i], rank)
+    batch.op.call(*opened)
+    return None, None
+
+
+def where(batch: Batch, dims: Dims, condition: Any, self: Any, other: Any) -> tuple[Any, Any]:
+    """`where`: the condition takes no part in promotion."""
+    choices = (self, other)
+    places = [i for i, a in enumerate(choices) if isinstance(a, TensorImpl)]
+    ranks = [rank_of(choices[i], dims[i + 1]) for i in places]
+    if places:
+        choices = promoted(dims[1:], choices, places, ranks)
+    top = max(rank_of(condition, dims[0]), *ranks, 0)
+    return batch.op.call(*[aligned(a, d, top) for a, d in zip((condition, *choices), dims, strict=True)]), 0
+
+
+def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    """Operators element by element that do not broadcast."""
+    given = [
+        whole(a, d, batch.size) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)
+    ]
+    return batch.op.call(*given), 0
+
+
+def masked_fill(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
+    """`masked_fill` with a number that all examples share; the mask takes no part in promotion."""
+    top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
+    return batch.op.call(aligned(self, dims[0], top), aligned(mask, dims[1], top), value), 0
+
+
+def masked_fill_tensor(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
+    """`masked_fill` with a number for each example."""
+    if dims[2] is None:
+        return masked_fill(batch, dims, self, mask, value)
+    top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
+    value = value.to(self._spec.dtype)
+    return ops.where(
+        aligned(mask, dims[1], top), aligned(value, dims[2], top), aligned(self, dims[0], top)
+    ), 0
+
+
+def masked_fill_tensor_(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
+    """The same in place."""
+    if dims[2] is None:
+        return pointwise_(batch, dims, self, mask, value)
+    if dims[0] is None:
+        refuse_inplace(batch)
+    filled, _ = masked_fill_tensor(batch, dims, self, mask, value)
+    front(self, dims[0]).copy_(filled)
+    return None, None
+
+
+def unary(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    """Operators of one tensor for which the mapped dimension is one like others, wherever it lies."""
+    return batch.op.call(*args), dims[0]
+
+
+def unary_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    """The same in place."""
+    batch.op.call(*args)
+    return None, None
+
+
+def _in_format(x: Any, dim: int, memory_format: Any, copy: Any) -> tuple[Any, Any]:
+    """``copy(x, memory_format)`` of each example; channels-last is that of an example, which has a rank less."""
+    if memory_format is channels_last or memory_format is channels_last_3d:
+        rank = x._spec.ndim
+        made = copy(front(x, dim).permute((0, 1, *range(3, rank), 2)), contiguous_format)
+        return made.permute((0, 1, rank - 1, *range(2, rank - 1))), 0
+    if memory_format is contiguous_format:
+        return copy(front(x, dim), memory_format), 0
+    return copy(x, memory_format), dim
+
+
+def clone(batch: Batch, dims: Dims, self: Any, memory_format: Any) -> tuple[Any, Any]:
+    """`clone`, the memory format being that of each example."""
+    return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, fmt))
+
+
+def to_copy(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
+    """`_to_copy`, the memory format being that of each example."""
+    *others, memory_format = options
+    return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, *others, fmt))
+
+
+RULES: dict[str, Rule] = {
+    "where.self": where,
+    "native_dropout_backward": of_one_shape,
+    "masked_fill.Scalar": masked_fill,
+    "masked_fill_.Scalar": pointwise_,
+    "masked_fill.Tensor": masked_fill_tensor,
+    "masked_fill_.Tensor": masked_fill_tensor_,
+    "exp2": unary,
+    "exp2_": unary_,
+    "copy_": pointwise_,
+    "fill_.Scalar": unary_,
+    "zero_": unary_,
+    "clone": clone,
+    "_to_copy": to_copy,
+}
+"""Beside these, every operator tagged pointwise has `pointwise` or, where it writes, `pointwise_`."""

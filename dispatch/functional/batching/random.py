@@ -1,0 +1,178 @@
+"""Random operators inside vmap: refused, one draw for all examples, or one for each (BatchRulesRandomness.cpp).
+
+Whether an operator draws inside a vmap, its arguments do not tell: a factory has no tensors, and others may get such
+as are not mapped. So the first vmap of a process puts a watch around the plans of random operators, and of these alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.dispatch_key import DispatchKey
+from ....runtime.scalar_type import bool_
+from ....runtime.tensor_impl import TensorImpl
+from ...core.argument_roles import tensors_in
+from ...core.dispatcher import Dispatcher
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry, observers
+from ...generated import functions as ops
+from ..batched_tensor import batched, level_of
+from ..levels import VmapLevel, innermost_vmap, run_outside
+from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace, sizes_of, whole
+from .pointwise import pointwise
+
+TAG = "nondeterministic_seeded"
+_MAYBE_RANDOM = {"aten::dropout", "aten::dropout_"}
+"""Compositions that draw nothing where they have nothing to do; what they are made of is watched."""
+
+_lock = threading.Lock()
+
+
+def start_watching() -> None:
+    """Have random operators ask, from now on, for the vmap that they are called in."""
+    if _watch not in observers:
+        with _lock:
+            if _watch not in observers:
+                # First of all, so that a trace shows what becomes of a call rather than the call twice.
+                observers.insert(0, _watch)
+                Dispatcher.singleton().forget_all()
+
+
+def _watch(op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
+    if TAG not in op.tags or op.name in _MAYBE_RANDOM:
+        return plan
+    whole_call = op.rebind(lambda *values: values, args)
+
+    def watched(*values: Any) -> Any:
+        level = innermost_vmap()
+        if level is None:
+            return plan(*values)
+        given = whole_call(*values)
+        if op.name == "aten::native_dropout" and given[2] is False:
+            return plan(*values)
+        if level.randomness == "error":
+            raise RuntimeError(
+                f"vmap: called random operation while in randomness error mode ({op.name}). Please either use the "
+                "'same' or 'different' randomness flags on vmap or perform the randomness operation out of vmap"
+            )
+        if any(level_of(tensor) is level for tensor in tensors_in(given)):
+            return plan(*values)
+        return _draw(op, level, given)
+
+    return watched
+
+
+def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:
+    """A random operator inside a vmap none of whose arguments is mapped."""
+    if level.randomness == "same":
+        return run_outside(level, op.call, *args)
+    if op.is_mutable:
+        raise RuntimeError(
+            f"vmap: Cannot ask for different inplace randomness on an unbatched tensor ({op.name}). This will appear "
+            "like same randomness."
+        )
+    given = list(args)
+    for position, value in enumerate(given):
+        if isinstance(value, TensorImpl):
+            tensor: Any = value
+            given[position] = batched(tensor.expand((level.batch_size, *tensor._spec.sizes)), 0, level)
+            return op.call(*given)
+    names = [a.name for a in op.schema.arguments]
+    if "size" not in names:
+        draws = [run_outside(level, op.call, *args) for _ in range(level.batch_size)]
+        return batched(run_outside(level, ops.stack, draws), 0, level)
+    position = names.index("size")
+    given[position] = (level.batch_size, *given[position])
+    return batched(run_outside(level, op.call, *given), 0, level)
+
+
+def _refuse_same(batch: Batch) -> None:
+    if batch.level.randomness == "same":
+        raise RuntimeError(
+            f"Vmap does not currently support same randomness with a batched tensor input ({batch.op.name})."
+        )
+
+
+def like(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
+    """`rand_like`, `randn_like`: with "same" one draw, which is not mapped."""
+    *others, _ = options
+    if batch.level.randomness == "same":
+        example = self.new_empty(sizes_of(self, dims[0]))
+        return batch.op.call(example, *others, None), None
+    return batch.op.call(front(self, dims[0]), *others, None), 0
+
+
+def inplace(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
+    """``normal_`` and its like; "same" draws once and copies."""
+    if dims[0] is None:
+        refuse_inplace(batch)
+    given = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]
+    if batch.level.randomness == "same":
+        if any(d is not None for d in dims[1:]):
+            _refuse_same(batch)
+        drawn = self.new_empty(sizes_of(self, dims[0]))
+        batch.op.call(drawn, *args)
+        front(self, dims[0]).copy_(drawn)
+    else:
+        batch.op.call(front(self, dims[0]), *given)
+    return None, None
+
+
+def functional(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    """`bernoulli`, `normal` of tensors."""
+    _refuse_same(batch)
+    return pointwise(batch, dims, *args)
+
+
+def multinomial(batch: Batch, dims: Dims, self: Any, count: int, *rest: Any) -> tuple[Any, Any]:
+    """`multinomial` over rows."""
+    _refuse_same(batch)
+    x = whole(self, dims[0], batch.size)
+    lead = x._spec.sizes[:-1]
+    rows = 1
+    for n in lead:
+        rows *= n
+    drawn = batch.op.call(x.reshape((rows, x._spec.sizes[-1])), count, *rest)
+    return drawn.reshape((*lead, count)), 0
+
+
+def native_dropout(batch: Batch, dims: Dims, input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    """`native_dropout`; with "same" one mask for all examples."""
+    if train is False or batch.level.randomness != "same":
+        return batch.op.call(input, p, train), (dims[0], dims[0])
+    x = front(input, dims[0])
+    keep = x.new_empty(x._spec.sizes[1:]).bernoulli_(1.0 - p)
+    return (x * keep * (0.0 if p == 1 else 1.0 / (1.0 - p)), keep.to(bool_)), (0, None)
+
+
+RULES: dict[str, Rule] = {
+    "rand_like": like,
+    "randn_like": like,
+    "rand_like.generator": like,
+    "randn_like.generator": like,
+    "bernoulli": functional,
+    "bernoulli.p": functional,
+    "normal.Tensor_Tensor": functional,
+    "normal.Tensor_float": functional,
+    "normal.float_Tensor": functional,
+    "multinomial": multinomial,
+    "native_dropout": native_dropout,
+    **dict.fromkeys(
+        (
+            "bernoulli_.Tensor",
+            "bernoulli_.float",
+            "cauchy_",
+            "exponential_",
+            "geometric_",
+            "log_normal_",
+            "normal_",
+            "random_",
+            "random_.from",
+            "random_.to",
+            "uniform_",
+        ),
+        inplace,
+    ),
+}

@@ -1,0 +1,81 @@
+"""Which rule serves an operator: by name, by its tags, by registration for custom operators, else the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.operator_entry import OperatorEntry
+from . import convolution, factories, indexing, linalg, loss, pointwise, pooling, random, reduction, views
+from .layout import Batch, Dims, Rule
+from .loop import loop, refuse_alias
+
+_FAMILIES = (pointwise, reduction, views, linalg, indexing, convolution, pooling, loss, factories, random)
+
+RULES: dict[str, Rule] = {
+    f"aten::{name}": rule for family in _FAMILIES for name, rule in family.RULES.items()
+}
+
+LOOPED = {
+    "aten::_arange_": "fills what `arange` has just made, which is never mapped",
+    "aten::_linspace_": "fills what `linspace` has just made, which is never mapped",
+    "aten::_copy_from": "is what a backend from outside copies by, below the mapped dimension",
+    "aten::embedding_renorm_": "writes rows that repeat within an example",
+}
+"""Operators that run example by example, and why no rule is worth its while."""
+
+_DYNAMIC = (
+    "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {}. "
+    "tt.where and masks keep the shape."
+)
+_STORAGE = "vmap: {} changes the storage of a tensor, which all examples of a BatchedTensor share"
+
+REFUSED = {
+    "aten::nonzero": _DYNAMIC,
+    "aten::is_set_to": "Batching rule not implemented for {}. We could not generate a fallback: it returns a bool.",
+    **dict.fromkeys(
+        (
+            "aten::resize_",
+            "aten::resize_as_",
+            "aten::set_",
+            "aten::set_.source_Storage",
+            "aten::set_.source_Storage_storage_offset",
+            "aten::set_.source_Tensor",
+            "aten::set_.source_Tensor_storage_offset",
+        ),
+        _STORAGE,
+    ),
+}
+"""Operators that cannot be mapped, and what the error says."""
+
+UNDESCRIBABLE = {f"aten::{name}" for name in random.RULES} | {
+    "aten::index.Tensor",
+    "aten::index_put",
+    "aten::index_put_",
+}
+"""Operators that are not asked about metadata first: they draw random numbers, or sizes depend on values."""
+
+
+def rule_for(op: OperatorEntry) -> tuple[Rule, bool]:
+    """The rule of an operator, and whether metadata alone describes its results. Raises RuntimeError for none."""
+    name = op.name
+    if name in REFUSED:
+        raise RuntimeError(REFUSED[name].format(name))
+    schema = op.schema
+    if schema.out_arguments:
+        refuse_alias(name)
+    rule = RULES.get(name)
+    if rule is not None:
+        return rule, name not in UNDESCRIBABLE
+    if not name.startswith("aten::"):
+        return _custom, False
+    if "pointwise" in op.tags:
+        return pointwise.pointwise_ if schema.is_mutable else pointwise.pointwise, True
+    if any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
+        refuse_alias(name)
+    return loop, True
+
+
+def _custom(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+    from .custom import custom_rule
+
+    return custom_rule(batch, dims, *args)

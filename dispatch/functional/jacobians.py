@@ -1,0 +1,165 @@
+"""Jacobians and Hessians: `vjp` and `jvp` of a basis, mapped by `vmap` (torch/_functorch/eager_transforms.py)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.tensor_impl import TensorImpl
+from .pytree import tree_flatten, tree_map, tree_unflatten
+from .transforms import ArgNums, chosen_arguments, jvp, vjp, with_chosen
+from .vmap import vmap
+
+Function = Callable[..., Any]
+
+
+def _basis_of(tensors: Sequence[Any]) -> list[Any]:
+    """The unit vectors of the space that tensors span together: a tensor of them for each, stacked in front."""
+    total = sum(t._spec.numel for t in tensors)
+    made = []
+    start = 0
+    for tensor in tensors:
+        count = tensor._spec.numel
+        block = tensor.new_zeros((total, count))
+        block.diagonal(-start).fill_(1)
+        made.append(block.reshape((total, *tensor._spec.sizes)))
+        start += count
+    return made
+
+
+def _check_are_tensors(values: Sequence[Any], name: str, what: str) -> None:
+    for value in values:
+        if not isinstance(value, TensorImpl):
+            raise RuntimeError(f"{name}: Expected all {what} to be Tensors, got {type(value).__name__}")
+
+
+def jacrev(
+    func: Function,
+    argnums: ArgNums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+) -> Function:
+    """A function that gives the Jacobian of `func` by backward mode (`torch.func.jacrev`).
+
+    Best where there are fewer outputs than inputs. For an output of shape O and an input of shape I the Jacobian has
+    the shape O + I; trees of outputs give trees of them, and tuples of `argnums` tuples within those.
+
+    Args:
+        func: takes and returns tensors or trees of them, with `has_aux` a pair of outputs and what is passed on.
+        argnums: by which positional arguments.
+        has_aux: whether `func` returns something beside the outputs.
+        chunk_size: how many rows to compute at a time; all of them if None.
+
+    Raises:
+        RuntimeError: for outputs or inputs that are no tensors.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.func.jacrev(lambda x: x * x.sum())(tt.tensor([1.0, 2.0]))
+        tensor([[4., 1.],
+                [2., 5.]])
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        positions = chosen_arguments(args, argnums, "jacrev")
+        primals = tuple(args[p] for p in positions)
+
+        def of_chosen(*values: Any) -> Any:
+            return func(*with_chosen(args, positions, values), **kwargs)
+
+        result = vjp(of_chosen, *primals, has_aux=has_aux)
+        output, pull_back = result[:2]
+        outputs, spec = tree_flatten(output)
+        basis = _basis_of(outputs)
+        rows = vmap(
+            lambda *cotangents: pull_back(tree_unflatten(list(cotangents), spec)), chunk_size=chunk_size
+        )(*basis)
+        jacobians = []
+        start = 0
+        for out in outputs:
+            count, sizes = out._spec.numel, out._spec.sizes
+            own = tree_map(functools.partial(_rows, start=start, count=count, sizes=sizes), rows)
+            jacobians.append(own[0] if isinstance(argnums, int) else own)
+            start += count
+        found = tree_unflatten(jacobians, spec)
+        return (found, result[2]) if has_aux else found
+
+    return wrapper
+
+
+def _rows(block: Any, start: int, count: int, sizes: tuple[int, ...]) -> Any:
+    """The rows of one output, with the output's dimensions in front of the input's."""
+    return block.narrow(0, start, count).reshape((*sizes, *block._spec.sizes[1:]))
+
+
+def jacfwd(
+    func: Function, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Function:
+    """A function that gives the Jacobian of `func` by forward mode (`torch.func.jacfwd`).
+
+    Best where there are fewer inputs than outputs. Shapes and errors are those of `jacrev`; `randomness` is `vmap`'s.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.func.jacfwd(lambda x: x * x.sum())(tt.tensor([1.0, 2.0]))
+        tensor([[4., 1.],
+                [2., 5.]])
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        positions = chosen_arguments(args, argnums, "jacfwd")
+        primals = tuple(args[p] for p in positions)
+        inputs, spec = tree_flatten(primals)
+        _check_are_tensors(inputs, "jacfwd", "inputs")
+        basis = _basis_of(inputs)
+
+        def of_chosen(*values: Any) -> Any:
+            return func(*with_chosen(args, positions, values), **kwargs)
+
+        def push(*tangents: Any) -> Any:
+            _, *moved = jvp(of_chosen, primals, tree_unflatten(list(tangents), spec), has_aux=has_aux)
+            return tuple(moved)
+
+        columns = vmap(push, randomness=randomness)(*basis)
+        moved, out_spec = tree_flatten(columns[0])
+        jacobians = []
+        for block in moved:
+            parts = []
+            start = 0
+            for value in inputs:
+                parts.append(_columns(block, start, value._spec.numel, value._spec.sizes))
+                start += value._spec.numel
+            own = tree_unflatten(parts, spec)
+            jacobians.append(own[0] if isinstance(argnums, int) else own)
+        found = tree_unflatten(jacobians, out_spec)
+        if not has_aux:
+            return found
+        return found, tree_map(_first, columns[1])
+
+    return wrapper
+
+
+def _first(value: Any) -> Any:
+    """What every column has, since it does not depend on the direction."""
+    return value.select(0, 0) if hasattr(value, "select") else value
+
+
+def _columns(block: Any, start: int, count: int, sizes: tuple[int, ...]) -> Any:
+    """The columns of one input, with the input's dimensions behind the output's."""
+    return block.narrow(0, start, count).movedim(0, -1).reshape((*block._spec.sizes[1:], *sizes))
+
+
+def hessian(func: Function, argnums: ArgNums = 0) -> Function:
+    """A function that gives the Hessian of `func`, forward over backward mode (`torch.func.hessian`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.func.hessian(lambda x: (x**3).sum())(tt.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)

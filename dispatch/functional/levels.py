@@ -1,0 +1,142 @@
+"""The stack of function transforms that a thread is in: vmap and grad levels (functorch/DynamicLayer.h).
+
+Every level has a number, its place from the outside, starting at 1. What runs on behalf of a level sees only those
+outside it, so that nested transforms unwind from the inside out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...runtime.dispatch_key import AUTOGRAD_BITS, Functionality, functionality_bit
+from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ...runtime.local_dispatch_key_set import local
+
+_DIFFERENTIATING = AUTOGRAD_BITS | functionality_bit(Functionality.ForwardAD)
+
+
+class Level:
+    """One transform in progress; `number` is its place on the stack."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class VmapLevel(Level):
+    """A `vmap` in progress: the size of the mapped dimension, and what random operators do."""
+
+    __slots__ = ("batch_size", "randomness")
+
+    def __init__(self, number: int, batch_size: int, randomness: str) -> None:
+        super().__init__(number)
+        self.batch_size = batch_size
+        self.randomness = randomness
+
+
+class GradLevel(Level):
+    """A `grad` in progress: the grad mode around it, in which the levels outside go on computing.
+
+    `depth` is how many levels were around it when it began, which are more when its backward runs within others.
+    """
+
+    __slots__ = ("depth", "outer_grad_mode")
+
+    def __init__(self, number: int, outer_grad_mode: bool, depth: int) -> None:
+        super().__init__(number)
+        self.outer_grad_mode = outer_grad_mode
+        self.depth = depth
+
+
+class _Stack(threading.local):
+    """The levels of this thread that are visible where it is, outermost first."""
+
+    levels: tuple[Level, ...] = ()
+
+
+_stack = _Stack()
+
+
+@contextmanager
+def entered_vmap(batch_size: int, randomness: str) -> Iterator[VmapLevel]:
+    """A new innermost vmap level for the time of the block."""
+    before = _stack.levels
+    level = VmapLevel(len(before) + 1, batch_size, randomness)
+    _stack.levels = (*before, level)
+    try:
+        yield level
+    finally:
+        _stack.levels = before
+
+
+@contextmanager
+def entered_grad(depth: int | None = None) -> Iterator[GradLevel]:
+    """A new innermost grad level for the time of the block; it keeps the grad mode that it is entered in.
+
+    `depth` is that of an earlier level of which this one goes on.
+    """
+    before = _stack.levels
+    level = GradLevel(len(before) + 1, is_grad_enabled(), len(before) if depth is None else depth)
+    _stack.levels = (*before, level)
+    try:
+        yield level
+    finally:
+        _stack.levels = before
+
+
+def current_levels() -> tuple[Level, ...]:
+    """The levels that are visible to this thread, outermost first."""
+    return _stack.levels
+
+
+def is_visible(level: Level) -> bool:
+    """Whether a level is one of this thread's, and not hidden by work on behalf of it or of one outside it."""
+    levels = _stack.levels
+    return len(levels) >= level.number and levels[level.number - 1] is level
+
+
+def innermost_vmap() -> VmapLevel | None:
+    """The innermost visible vmap level."""
+    for level in reversed(_stack.levels):
+        if isinstance(level, VmapLevel):
+            return level
+    return None
+
+
+def run_below(level: Level, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function on behalf of a level: of the levels, it sees those outside this one.
+
+    Autograd keys that are excluded come back, since an operator recorded inside the level may have operands of
+    levels outside it, where nobody has recorded anything yet; and the grad mode is the one around the first grad
+    level within, which alone was entered on behalf of what runs inside.
+    """
+    levels = _stack.levels
+    excluded = local.excluded
+    _stack.levels = levels[: level.number - 1]
+    local.excluded = excluded & ~_DIFFERENTIATING
+    try:
+        for inner in levels[level.number :]:
+            if isinstance(inner, GradLevel) and inner.depth >= level.number:
+                before = set_grad_enabled(inner.outer_grad_mode)
+                try:
+                    return function(*args)
+                finally:
+                    set_grad_enabled(before)
+        return function(*args)
+    finally:
+        _stack.levels = levels
+        local.excluded = excluded
+
+
+def run_outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function that sees only the levels outside of `level`; in everything else it is the caller's."""
+    levels = _stack.levels
+    _stack.levels = levels[: level.number - 1]
+    try:
+        return function(*args)
+    finally:
+        _stack.levels = levels

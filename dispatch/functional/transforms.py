@@ -1,0 +1,371 @@
+"""Derivatives of functions: `grad`, `vjp`, `jvp` and what is made of them (torch/_functorch/eager_transforms.py).
+
+A function is differentiated at aliases of its arguments: they share the arguments' bytes and stand in the graph
+around, so that transforms nest in each other, in vmap and in a graph of the caller's own. What depends on nothing
+outside comes back without a graph.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ...runtime.tensor_impl import TensorImpl
+from ..autograd.forward_ad import dual_level, make_dual, unpack_dual
+from ..autograd.functional import grad as gradients
+from ..autograd.node import AccumulateGrad, Node, edge_of
+from .batched_tensor import batched, level_of
+from .levels import entered_grad, innermost_vmap, run_below
+from .pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+Function = Callable[..., Any]
+ArgNums = int | tuple[int, ...]
+
+
+class _Sources:
+    """The tensors that a transform differentiates by: aliases of the leaves of some trees."""
+
+    def __init__(self, tree: Any, name: str) -> None:
+        given, self.spec = tree_flatten(tree)
+        self.tensors: list[Any] = []
+        self.fresh: set[int] = set()
+        for value in given:
+            if not isinstance(value, TensorImpl):
+                raise ValueError(
+                    f"{name}: Expected all inputs to be Tensors, but found an input of type {type(value).__name__}"
+                )
+            dtype = value._spec.dtype
+            if not (dtype.is_floating_point or dtype.is_complex):
+                raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            tensor: Any = _alias(_of_innermost_vmap(value))
+            if not tensor._spec.requires_grad:
+                tensor.requires_grad_()
+                self.fresh.add(id(tensor))
+            self.tensors.append(tensor)
+
+    @property
+    def tree(self) -> Any:
+        """The trees with the aliases in them."""
+        return tree_unflatten(self.tensors, self.spec)
+
+    def depend_on_others(self, outputs: Sequence[Any]) -> bool:
+        """Whether outputs have something in their graph that requires grad but is no source of this transform."""
+        own = {edge_of(t)[0] for t in self.tensors if id(t) in self.fresh}
+        seen: set[Node] = set()
+        stack = [edge_of(o)[0] for o in outputs if o._spec.requires_grad]
+        while stack:
+            node = stack.pop()
+            if node in seen or node in own:
+                continue
+            seen.add(node)
+            if isinstance(node, AccumulateGrad):
+                return True
+            stack.extend(edge[0] for edge in node.next_edges if edge is not None)
+        return False
+
+
+def _alias(tensor: Any) -> Any:
+    return tensor.alias()
+
+
+def _of_innermost_vmap(tensor: Any) -> Any:
+    """The tensor as one of every example, so that what is differentiated by it is not taken for the levels outside."""
+    level = innermost_vmap()
+    if level is None or level_of(tensor) is level:
+        return tensor
+    sizes = (level.batch_size, *tensor._spec.sizes)
+    return batched(run_below(level, tensor.expand, sizes), 0, level)
+
+
+def lowered(tensor: Any) -> Any:
+    """The tensor outside of the graph: over the same bytes, tangents and batch dimensions kept."""
+    if not isinstance(tensor, TensorImpl) or not tensor._spec.requires_grad:
+        return tensor
+    before = set_grad_enabled(False)
+    try:
+        return _alias(tensor)
+    finally:
+        set_grad_enabled(before)
+
+
+def _outputs_of(outputs: Any, name: str) -> tuple[list[Any], TreeSpec]:
+    found, spec = tree_flatten(outputs)
+    if not found or not all(isinstance(o, TensorImpl) for o in found):
+        kinds = (
+            ", ".join(sorted({type(o).__name__ for o in found if not isinstance(o, TensorImpl)})) or "none"
+        )
+        raise RuntimeError(
+            f"{name}: Expected f to be a function that has non-empty output consisting only of Tensors, got {kinds}"
+        )
+    return found, spec
+
+
+def _split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(
+            f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True, got "
+            f"{type(result).__name__}"
+        )
+    return result
+
+
+def chosen_arguments(args: tuple[Any, ...], argnums: ArgNums, name: str) -> tuple[int, ...]:
+    """The positions of the arguments to differentiate by."""
+    if not isinstance(argnums, int | tuple) or isinstance(argnums, bool):
+        raise RuntimeError(f"argnum must be int or Tuple[int, ...], got: {type(argnums)}")
+    if isinstance(argnums, tuple) and not argnums:
+        raise RuntimeError("argnums should be a non-empty integer or tuple of integers")
+    chosen = (argnums,) if isinstance(argnums, int) else argnums
+    positions: list[int] = []
+    for number in chosen:
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise RuntimeError(f"argnum must be int or Tuple[int, ...], got an element of {type(number)}")
+        if not -len(args) <= number < len(args):
+            raise RuntimeError(f"{name}: Got argnum={number}, but only {len(args)} positional inputs")
+        positions.append(number % len(args))
+    if len(set(positions)) != len(positions):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return tuple(positions)
+
+
+def with_chosen(args: tuple[Any, ...], positions: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments with others at some positions."""
+    replaced = list(args)
+    for position, value in zip(positions, values, strict=True):
+        replaced[position] = value
+    return tuple(replaced)
+
+
+def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Function:
+    """A function that gives the gradient of `func` and its value (`torch.func.grad_and_value`).
+
+    Args and errors are those of `grad`. The result is ``(gradient, value)``, with `has_aux`
+    ``(gradient, (value, aux))``.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.func.grad_and_value(lambda x: x**2)(tt.tensor(3.0))
+        (tensor(6.), tensor(9.))
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        positions = chosen_arguments(args, argnums, "grad")
+        outer = is_grad_enabled()
+        with entered_grad():
+            sources = _Sources(tuple(args[p] for p in positions), "grad")
+            set_grad_enabled(True)
+            try:
+                result = func(*with_chosen(args, positions, sources.tree), **kwargs)
+                output, aux = _split_aux(result, has_aux, "grad_and_value(f)(*args)")
+                _check_scalar(output)
+                linked = outer and sources.depend_on_others([output])
+                found = _gradients([output], sources, None, linked, retain_graph=linked)
+            finally:
+                set_grad_enabled(outer)
+        if not linked:
+            output, aux = lowered(output), tree_map(lowered, aux)
+        inputs = tree_unflatten(found, sources.spec)
+        inputs = inputs[0] if isinstance(argnums, int) else inputs
+        return inputs, ((output, aux) if has_aux else output)
+
+    return wrapper
+
+
+def _check_scalar(output: Any) -> None:
+    if not isinstance(output, TensorImpl):
+        raise RuntimeError(
+            "grad_and_value(f)(*args): Expected f(*args) to return a single tensor, got "
+            f"{type(output).__name__}"
+        )
+    if output._spec.ndim != 0:
+        raise RuntimeError(
+            "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
+            f"{output._spec.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+        )
+
+
+def _gradients(
+    outputs: Sequence[Any], sources: _Sources, cotangents: Any, create_graph: bool, retain_graph: bool
+) -> list[Any]:
+    """The gradients of outputs by the sources, zeros where an output does not depend on one."""
+    from ..generated.functions import zeros_like
+
+    pairs = [
+        (o, None if cotangents is None else c)
+        for o, c in zip(outputs, cotangents or outputs, strict=True)
+        if o._spec.requires_grad
+    ]
+    found: Sequence[Any] = [None] * len(sources.tensors)
+    if pairs:
+        found = gradients(
+            [o for o, _ in pairs],
+            sources.tensors,
+            None if cotangents is None else [c for _, c in pairs],
+            retain_graph=retain_graph or create_graph,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+    before = set_grad_enabled(False)
+    try:
+        return [zeros_like(s) if g is None else g for s, g in zip(sources.tensors, found, strict=True)]
+    finally:
+        set_grad_enabled(before)
+
+
+def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Function:
+    """A function that gives the gradient of `func`, which returns a scalar (`torch.func.grad`).
+
+    Args:
+        func: takes tensors or trees of them, and returns a tensor without dimensions, with `has_aux` a pair of that
+            and of a tree that is passed on.
+        argnums: by which positional arguments; a tuple gives a tuple of gradients.
+        has_aux: whether `func` returns something beside the scalar.
+
+    Raises:
+        RuntimeError: for a result of another form, and for positions that do not exist.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.func.grad(lambda x: x.sin())(tt.tensor(0.0))
+        tensor(1.)
+        >>> tt.func.grad(tt.func.grad(lambda x: x**3))(tt.tensor(2.0))
+        tensor(12.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return wrapper
+
+
+def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `func`, and the function from cotangents of it to cotangents of `primals` (`torch.func.vjp`).
+
+    The second may be called any number of times; it takes cotangents in the structure of the value and gives a tuple,
+    or one tree where there is one primal. With `has_aux` the result has the auxiliary tree as its third part.
+
+    Raises:
+        RuntimeError: for a value that is not made of tensors, and for cotangents of another structure.
+
+    Example:
+        >>> import triten as tt
+        >>> value, pull_back = tt.func.vjp(lambda x: x * x, tt.tensor([1.0, 2.0]))
+        >>> pull_back(tt.tensor([1.0, 10.0]))
+        (tensor([ 2., 40.]),)
+    """
+    outer = is_grad_enabled()
+    with entered_grad() as level:
+        sources = _Sources(primals, "vjp(f, *primals)")
+        set_grad_enabled(True)
+        try:
+            result = func(*sources.tree)
+        finally:
+            set_grad_enabled(outer)
+        output, aux = _split_aux(result, has_aux, "vjp(f, *primals)")
+        outputs, spec = _outputs_of(output, "vjp(f, *primals)")
+    linked = sources.depend_on_others(outputs)
+
+    def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        flat, given = tree_flatten(cotangents)
+        if given != spec:
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {given}, primal output: {spec}"
+            )
+        for number, (cotangent, out) in enumerate(zip(flat, outputs, strict=True)):
+            if not isinstance(cotangent, TensorImpl) or cotangent._spec.sizes != out._spec.sizes:
+                shape = (
+                    list(cotangent._spec.sizes)
+                    if isinstance(cotangent, TensorImpl)
+                    else type(cotangent).__name__
+                )
+                raise RuntimeError(
+                    f"vjp: expected cotangent {number} to be a tensor of size {list(out._spec.sizes)}, got {shape}"
+                )
+        graph = is_grad_enabled() and (linked or any(c._spec.requires_grad for c in flat))
+        with entered_grad(level.depth):
+            found = _gradients(
+                outputs, sources, flat, graph if create_graph is None else create_graph, retain_graph
+            )
+        return tree_unflatten(found, sources.spec)
+
+    if not (linked and outer):
+        outputs_for_caller, aux = [lowered(o) for o in outputs], tree_map(lowered, aux)
+    else:
+        outputs_for_caller = outputs
+    value = tree_unflatten(outputs_for_caller, spec)
+    return (value, pull_back, aux) if has_aux else (value, pull_back)
+
+
+def jvp(
+    func: Function,
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """The value of `func` and its derivative in a direction, by forward mode (`torch.func.jvp`).
+
+    Args:
+        func: takes `primals` and returns tensors.
+        primals: a tuple of trees of tensors.
+        tangents: a tuple of the same structure.
+        strict: whether an output that does not depend on the inputs is refused; otherwise its tangent is zero.
+        has_aux: whether `func` returns something beside the outputs, which is passed on.
+
+    Raises:
+        RuntimeError: for arguments that are no tuples, of different structures, or not made of tensors.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.func.jvp(lambda x: x * x, (tt.tensor(3.0),), (tt.tensor(1.0),))
+        (tensor(9.), tensor(6.))
+    """
+    for name, value in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(value, tuple):
+            raise RuntimeError(
+                f"jvp(f, primals, tangents): Expected {name} to be a tuple. E.g. it should be valid to call "
+                "f(*primals)."
+            )
+        if not tree_flatten(value)[0]:
+            raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be non-empty")
+    points, spec = tree_flatten(primals)
+    directions, other = tree_flatten(tangents)
+    if spec != other:
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure. For example, "
+            "if primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
+            f"{spec} and tangents with structure {other}"
+        )
+    with entered_grad(), dual_level() as level:
+        duals = [
+            make_dual(_of_innermost_vmap(p), t, level=level) for p, t in zip(points, directions, strict=True)
+        ]
+        result = func(*tree_unflatten(duals, spec))
+        output, aux = _split_aux(result, has_aux, "jvp(f, primals, tangents)")
+        outputs, out_spec = _outputs_of(output, "jvp(f, primals, tangents)")
+        parts = [unpack_dual(o, level=level) for o in outputs]
+        aux = tree_map(lambda a: unpack_dual(a, level=level).primal if isinstance(a, TensorImpl) else a, aux)
+    if strict and any(tangent is None for _, tangent in parts):
+        raise RuntimeError(
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
+            "with strict=True."
+        )
+    values = tree_unflatten([p for p, _ in parts], out_spec)
+    moved = tree_unflatten([_zeros(p) if t is None else t for p, t in parts], out_spec)
+    return (values, moved, aux) if has_aux else (values, moved)
+
+
+def _zeros(tensor: Any) -> Any:
+    from ..generated.functions import zeros_like
+
+    return zeros_like(tensor)
