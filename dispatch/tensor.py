@@ -6,11 +6,13 @@ from ..runtime.tensor_impl import TensorImpl
 from .autograd.variable import AutogradMethods
 from .casts import CastMethods
 from .conversions import ConversionMethods
+from .core.tensor_function import plain_classes
 from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
 from .operators import ReflectedOperators
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
+from .tensor_meta import TensorMeta
 
 
 class Tensor(
@@ -22,6 +24,7 @@ class Tensor(
     SubclassMethods,
     TensorMethods,
     TensorImpl,
+    metaclass=TensorMeta,
 ):
     """A multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
 
@@ -40,3 +43,4 @@ class Tensor(
 
 
 register_exact_type("Tensor", Tensor)
+plain_classes.add(Tensor)

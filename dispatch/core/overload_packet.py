@@ -17,9 +17,10 @@ import numpy as np
 
 from ...runtime import allocator, device, scalar_type
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
+from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ..schema import FunctionSchema, parse_schema, resolve
 from ..schema.mismatch import python_signature
+from . import tensor_function as overrides
 from .dispatcher import Dispatcher
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
@@ -38,6 +39,52 @@ class _NotGiven:
 
 
 NOT_GIVEN = _NotGiven()
+
+FUNCTION, METHOD = "", "method"
+"""Forms of a public name; a special method's own name is its form."""
+
+PRESENTED = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__iadd__": "add_",
+    "__sub__": "sub",
+    "__isub__": "sub_",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__imul__": "mul_",
+    "__truediv__": "div",
+    "__itruediv__": "div_",
+    "__mod__": "remainder",
+    "__imod__": "remainder_",
+    "__pow__": "pow",
+    "__ipow__": "pow_",
+    "__matmul__": "matmul",
+    "__ifloordiv__": "floor_divide_",
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+    "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor",
+    "__neg__": "neg",
+    "__pos__": "positive",
+    "__abs__": "abs",
+}
+"""Special methods that a handler gets as the named one, as in PyTorch; the others are given as themselves."""
+
+
+def public_form(name: str, form: str) -> Any:
+    """The callable that a handler gets for a name called in this form."""
+    if form == FUNCTION:
+        from ..generated import functions
+
+        return getattr(functions, name)
+    from ..tensor import Tensor
+
+    return getattr(Tensor, name if form == METHOD else PRESENTED.get(form, form))
 
 
 class Parameter(NamedTuple):
@@ -70,6 +117,8 @@ _NUMBERS = (int, float, complex, bool)
 
 _PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
 """Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
+
+overrides.plain_classes |= _PLAIN
 
 _INT = frozenset({int})
 _LARGEST = 1 << 62
@@ -142,9 +191,11 @@ class OverloadPacket:
 
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``.
+    Methods have entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
     """
 
     __slots__ = (
+        "_below",
         "_bindings",
         "_entries",
         "_general",
@@ -173,6 +224,7 @@ class OverloadPacket:
         self.outs: dict[Any, Plan] = {}
         self._bindings: dict[Any, _Binding] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
+        self._below: dict[Any, Plan] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
         self.deprecated: Sequence[tuple[str, Sequence[tuple[str, str | int]]]] = ()
@@ -184,6 +236,7 @@ class OverloadPacket:
         self.outs.clear()
         self._bindings.clear()
         self._general.clear()
+        self._below.clear()
         self.count = 0
 
     def _schemas(self) -> dict[int, OperatorEntry]:
@@ -213,13 +266,21 @@ class OverloadPacket:
 
         Called without plan in the table; the arguments of `scale` parameters are at their defaults.
         """
-        return self._miss(args, False)
+        return self._miss(args, False, FUNCTION)
+
+    def miss_method(self, *args: Any) -> Plan:
+        """`miss` of the method."""
+        return self._miss(args, False, METHOD)
 
     def miss_scaled(self, *args: Any) -> Plan:
         """`miss` where some `scale` argument is not at its default."""
-        return self._miss(args, True)
+        return self._miss(args, True, FUNCTION)
 
-    def _miss(self, args: Sequence[Any], scaled: bool) -> Plan:
+    def miss_scaled_method(self, *args: Any) -> Plan:
+        """`miss_scaled` of the method."""
+        return self._miss(args, True, METHOD)
+
+    def _miss(self, args: Sequence[Any], scaled: bool, form: str) -> Plan:
         parts, kind, keep, has_lists = self._parts(args, scaled)
         table = self.scaled if scaled else self.plans
         nested = len(parts) > 1
@@ -233,6 +294,9 @@ class OverloadPacket:
         epoch = _epoch[0]
         binding = None if kind is None else self._bindings.get(kind)
         if binding is None:
+            handled = self._plan_overridden(args, parts, scaled, keep, form, epoch)
+            if handled is not None:
+                return handled
             plan, holds = self._plan_anew(args, parts, kind, scaled, epoch)
             keep = keep and holds
         else:
@@ -324,12 +388,7 @@ class OverloadPacket:
     ) -> tuple[Plan, bool]:
         """The plan of a call of a new kind, and whether it holds for its key; the kind's binding is remembered."""
         entry, bound = self.resolve(*self._split(args))
-        runtime = [
-            (name, value)
-            for (name, role, _, _), value in zip(self.parameters, args, strict=True)
-            if role != "static" and (scaled or role != "scale")
-        ]
-        plan, holds, picks = self._adapt(entry, bound, runtime)
+        plan, holds, picks = self._adapt(entry, bound, self._runtime(args, scaled))
         if kind is not None and holds:
             binding = self._binding_of(args, parts, entry, bound, plan, picks)
             with _lock:
@@ -339,6 +398,68 @@ class OverloadPacket:
                     self._bindings[kind] = binding
                     _planned.add(self)
         return plan, holds
+
+    def _plan_overridden(
+        self, args: Sequence[Any], parts: Sequence[Any], scaled: bool, keep: bool, form: str, epoch: int
+    ) -> Plan | None:
+        """The plan of a call with arguments that may take over, which stays out of the tables; None without such.
+
+        It calls their handlers, or the operator where they are disabled, as while one of them handles the call.
+        """
+        askers = overrides.overloaded_in(args)
+        if askers and not overrides.state.disabled:
+            given = self._as_written(args)
+            return lambda *_: overrides.handle(public_form(self.name, form), askers, *given)
+        if not overrides.is_marked(parts):
+            return None
+        key = (scaled, *parts)
+        plan = self._below.get(key) if keep else None
+        if plan is None:
+            entry, bound = self.resolve(*self._split(args))
+            inner, holds, _ = self._adapt(entry, bound, self._runtime(args, scaled))
+
+            def below(*runtime: Any) -> Any:
+                return overrides.unmarked(inner(*runtime))
+
+            plan = below
+            if keep and holds:
+                with _lock:
+                    if epoch == _epoch[0]:
+                        _planned.add(self)
+                        if len(self._below) >= MAX_PLANS:
+                            self._below.clear()
+                        self._below[key] = plan
+        return plan
+
+    def _as_written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Values in the parameters' order as a caller writes them: what is at its default is left out."""
+        positional, named = self._split(args)
+        while positional and len(positional) > 1:
+            default = self.parameters[len(positional) - 1].default
+            if positional[-1] is not default:
+                break
+            positional.pop()
+        return tuple(positional), named
+
+    def _handled(self, form: str, args: Sequence[Any], out: Any = None) -> tuple[bool, Any]:
+        """Whether a call in the parameters' order was handled by an argument, and the result."""
+        if out is None and overrides.plain_classes.issuperset(map(type, args)):
+            return False, None
+        askers = overrides.overloaded_in(args if out is None else (*args, out))
+        if not askers or overrides.state.disabled:
+            return False, None
+        positional, named = self._as_written(args)
+        if out is not None:
+            named["out"] = out
+        return True, overrides.handle(public_form(self.name, form), askers, positional, named)
+
+    def _runtime(self, args: Sequence[Any], scaled: bool) -> list[tuple[str, Any]]:
+        """The names and values of the arguments that a plan is called with."""
+        return [
+            (name, value)
+            for (name, role, _, _), value in zip(self.parameters, args, strict=True)
+            if role != "static" and (scaled or role != "scale")
+        ]
 
     def _binding_of(
         self,
@@ -415,15 +536,25 @@ class OverloadPacket:
 
         ``alpha``-like arguments at their defaults are among those: the plan leaves them out.
         """
+        return self._miss_out(args[:-1], args[-1], FUNCTION)
+
+    def miss_out_method(self, *args: Any) -> Plan:
+        """`miss_out` of the method."""
+        return self._miss_out(args[:-1], args[-1], METHOD)
+
+    def _miss_out(self, args: Sequence[Any], out: Any, form: str) -> Plan:
         epoch = _epoch[0]
-        out = args[-1]
-        args = args[:-1]
+        askers = overrides.overloaded_in((*args, out))
+        if askers and not overrides.state.disabled:
+            written, options = self._as_written(args)
+            options["out"] = out
+            return lambda *_: overrides.handle(public_form(self.name, form), askers, written, options)
         positional, named = self._split(args)
         named["out"] = out
         entry, bound = self.resolve(positional, named)
         runtime: list[tuple[str, Any]] = []
         key: list[Any] = []
-        keep = isinstance(out, TensorImpl)
+        keep = isinstance(out, TensorImpl) and not out._spec.keys & OVERRIDE_FLAG
         for (name, role, default, _), value in zip(self.parameters, args, strict=True):
             if role == "static":
                 keep = keep and not _holds_tensor(value)
@@ -436,18 +567,34 @@ class OverloadPacket:
             runtime.append((name, value))
         runtime.append((entry.schema.out_arguments[0].name, out))
         plan, holds, _ = self._adapt(entry, bound, runtime)
-        if keep and holds:
+        if keep and holds and not overrides.is_marked(key):
             try:
                 self._store(epoch, self.outs, (*key, out._spec), None, False, plan)
             except TypeError:
                 return plan
         return plan
 
-    def operator_miss(self, *args: Any) -> Plan:
+    def operator_miss(self, special: str, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
         if self.is_foreign(args[1]):
+            if not overrides.state.disabled and overrides.handles(type(args[1])):
+                return lambda *_: self._operator_handled(special, args)[1]
             return not_implemented
-        return self._miss(args, False)
+        return self._miss(args, False, special)
+
+    def call_operator(self, special: str, *args: Any) -> Any:
+        """A binary operator under guards and modes: NotImplemented for an operand of a foreign type."""
+        was_handled, result = self._operator_handled(special, args)
+        if was_handled:
+            return result
+        return NotImplemented if self.is_foreign(args[1]) else self._call_parameters(args)
+
+    def _operator_handled(self, special: str, args: Sequence[Any]) -> tuple[bool, Any]:
+        """`_handled` for a special method: a handler's TypeError leaves the call to the other operand."""
+        try:
+            return self._handled(special, args)
+        except TypeError:
+            return True, NotImplemented
 
     @staticmethod
     def is_foreign(other: Any) -> bool:
@@ -456,16 +603,36 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        entry, bound = self.resolve(list(args), {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
-        return entry.call(*bound)
+        return self._call(args, kwargs, FUNCTION)
+
+    def call_method(self, *args: Any, **kwargs: Any) -> Any:
+        """`call` of the method."""
+        return self._call(args, kwargs, METHOD)
+
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
+        kwargs = {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
+        askers = overrides.overloaded(args, kwargs)
+        if askers:
+            return overrides.handle(public_form(self.name, form), askers, args, kwargs)
+        entry, bound = self.resolve(list(args), kwargs)
+        return overrides.unmarked(entry.call(*bound))
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
         """`call` with arguments in the parameters' order, as the generated functions have them."""
+        was_handled, result = self._handled(FUNCTION, args, out)
+        return result if was_handled else self._call_parameters(args, out)
+
+    def call_method_parameters(self, *args: Any, out: Any = None) -> Any:
+        """`call_parameters` of the method."""
+        was_handled, result = self._handled(METHOD, args, out)
+        return result if was_handled else self._call_parameters(args, out)
+
+    def _call_parameters(self, args: Sequence[Any], out: Any = None) -> Any:
         positional, named = self._split(args)
         if out is not None:
             named["out"] = out
         entry, bound = self.resolve(positional, named)
-        return entry.call(*bound)
+        return overrides.unmarked(entry.call(*bound))
 
     def call_deprecated(self, args: tuple[Any, ...], named: dict[str, Any], method: bool) -> Any:
         """A call with more positional arguments than the signature has: in a deprecated order, with a warning.
@@ -487,12 +654,18 @@ class OverloadPacket:
             warn_deprecated(self, schema, "out" in named, method)
             (_, first), *others = meant
             given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
-            return self.call(values[str(first)], **given_names, **rest)
+            return self._call((values[str(first)],), {**given_names, **rest}, METHOD if method else FUNCTION)
+        askers = overrides.overloaded(args, named)
+        if askers:
+            return overrides.handle(public_form(self.name, METHOD if method else FUNCTION), askers, args, named)
         self.resolve(args, named)
         raise AssertionError(f"{self.name}: {len(args)} positional arguments fit no schema")
 
-    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a name whose overloads share no one signature, planned by its arguments as given."""
+    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
+        """A call of a name whose overloads share no one signature, planned by its arguments as given.
+
+        `form` is `METHOD` for the method.
+        """
         key: Any
         if len(args) == 1 and not kwargs:
             key = general_part(args[0])
@@ -504,9 +677,11 @@ class OverloadPacket:
         try:
             found = self._general.get(key)
         except TypeError:
-            return self.call(*args, **kwargs)
+            return self._call(args, kwargs, form)
         if found is None:
             epoch = _epoch[0]
+            if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
+                return self._call(args, kwargs, form)
             entry, bound = self.resolve(args, kwargs)
             given: list[tuple[str, Any]] = []
             where: list[int | str] = []
