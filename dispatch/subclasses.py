@@ -61,8 +61,9 @@ class SubclassMethods:
     def as_subclass(self, cls: type) -> Any:
         """This tensor's bytes as a tensor of `cls`, in the graph as `alias` is (`torch.Tensor.as_subclass`).
 
-        Public calls with such a tensor go to `__tensor_function__` of its class. If `cls` defines ``__tensor_dispatch__(func, types, args, kwargs)``, a class method, it handles every operator
-        that gets such a tensor; what it returns is the result, plain tensors included.
+        Public calls with such a tensor go to `__tensor_function__` of its class. If `cls` defines
+        ``__tensor_dispatch__(func, types, args, kwargs)``, a class method, that handles every operator below autograd
+        which gets such a tensor; what it returns is the result, plain tensors included.
 
         Raises:
             TypeError: `cls` is no subclass of Tensor.

@@ -175,7 +175,12 @@ def backward(
 
 
 def _handled_backward(
-    relevant: Sequence[Any], tensors: Any, grad_tensors: Any, retain_graph: Any, create_graph: Any, inputs: Any
+    relevant: Sequence[Any],
+    tensors: Any,
+    grad_tensors: Any,
+    retain_graph: Any,
+    create_graph: Any,
+    inputs: Any,
 ) -> None:
     handle_tensor_function(
         backward,

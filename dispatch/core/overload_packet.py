@@ -408,8 +408,7 @@ class OverloadPacket:
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:
-            given = self._as_written(args)
-            return lambda *_: overrides.handle(public_form(self.name, form), askers, *given)
+            return lambda *_: self._handled_in(form, askers, *self._as_written(args))
         if not overrides.is_marked(parts):
             return None
         key = (scaled, *parts)
@@ -451,7 +450,16 @@ class OverloadPacket:
         positional, named = self._as_written(args)
         if out is not None:
             named["out"] = out
-        return True, overrides.handle(public_form(self.name, form), askers, positional, named)
+        return True, self._handled_in(form, askers, positional, named)
+
+    def _handled_in(
+        self, form: str, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """The handlers' result. A TypeError of theirs leaves a special method's call to the other operand."""
+        func = public_form(self.name, form)
+        if form in (FUNCTION, METHOD):
+            return overrides.handle(func, askers, args, kwargs)
+        return overrides.handle_operator(func, askers, args, kwargs)
 
     def _runtime(self, args: Sequence[Any], scaled: bool) -> list[tuple[str, Any]]:
         """The names and values of the arguments that a plan is called with."""
@@ -548,7 +556,7 @@ class OverloadPacket:
         if askers and not overrides.state.disabled:
             written, options = self._as_written(args)
             options["out"] = out
-            return lambda *_: overrides.handle(public_form(self.name, form), askers, written, options)
+            return lambda *_: self._handled_in(form, askers, written, options)
         positional, named = self._split(args)
         named["out"] = out
         entry, bound = self.resolve(positional, named)
@@ -576,25 +584,16 @@ class OverloadPacket:
 
     def operator_miss(self, special: str, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
-        if self.is_foreign(args[1]):
-            if not overrides.state.disabled and overrides.handles(type(args[1])):
-                return lambda *_: self._operator_handled(special, args)[1]
+        if self.is_foreign(args[1]) and (overrides.state.disabled or not overrides.handles(type(args[1]))):
             return not_implemented
         return self._miss(args, False, special)
 
     def call_operator(self, special: str, *args: Any) -> Any:
         """A binary operator under guards and modes: NotImplemented for an operand of a foreign type."""
-        was_handled, result = self._operator_handled(special, args)
+        was_handled, result = self._handled(special, args)
         if was_handled:
             return result
         return NotImplemented if self.is_foreign(args[1]) else self._call_parameters(args)
-
-    def _operator_handled(self, special: str, args: Sequence[Any]) -> tuple[bool, Any]:
-        """`_handled` for a special method: a handler's TypeError leaves the call to the other operand."""
-        try:
-            return self._handled(special, args)
-        except TypeError:
-            return True, NotImplemented
 
     @staticmethod
     def is_foreign(other: Any) -> bool:
@@ -613,7 +612,7 @@ class OverloadPacket:
         kwargs = {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
         askers = overrides.overloaded(args, kwargs)
         if askers:
-            return overrides.handle(public_form(self.name, form), askers, args, kwargs)
+            return self._handled_in(form, askers, args, kwargs)
         entry, bound = self.resolve(list(args), kwargs)
         return overrides.unmarked(entry.call(*bound))
 
@@ -657,7 +656,7 @@ class OverloadPacket:
             return self._call((values[str(first)],), {**given_names, **rest}, METHOD if method else FUNCTION)
         askers = overrides.overloaded(args, named)
         if askers:
-            return overrides.handle(public_form(self.name, METHOD if method else FUNCTION), askers, args, named)
+            return self._handled_in(METHOD if method else FUNCTION, askers, args, named)
         self.resolve(args, named)
         raise AssertionError(f"{self.name}: {len(args)} positional arguments fit no schema")
 

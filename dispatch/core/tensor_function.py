@@ -205,6 +205,14 @@ def handle(
     raise TypeError(_refusal(func, askers, active[-1] if active else None, python))
 
 
+def handle_operator(func: Any, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`handle` for Python's binary operators: a TypeError, of whatever handler, becomes NotImplemented."""
+    try:
+        return handle(func, askers, args, kwargs)
+    except TypeError:
+        return NotImplemented
+
+
 def _refusal(func: Any, askers: Sequence[Any], mode: Any, python: bool) -> str:
     name = next((name for name in (known(func) for known in name_resolvers) if name), None)
     if name is None:

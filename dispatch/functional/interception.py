@@ -14,7 +14,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..core.op_overload import OpOverload, OpOverloadGroup
-from ..core.tensor_function import ALL_DISABLED, handle, overloaded, state
+from ..core.tensor_function import ALL_DISABLED, handle, handle_operator, overloaded, state
 from .overridable import (
     MODES_ONLY,
     UNSEEN,
@@ -91,12 +91,7 @@ class Interception:
         func = self.func
         if func is None:
             func, args = args[0], args[1:]
-        if not self.operator:
-            return handle(func, askers, args, kwargs)
-        try:
-            return handle(func, askers, args, kwargs)
-        except TypeError:
-            return NotImplemented
+        return (handle_operator if self.operator else handle)(func, askers, args, kwargs)
 
 
 def _interceptions() -> Iterator[Interception]:

@@ -9,12 +9,16 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
 
-from ..core.tensor_function import handle, overloaded
+from ..core.tensor_function import handle, handle_operator, overloaded
 
 
 @cache
 def overridden_attributes() -> type:
-    """The class of all overridden attributes, made when the first subclass is."""
+    """The class of all overridden attributes, made when the first subclass is.
+
+    Reflected operators are not among them: a class with its own is asked before its base's operator, and a handler
+    would get the operands exchanged. `Tensor`'s ask.
+    """
     from ..tensor import Tensor
     from .overridable import accessors, overridable_attributes, presented
 
@@ -31,37 +35,36 @@ def overridden_attributes() -> type:
             body[name] = property(
                 parts.get("__get__"), parts.get("__set__"), parts.get("__delete__"), attribute.__doc__
             )
-        else:
+        elif name not in REFLECTED_OPERATORS:
             body[name] = _overridden(presented(name), attribute, is_operator(name))
     return type("OverriddenAttributes", (), body)
 
 
-BINARY_OPERATORS = frozenset(
-    f"__{prefix}{name}__"
-    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
-    for prefix in ("", "r", "i")
-) | {f"__{name}__" for name in "eq ne lt le gt ge rdiv".split()}
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+_ARITHMETIC += ("and", "or", "xor", "lshift", "rshift")
+REFLECTED_OPERATORS = frozenset(f"__r{name}__" for name in [*_ARITHMETIC, "div"])
+BINARY_OPERATORS = REFLECTED_OPERATORS | frozenset(
+    [f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "i")]
+    + [f"__{name}__" for name in ["eq", "ne", "lt", "le", "gt", "ge"]]
+)
 
 
 def is_operator(name: str) -> bool:
-    """Whether a method is one of Python's binary operators, which answers NotImplemented where others raise TypeError."""
+    """Whether a method is a binary operator of Python's, which answers NotImplemented where others raise TypeError."""
     return name in BINARY_OPERATORS
 
 
 def _overridden(func: Any, original: Any, operator: bool) -> Callable[..., Any]:
     """A function that asks first; `func` is what handlers get, `original` what serves where there are none to ask."""
 
+    call_handlers = handle_operator if operator else handle
+
     @wraps(original)
     def ask(*args: Any, **kwargs: Any) -> Any:
         askers = overloaded(args, kwargs)
         if not askers:
             return original(*args, **kwargs)
-        if not operator:
-            return handle(func, askers, args, kwargs)
-        try:
-            return handle(func, askers, args, kwargs)
-        except TypeError:
-            return NotImplemented
+        return call_handlers(func, askers, args, kwargs)
 
     return ask
 
