@@ -19,7 +19,6 @@ namespaces: list[Callable[[], list[tuple[str, ModuleType]]]] = []
 
 IGNORED_METHODS = frozenset(
     {
-        "__class_getitem__",
         "__getattribute__",
         "__hash__",
         "__init__",
