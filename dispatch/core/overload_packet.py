@@ -56,8 +56,6 @@ PRESENTED = {
     "__itruediv__": "div_",
     "__mod__": "remainder",
     "__imod__": "remainder_",
-    "__pow__": "pow",
-    "__ipow__": "pow_",
     "__matmul__": "matmul",
     "__ifloordiv__": "floor_divide_",
     "__eq__": "eq",

@@ -60,6 +60,7 @@ class Interception:
             self.own, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         self.original.__kwdefaults__ = function.__kwdefaults__
+        self.original.__annotations__ = function.__annotations__
         code = _asking.__code__
         self.asking: CodeType = code.replace(
             co_name=self.own.co_name,

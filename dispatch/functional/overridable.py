@@ -140,7 +140,7 @@ def public_functions() -> Iterator[tuple[str, str, Any]]:
 
 @cache
 def index() -> dict[Any, str]:
-    """The qualified public name of every callable that there is, the first of several."""
+    """The qualified public name of every callable that there is: of several the first, or a method's own."""
     names: dict[Any, str] = {}
     for qualified, name, function in public_functions():
         names.setdefault(function, f"{qualified}.{name}")
@@ -148,6 +148,6 @@ def index() -> dict[Any, str]:
         if isinstance(attribute, property):
             for accessor, _, func in accessors(attribute):
                 names[func] = f"triten.Tensor.{name}.{accessor}"
-        else:
-            names.setdefault(attribute, f"triten.Tensor.{name}")
+        elif attribute not in names or attribute.__name__ == name:
+            names[attribute] = f"triten.Tensor.{name}"
     return names
