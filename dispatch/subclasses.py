@@ -7,7 +7,9 @@ from typing import Any
 
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType
-from .core.tensor_function import DisableTensorFunctionSubclass
+from ..runtime.tensor_impl import TensorImpl
+from .core.tensor_function import DisableTensorFunctionSubclass, plain_classes
+from .functional.subclass_attributes import default_nowrap_functions
 
 
 class SubclassMethods:
@@ -54,8 +56,6 @@ class SubclassMethods:
             return NotImplemented
         with DisableTensorFunctionSubclass():
             result = func(*args, **(kwargs or {}))
-            from .functional.subclass_attributes import default_nowrap_functions
-
             return result if func in default_nowrap_functions() else _convert(result, cls)
 
     def as_subclass(self, cls: type) -> Any:
@@ -122,12 +122,11 @@ def _recorded(made: Any) -> Any:
 
 def _convert(result: Any, cls: Any) -> Any:
     """A result with its tensors of `cls`, those in lists and tuples too; tensors of a subclass of it stay."""
-    from .tensor import Tensor
-
-    if cls is Tensor:
+    if cls in plain_classes:
         return result
-    if isinstance(result, Tensor) and not isinstance(result, cls):
-        return result.as_subclass(cls)
+    if isinstance(result, TensorImpl):
+        tensor: Any = result
+        return tensor if isinstance(tensor, cls) else tensor.as_subclass(cls)
     if isinstance(result, tuple) and hasattr(result, "_make"):
         return result._make([_convert(each, cls) for each in result])
     if isinstance(result, list | tuple):

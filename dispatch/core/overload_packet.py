@@ -116,7 +116,7 @@ _NUMBERS = (int, float, complex, bool)
 _PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
 """Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
 
-overrides.plain_classes |= _PLAIN
+overrides.plain_classes.update((int, bool, str, _NotGiven, scalar_type.dtype, device.device))
 
 _INT = frozenset({int})
 _LARGEST = 1 << 62

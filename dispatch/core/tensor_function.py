@@ -129,7 +129,12 @@ def overloaded_in(values: Iterable[Any]) -> list[Any]:
 
 def _insert(found: list[Any], value: Any) -> None:
     cls = type(value)
-    if not handles(cls) or any(type(other) is cls for other in found):
+    if not handles(cls):
+        return
+    if not found:
+        found.append(value)
+        return
+    if any(type(other) is cls for other in found):
         return
     position = next((i for i, other in enumerate(found) if issubclass(cls, type(other))), len(found))
     found.insert(position, value)

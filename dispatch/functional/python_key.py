@@ -202,9 +202,9 @@ def as_subclass(tensor: TensorImpl, cls: type) -> Any:
 
     Raises TypeError for what is no Tensor class.
     """
-    _check_class(cls)
     if not tensor._spec.requires_grad:
         return detached_subclass(tensor, cls)
+    _check_class(cls)
     alias = Dispatcher.singleton().find_schema_or_throw("aten::alias").call(tensor)
     made: Any = object.__new__(cls)
     made._data = alias._data

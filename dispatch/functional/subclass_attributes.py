@@ -40,8 +40,8 @@ def overridden_attributes() -> type:
     return type("OverriddenAttributes", (), body)
 
 
-_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-_ARITHMETIC += ("and", "or", "xor", "lshift", "rshift")
+_ARITHMETIC = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"]
+_ARITHMETIC += ["and", "or", "xor", "lshift", "rshift"]
 REFLECTED_OPERATORS = frozenset(f"__r{name}__" for name in [*_ARITHMETIC, "div"])
 BINARY_OPERATORS = REFLECTED_OPERATORS | frozenset(
     [f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "i")]

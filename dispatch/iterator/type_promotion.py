@@ -216,7 +216,7 @@ def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> S
             operands.append(complex)
         else:
             if has_tensor_function((tensor1, tensor2)):
-                return handle_tensor_function(result_type, (tensor1, tensor2), tensor1, tensor2)  # type: ignore[no-any-return]
+                return handle_tensor_function(result_type, (tensor1, tensor2), tensor1, tensor2)
             raise TypeError(
                 f"result_type(): argument 'tensor{position}' (position {position}) must be Tensor or Number, "
                 f"not {type(value).__name__}"
