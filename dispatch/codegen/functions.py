@@ -427,9 +427,11 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     dtypes = sorted(names & {"int64", "float32"})
     if dtypes:
         lines.append(f"from ...runtime.scalar_type import {', '.join(dtypes)}")
-    core = sorted(names & {"METHOD", "NOT_GIVEN", "Parameter"}) + (["packet"] if packet else [])
+    core = sorted(names & {"NOT_GIVEN", "Parameter"}) + (["packet"] if packet else [])
     if core:
         lines.append(f"from ..core.overload_packet import {', '.join(core)}")
+    if "METHOD" in names:
+        lines.append("from ..core.public_form import METHOD")
     constants = sorted(n for n in names if re.fullmatch(r"INT_(NEG_)?\d+", n))
     if constants:
         lines.append(f"from ..core.constants import {', '.join(constants)}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
-from ..core.overload_packet import METHOD
+from ..core.public_form import METHOD
 from .functions_copy import (
     clone_packet,
     clone_plans,

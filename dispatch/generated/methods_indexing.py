@@ -9,7 +9,8 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.constants import INT_1
-from ..core.overload_packet import METHOD, NOT_GIVEN
+from ..core.overload_packet import NOT_GIVEN
+from ..core.public_form import METHOD
 from .functions_indexing import (
     argwhere_packet,
     argwhere_plans,

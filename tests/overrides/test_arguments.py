@@ -364,6 +364,30 @@ def test_a_disabled_class_is_a_plain_one():
     assert type(tt.ones(2).as_subclass(Parameter) + metres(1.0)) is Metres
 
 
+def test_operands_come_in_the_order_in_which_they_stand():
+    calls = []
+
+    class Operands(tt.Tensor):
+        @classmethod
+        def __tensor_function__(cls, func, types, args=(), kwargs=None):
+            calls.append((func, [type(a).__name__ for a in args]))
+            return super().__tensor_function__(func, types, args, kwargs)
+
+    x, m = tt.ones(2), tt.full((2,), 3.0).as_subclass(Operands)
+    assert [(x - m).tolist(), (m - x).tolist(), (1 - m).tolist()] == [[-2.0, -2.0], [2.0, 2.0], [-2.0, -2.0]]
+    with tt.inference_mode():
+        assert type(x / m) is type(2**m) is type(x @ m) is Operands
+    named = [call for call in calls if call[0] is not tt.Tensor.tolist]
+    assert named == [
+        (tt.Tensor.sub, ["Tensor", "Operands"]),
+        (tt.Tensor.sub, ["Operands", "Tensor"]),
+        (tt.Tensor.__rsub__, ["Operands", "int"]),
+        (tt.Tensor.div, ["Tensor", "Operands"]),
+        (tt.Tensor.__rpow__, ["Operands", "int"]),
+        (tt.Tensor.matmul, ["Tensor", "Operands"]),
+    ]
+
+
 def test_properties_are_set_and_deleted_through_handlers():
     m = metres(1.0)
     Metres.seen.clear()

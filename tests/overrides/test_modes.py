@@ -372,6 +372,15 @@ def test_a_new_mode_costs_what_was_called_in_between():
         assert interception._restored == []
 
 
+def test_a_function_is_given_its_code_back_only_while_no_mode_is_active():
+    log = Log()
+    with log:
+        (add,) = [each for each in interception._all if each.function is tt.add]
+        add._restore()
+        tt.add(1, tt.ones(1))
+    assert log.seen == ["ones", "add"]
+
+
 def test_user_functions_in_backward_and_custom_functions_are_seen_where_pytorch_shows_them():
     seen = []
 
