@@ -227,7 +227,9 @@ def _make(
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     spec.np_dtype = dtype.np
     spec.keys = keys
-    dense = (1 << device.backend) | _DENSE | keys & ~OVERRIDE_FLAG
+    dense = (1 << device.backend) | _DENSE
+    if keys:
+        dense |= keys & ~OVERRIDE_FLAG
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
     flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3)
     spec.kind = (dtype, device, (flags if sizes else flags | 16) | keys << 5)
