@@ -16,6 +16,7 @@ import sys as _sys
 from importlib import import_module as _import_module
 
 if "triten.dispatch.codegen" not in _sys.orig_argv:
+    from . import _C as _C
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
     from ._public import __all__ as __all__
 

@@ -20,6 +20,7 @@ from ..runtime.tensor_spec import TensorSpec
 from .core.dispatcher import Dispatcher
 from .core.kernel_function import Plan
 from .core.operator_entry import MAX_PLANS
+from .core.tensor_function import handle, overloaded, plain_classes
 from .generated.functions_views import _basic_index_packet, _select_first_packet, _select_first_plans
 
 if TYPE_CHECKING:
@@ -71,8 +72,11 @@ class IndexingMethods(_Base):
                 basic = _basic(tensor, index if kind is tuple else (index,))
                 if basic is not None:
                     return basic
-            if isinstance(index, TensorImpl) and index._spec.ndim:
+            if kind in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 return tensor.index((index,))
+        askers = overloaded((tensor, index), {})
+        if askers:
+            return handle(_public("__getitem__"), askers, (tensor, index), {})
         picked, advanced = _apply(tensor, _as_tuple(index))
         if advanced is not None:
             return picked.index(advanced)
@@ -81,6 +85,11 @@ class IndexingMethods(_Base):
     def __setitem__(self, index: Any, value: Any) -> None:
         tensor: Any = self
         is_tensor = isinstance(value, TensorImpl)
+        if value.__class__ not in plain_classes:
+            askers = overloaded((tensor, index, value), {})
+            if askers:
+                handle(_public("__setitem__"), askers, (tensor, index, value), {})
+                return
         if not is_tensor:
             value = _number(value, tensor)
         basic = None
@@ -90,6 +99,11 @@ class IndexingMethods(_Base):
         elif kind is tuple and not modes:
             basic = _basic(tensor, index)
         advanced: Sequence[Any] | None = None
+        if basic is None and kind not in plain_classes:
+            askers = overloaded((tensor, index), {})
+            if askers:
+                handle(_public("__setitem__"), askers, (tensor, index, value), {})
+                return
         if isinstance(index, TensorImpl) and index._spec.ndim:
             basic, advanced = tensor, (index,)
         elif basic is None:
@@ -98,6 +112,12 @@ class IndexingMethods(_Base):
             _write(basic, value, is_tensor)
         else:
             _write_at(basic, advanced, value, is_tensor)
+
+
+def _public(name: str) -> Any:
+    from .tensor import Tensor
+
+    return getattr(Tensor, name)
 
 
 def _number(value: Any, tensor: Any) -> Any:

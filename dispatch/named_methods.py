@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.tensor_impl import TensorImpl
+from .core.tensor_function import handle_tensor_function, has_tensor_function
 
 if TYPE_CHECKING:
     _Base = TensorImpl
@@ -116,4 +117,7 @@ def align_tensors(*tensors: Any) -> tuple[Any, ...]:
     """
     from .functional.named_tensor import align_tensors as aligned
 
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    if has_tensor_function(given):
+        return handle_tensor_function(align_tensors, given, *tensors)  # type: ignore[no-any-return]
     return aligned(tensors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .core.overload_packet import packets
+from .core.tensor_function import handle_operator, overloaded
 
 if TYPE_CHECKING:
     from ..runtime.tensor_impl import TensorImpl
@@ -14,12 +15,21 @@ else:
     _Base = object
 
 
-def reflected(name: str, other: Any, self: Any) -> Any:
-    """``other <operator> self``, or NotImplemented for an operand of a foreign type."""
+def reflected(special: str, name: str, other: Any, self: Any) -> Any:
+    """``other <operator> self``, or NotImplemented for an operand of a foreign type; `special` is the method."""
     packet = packets[name]
+    askers = overloaded((self, other), {})
+    if askers:
+        return _handled(special, askers, self, other)
     if packet.is_foreign(other):
         return NotImplemented
     return packet.call_parameters(other, self, *[p.default for p in packet.parameters[2:]])
+
+
+def _handled(special: str, askers: list[Any], self: Any, other: Any) -> Any:
+    from .tensor import Tensor
+
+    return handle_operator(getattr(Tensor, special), askers, (self, other), {})
 
 
 class ReflectedOperators(_Base):
@@ -28,30 +38,35 @@ class ReflectedOperators(_Base):
     __slots__ = ()
 
     def __rtruediv__(self, other: Any) -> Any:
+        askers = overloaded((self, other), {})
+        if askers:
+            return _handled("__rtruediv__", askers, self, other)
         if packets["div"].is_foreign(other):
             return NotImplemented
         tensor: Any = self
         return tensor.reciprocal() * other
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return reflected("floor_divide", other, self)
+        return reflected("__rfloordiv__", "floor_divide", other, self)
 
     def __rmod__(self, other: Any) -> Any:
-        return reflected("remainder", other, self)
+        return reflected("__rmod__", "remainder", other, self)
 
     def __rpow__(self, other: Any) -> Any:
-        return reflected("pow", other, self)
+        return reflected("__rpow__", "pow", other, self)
 
     def __rlshift__(self, other: Any) -> Any:
-        return reflected("bitwise_left_shift", other, self)
+        return reflected("__rlshift__", "bitwise_left_shift", other, self)
 
     def __rrshift__(self, other: Any) -> Any:
-        return reflected("bitwise_right_shift", other, self)
+        return reflected("__rrshift__", "bitwise_right_shift", other, self)
 
     def __rmatmul__(self, other: Any) -> Any:
-        packet = packets["matmul"]
+        askers = overloaded((self, other), {})
+        if askers:
+            return _handled("__rmatmul__", askers, self, other)
         if not hasattr(other, "_spec"):
             return NotImplemented
-        return packet.call_parameters(other, self)
+        return packets["matmul"].call_parameters(other, self)
 
     __rdiv__ = __rtruediv__

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .autograd.tangents import tangents_of
+from .core.tensor_function import plain_classes
 from .scalars import readable
 
 _THRESHOLD = 1000
@@ -16,9 +17,12 @@ _WIDTH = 80
 
 
 def tensor_text(tensor: Any) -> str:
-    """``tensor([...], dtype=..., device=..., requires_grad=...)``, what follows from the default left out."""
+    """``tensor([...], dtype=..., device=..., requires_grad=...)``, what follows from the default left out.
+
+    A subclass's own name stands in place of ``tensor``.
+    """
     spec = tensor._spec
-    prefix = "tensor("
+    prefix = "tensor(" if tensor.__class__ in plain_classes else f"{type(tensor).__name__}("
     notes: list[str] = []
     if spec.is_meta:
         body = "..."

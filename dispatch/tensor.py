@@ -6,12 +6,14 @@ from ..runtime.tensor_impl import TensorImpl
 from .autograd.variable import AutogradMethods
 from .casts import CastMethods
 from .conversions import ConversionMethods
+from .core.tensor_function import plain_classes
 from .generated.tensor_methods import TensorMethods
 from .indexing import IndexingMethods
 from .named_methods import NamedMethods
 from .operators import ReflectedOperators
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
+from .tensor_meta import TensorMeta
 
 
 class Tensor(
@@ -24,6 +26,7 @@ class Tensor(
     NamedMethods,
     TensorMethods,
     TensorImpl,
+    metaclass=TensorMeta,
 ):
     """A multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
 
@@ -42,3 +45,4 @@ class Tensor(
 
 
 register_exact_type("Tensor", Tensor)
+plain_classes.add(Tensor)

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 from ..dispatch.autograd.grad_mode import no_grad
+from ..dispatch.core.tensor_function import handle_tensor_function, has_tensor_function, plain_classes
 from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
 from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
 from ..dispatch.generated.functions import (
@@ -131,6 +132,8 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
         >>> tt.nn.functional.softmax(tt.zeros(1, 4), dim=1)
         tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     return _softmax(input, _implicit_dim("softmax", input.dim()) if dim is None else dim, dtype)
 
 
@@ -142,6 +145,8 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
         >>> tt.nn.functional.softmin(tt.zeros(2), dim=0)
         tensor([0.5000, 0.5000])
     """
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(softmin, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     return _softmax(neg(input), _implicit_dim("softmin", input.dim()) if dim is None else dim, dtype)
 
 
@@ -155,6 +160,10 @@ def log_softmax(
         >>> tt.nn.functional.log_softmax(tt.zeros(1, 2), dim=1)
         tensor([[-0.6931, -0.6931]])
     """
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(
+            log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype
+        )
     return _log_softmax(input, _implicit_dim("log_softmax", input.dim()) if dim is None else dim, dtype)
 
 
@@ -183,6 +192,22 @@ def nll_loss(
         >>> tt.nn.functional.nll_loss(tt.tensor([[-0.5, -1.0]]), tt.tensor([1]))
         tensor(1.)
     """
+    if (
+        input.__class__ not in plain_classes
+        or target.__class__ not in plain_classes
+        or weight.__class__ not in plain_classes
+    ) and has_tensor_function((input, target, weight)):
+        return handle_tensor_function(
+            nll_loss,
+            (input, target, weight),
+            input,
+            target,
+            weight=weight,
+            size_average=size_average,
+            ignore_index=ignore_index,
+            reduce=reduce,
+            reduction=reduction,
+        )
     return nll_loss_nd(input, target, weight, reduction_of(reduction, size_average, reduce), ignore_index)
 
 
@@ -213,6 +238,23 @@ def cross_entropy(
         >>> tt.nn.functional.cross_entropy(tt.zeros(2, 4), tt.tensor([0, 3]))
         tensor(1.3863)
     """
+    if (
+        input.__class__ not in plain_classes
+        or target.__class__ not in plain_classes
+        or weight.__class__ not in plain_classes
+    ) and has_tensor_function((input, target, weight)):
+        return handle_tensor_function(
+            cross_entropy,
+            (input, target, weight),
+            input,
+            target,
+            weight=weight,
+            size_average=size_average,
+            ignore_index=ignore_index,
+            reduce=reduce,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
     chosen = reduction_of(reduction, size_average, reduce)
     return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
 
@@ -250,6 +292,21 @@ def mse_loss(
         >>> tt.nn.functional.mse_loss(tt.tensor([1.0, 3.0]), tt.tensor([1.0, 1.0]))
         tensor(2.)
     """
+    if (
+        input.__class__ not in plain_classes
+        or target.__class__ not in plain_classes
+        or weight.__class__ not in plain_classes
+    ) and has_tensor_function((input, target, weight)):
+        return handle_tensor_function(
+            mse_loss,
+            (input, target, weight),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            weight=weight,
+        )
     _warn_broadcast(input, target)
     chosen = reduction_of(reduction, size_average, reduce)
     if weight is not None:
@@ -272,6 +329,21 @@ def l1_loss(
         >>> tt.nn.functional.l1_loss(tt.tensor([1.0, 3.0]), tt.tensor([1.0, 1.0]))
         tensor(1.)
     """
+    if (
+        input.__class__ not in plain_classes
+        or target.__class__ not in plain_classes
+        or weight.__class__ not in plain_classes
+    ) and has_tensor_function((input, target, weight)):
+        return handle_tensor_function(
+            l1_loss,
+            (input, target, weight),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            weight=weight,
+        )
     _warn_broadcast(input, target)
     chosen = reduction_of(reduction, size_average, reduce)
     if weight is not None:
@@ -294,6 +366,19 @@ def smooth_l1_loss(
         >>> tt.nn.functional.smooth_l1_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
+    if (
+        input.__class__ not in plain_classes or target.__class__ not in plain_classes
+    ) and has_tensor_function((input, target)):
+        return handle_tensor_function(
+            smooth_l1_loss,
+            (input, target),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            beta=beta,
+        )
     _warn_broadcast(input, target)
     return _smooth_l1_loss(input, target, reduction_of(reduction, size_average, reduce), float(beta))
 
@@ -308,6 +393,20 @@ def huber_loss(
         >>> tt.nn.functional.huber_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
+    if (
+        input.__class__ not in plain_classes
+        or target.__class__ not in plain_classes
+        or weight.__class__ not in plain_classes
+    ) and has_tensor_function((input, target, weight)):
+        return handle_tensor_function(
+            huber_loss,
+            (input, target, weight),
+            input,
+            target,
+            reduction=reduction,
+            delta=delta,
+            weight=weight,
+        )
     _warn_broadcast(input, target)
     chosen = reduction_of(reduction)
     if weight is not None:
@@ -317,6 +416,8 @@ def huber_loss(
 
 def relu(input: Any, inplace: bool = False) -> Any:
     """max(input, 0), element by element (`torch.nn.functional.relu`)."""
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(relu, (input,), input, inplace=inplace)
     return _relu_(input) if inplace else _relu(input)
 
 
@@ -343,6 +444,20 @@ def embedding(
         >>> tt.nn.functional.embedding(tt.tensor([1, 0]), tt.tensor([[1.0], [2.0]])).tolist()
         [[2.0], [1.0]]
     """
+    if (
+        input.__class__ not in plain_classes or weight.__class__ not in plain_classes
+    ) and has_tensor_function((input, weight)):
+        return handle_tensor_function(
+            embedding,
+            (input, weight),
+            input,
+            weight,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+        )
     rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1
@@ -369,6 +484,18 @@ def max_pool2d(
 
     With `return_indices`, a pair of the values and their places in the flattened plane.
     """
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(
+            max_pool2d,
+            (input,),
+            input,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            ceil_mode=ceil_mode,
+            return_indices=return_indices,
+        )
     steps = [] if stride is None else stride
     pool = _max_pool2d_with_indices if return_indices else _max_pool2d
     return pool(input, kernel_size, steps, padding, dilation, ceil_mode)
@@ -379,6 +506,8 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
 
     Raises ValueError for a probability outside [0, 1].
     """
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
@@ -394,6 +523,18 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`)."""
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(
+            max_pool1d,
+            (input,),
+            input,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            ceil_mode=ceil_mode,
+            return_indices=return_indices,
+        )
     pool = _max_pool1d_with_indices if return_indices else _max_pool1d
     return pool(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
@@ -407,6 +548,17 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Any:
     """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(
+            avg_pool1d,
+            (input,),
+            input,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+        )
     steps = () if stride is None else stride
     return _avg_pool1d(input, kernel_size, steps, padding, ceil_mode, count_include_pad)
 
@@ -421,5 +573,17 @@ def avg_pool2d(
     divisor_override: int | None = None,
 ) -> Any:
     """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`)."""
+    if input.__class__ not in plain_classes and has_tensor_function((input,)):
+        return handle_tensor_function(
+            avg_pool2d,
+            (input,),
+            input,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+            divisor_override=divisor_override,
+        )
     steps = () if stride is None else stride
     return _avg_pool2d(input, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override)

@@ -27,6 +27,10 @@ MAX_SPECS = 1 << 15
 MAX_BYTES = (1 << 63) - 1
 """What a tensor's elements may take: offsets are signed 64-bit numbers."""
 
+OVERRIDE_FLAG = 1 << 63
+"""Stands among a spec's `keys` and routes nothing: the tensor's class may take over public calls, so that its spec is
+none for which a plan is kept in front of an operator."""
+
 _table: dict[tuple[object, ...], TensorSpec] = {}
 
 
@@ -233,7 +237,9 @@ def _make(
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     spec.np_dtype = dtype.np
     spec.keys = keys
-    dense = (1 << device.backend) | _DENSE | keys
+    dense = (1 << device.backend) | _DENSE
+    if keys:
+        dense |= keys & ~OVERRIDE_FLAG
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
     flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3)
     spec.kind = (dtype, device, (flags if sizes else flags | 16) | keys << 5)
@@ -253,7 +259,7 @@ def _twin(spec: TensorSpec) -> TensorSpec:
 
 
 def _key_set(spec: TensorSpec) -> int:
-    dense = (1 << spec.device.backend) | _DENSE | spec.keys
+    dense = (1 << spec.device.backend) | _DENSE | spec.keys & ~OVERRIDE_FLAG
     return dense if spec.is_inference else dense | ADINPLACE_BIT | _AUTOGRAD
 
 

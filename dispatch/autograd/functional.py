@@ -12,12 +12,41 @@ from ...runtime.device import CPU
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.dispatcher import Dispatcher
-from .engine import accumulate, mark_shared, run_backward, run_from
+from ..core.tensor_function import (
+    DisableTensorFunctionSubclass,
+    handle_tensor_function,
+    has_tensor_function,
+    plain_classes,
+)
+from . import engine
+from .engine import accumulate, mark_shared
 from .node import AccumulateGrad, edge_of
 from .reduce_to_spec import reduce_to_spec
 
 _one_plans: dict[TensorSpec, Callable[[], Any]] = {}
 Dispatcher.singleton().on_change.append(_one_plans.clear)
+
+
+run_from: Callable[..., None] = engine.run_from
+run_backward: Callable[..., Any] = engine.run_backward
+
+
+def keep_backward_below() -> None:
+    """From now on have the engine's own operators pass by what tensors' classes do with public calls.
+
+    Called when the first tensor of such a class is made: no backward before that pays for it.
+    """
+    global run_from, run_backward
+    if run_from is engine.run_from:
+        run_from, run_backward = _below_overrides(engine.run_from), _below_overrides(engine.run_backward)
+
+
+def _below_overrides(run: Callable[..., Any]) -> Callable[..., Any]:
+    def below(*args: Any, **kwargs: Any) -> Any:
+        with DisableTensorFunctionSubclass():
+            return run(*args, **kwargs)
+
+    return below
 
 
 def ones_of(spec: TensorSpec) -> Callable[[], Any]:
@@ -97,6 +126,8 @@ def _one(spec: TensorSpec) -> Any:
     """The gradient of a scalar with respect to itself."""
     make = _one_plans.get(spec)
     if make is None:
+        if spec.keys:
+            spec = spec.replace(keys=0)
         if len(_one_plans) > 64:
             _one_plans.clear()
         make = _one_plans[spec] = ones_of(spec.detached.unnamed)
@@ -124,9 +155,17 @@ def backward(
     """
     if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
         make = _one_plans.get(tensors._spec)
-        seed = _root_gradient(tensors, None) if make is None else make()
+        if make is not None:
+            seed = make()
+        elif has_tensor_function((tensors,)):
+            return _handled_backward((tensors,), tensors, None, retain_graph, create_graph, None)
+        else:
+            seed = _root_gradient(tensors, None)
         run_from(edge_of(tensors), seed, create_graph if retain_graph is None else retain_graph, create_graph)
         return
+    relevant = (tensors, grad_tensors, inputs)
+    if not plain_classes.issuperset(map(type, relevant)) and has_tensor_function(relevant):
+        return _handled_backward(relevant, tensors, grad_tensors, retain_graph, create_graph, inputs)
     outputs = _as_tuple(tensors)
     given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
     if len(given) != len(outputs):
@@ -154,6 +193,25 @@ def backward(
             meta.grad = value if meta.grad is None else meta.grad + value
 
 
+def _handled_backward(
+    relevant: Sequence[Any],
+    tensors: Any,
+    grad_tensors: Any,
+    retain_graph: Any,
+    create_graph: Any,
+    inputs: Any,
+) -> None:
+    handle_tensor_function(
+        backward,
+        relevant,
+        tensors,
+        grad_tensors=grad_tensors,
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        inputs=inputs,
+    )
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -175,6 +233,20 @@ def grad(
         >>> tt.autograd.grad((x * x).sum(), x)
         (tensor([6.]),)
     """
+    relevant = (outputs, inputs, grad_outputs)
+    if not plain_classes.issuperset(map(type, relevant)) and has_tensor_function(relevant):
+        return handle_tensor_function(  # type: ignore[no-any-return]
+            grad,
+            relevant,
+            outputs,
+            inputs,
+            grad_outputs,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            only_inputs=only_inputs,
+            allow_unused=allow_unused,
+            materialize_grads=materialize_grads,
+        )
     if not only_inputs:
         raise ValueError("only_inputs=False is not supported; use backward() to accumulate into all leaves")
     results = _as_tuple(outputs)

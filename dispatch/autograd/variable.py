@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 from . import functional
 from .node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta
 
@@ -135,6 +136,19 @@ class AutogradMethods(_Base):
             >>> w.grad
             tensor([2., 4.])
         """
+        if gradient is not None and has_tensor_function_unary(gradient):
+            from ..tensor import Tensor
+
+            handle_tensor_function(
+                Tensor.backward,
+                (self, gradient),
+                self,
+                gradient=gradient,
+                retain_graph=retain_graph,
+                create_graph=create_graph,
+                inputs=inputs,
+            )
+            return
         functional.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach_(self) -> Any:

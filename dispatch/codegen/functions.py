@@ -90,14 +90,18 @@ def _second_operand(parameters: list[PythonParameter]) -> int:
 
 
 class _Body:
-    """The statements of one function. With `takes_more`, positions beyond its own are for a deprecated form."""
+    """The statements of one function. With `takes_more`, positions beyond its own are for a deprecated form.
+
+    `operator` is the name of a special method.
+    """
 
     def __init__(
-        self, signature: PythonSignature, method: bool, operator: bool = False, takes_more: bool = False
+        self, signature: PythonSignature, method: bool, operator: str = "", takes_more: bool = False
     ) -> None:
         self.signature = signature
         self.takes_more = takes_more
         self.method = method
+        self.suffix = "_method" if method else ""
         self.operator = operator
         self.parameters = list(signature.parameters)
         if operator:
@@ -158,7 +162,7 @@ class _Body:
             "try:",
             f"    plan = {self.signature.name}_outs[{key}, out._spec]",
             "except (KeyError, AttributeError, TypeError):",
-            f"    plan = {packet}.miss_out({self.all_arguments()}, out)",
+            f"    plan = {packet}.miss_out{self.suffix}({self.all_arguments()}, out)",
             f"return plan({call}, out)" if call else "return plan(out)",
         ]
 
@@ -188,20 +192,16 @@ class _Body:
             parts.append(expression)
         first, rest = parts[0], parts[1:]
         key = f"[{first}]" if len(rest) == 0 else f"[{first}][{', '.join(rest)}]"
-        miss = (
-            "operator_miss"
-            if self.operator and len(self.parameters) == 2
-            else "miss_scaled"
-            if scaled
-            else "miss"
-        )
+        is_binary_operator = self.operator and len(self.parameters) == 2
+        miss = "operator_miss" if is_binary_operator else f"miss{'_scaled' * scaled}{self.suffix}"
+        name = f'"{self.operator}", ' if is_binary_operator else ""
         runtime = [p for p in keyed if p.role != "static"]
         call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
         lines += [
             "try:",
             f"    plan = {table}{key}",
             "except (KeyError, AttributeError, TypeError):",
-            f"    plan = {packet}.{miss}({self.all_arguments()})",
+            f"    plan = {packet}.{miss}({name}{self.all_arguments()})",
         ]
         if self.signature.is_factory:
             lines += ["if requires_grad:", f"    return plan({call}).requires_grad_()"]
@@ -214,10 +214,9 @@ class _Body:
         lines = [f"if modes{' or out is not None' if out_given else ''}{rare}:"]
         out = ", out=out" if out_given else ""
         if self.operator and len(self.parameters) == 2:
-            other = self.name_of(self.parameters[1])
-            lines.append(f"    if {packet}.is_foreign({other}):")
-            lines.append("        return NotImplemented")
-        call = f"{packet}.call_parameters({self.all_arguments()}{out})"
+            call = f'{packet}.call_operator("{self.operator}", {self.all_arguments()})'
+        else:
+            call = f"{packet}.call{'_method' * self.method}_parameters({self.all_arguments()}{out})"
         if self.signature.is_factory:
             lines += [f"    made = {call}", "    return made.requires_grad_() if requires_grad else made"]
         elif out_given:
@@ -297,7 +296,10 @@ def function_text(signature: PythonSignature, method: bool = False, takes_more: 
         leading = "self: Any, *args: Any" if method else "*args: Any"
         given = "(self, *args)" if method else "args"
         spread = "self, *args" if method else "*args"
-        calls = f"{packet}.call({spread}, **kwargs)", f"{packet}.general({given}, kwargs)"
+        calls = (
+            f"{packet}.call{'_method' * method}({spread}, **kwargs)",
+            f"{packet}.general({given}, kwargs{', METHOD' * method})",
+        )
         definition = f"{leading}, **kwargs: Any"
         body = ['if modes or "out" in kwargs:', f"    return {calls[0]}", f"return {calls[1]}"]
         if signature.is_factory:
@@ -321,7 +323,7 @@ def _wrap(doc: str) -> str:
 
 def operator_text(signature: PythonSignature, special: str) -> str:
     """A special method such as ``__add__``."""
-    body = _Body(signature, True, operator=True)
+    body = _Body(signature, True, operator=special)
     names = ["self"] + [f"{p.name}: Any" for p in body.parameters[1:]]
     lines = [f"def {special}({', '.join(names)}) -> Any:"]
     lines += [f"    {line}" for line in body.statements()]
@@ -434,6 +436,8 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     core = sorted(names & {"NOT_GIVEN", "Parameter"}) + (["packet"] if packet else [])
     if core:
         lines.append(f"from ..core.overload_packet import {', '.join(core)}")
+    if "METHOD" in names:
+        lines.append("from ..core.public_form import METHOD")
     constants = sorted(n for n in names if re.fullmatch(r"INT_(NEG_)?\d+", n))
     if constants:
         lines.append(f"from ..core.constants import {', '.join(constants)}")

@@ -16,6 +16,7 @@ from .dispatcher import Dispatcher
 from .operator_entry import OperatorEntry
 from .overload_packet import unwrap_numbers, wrap_numbers
 from .tags import Tag
+from .tensor_function import handle, overloaded, plain_classes, unmarked
 
 
 class OpOverload:
@@ -83,6 +84,11 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Dispatch. Raises TypeError for arguments that do not fit the schema."""
+        if kwargs or not plain_classes.issuperset(map(type, args)):
+            askers = overloaded(args, kwargs)
+            if askers:
+                return handle(self, askers, args, kwargs)
+            return unmarked(self._entry.call(*self.bind(args, kwargs)))
         return self._entry.call(*self.bind(args, kwargs))
 
     def redispatch(self, key_set: DispatchKeySet, /, *args: Any, **kwargs: Any) -> Any:
@@ -153,12 +159,15 @@ class OpOverloadGroup:
         return OpOverload(entry)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        askers = overloaded(args, kwargs)
+        if askers:
+            return handle(self, askers, args, kwargs)
         entries = self._defined()
         if not entries:
             why = Dispatcher.singleton().why_undefined(self._qualified)
             raise NotImplementedError(f"Could not run '{self._qualified}': it is not defined any more{why}")
         schema, bound = resolve([e.schema for e in entries], args, kwargs, self._qualified.partition("::")[2])
-        return next(e for e in entries if e.schema is schema).call(*bound)
+        return unmarked(next(e for e in entries if e.schema is schema).call(*bound))
 
     def __dir__(self) -> list[str]:
         return self.overloads()

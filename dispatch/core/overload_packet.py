@@ -19,12 +19,14 @@ from ...runtime import allocator, device, device_guard, scalar_type
 from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import effective, local
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
+from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ..schema import FunctionSchema, parse_schema, resolve
 from ..schema.mismatch import python_signature
+from . import tensor_function as overrides
 from .dispatcher import Dispatcher
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
+from .public_form import FUNCTION, METHOD, public_form
 
 
 class _NotGiven:
@@ -72,6 +74,8 @@ _NUMBERS = (int, float, complex, bool)
 
 _PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
 """Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
+
+overrides.plain_classes.update((int, bool, str, _NotGiven, scalar_type.dtype, device.device))
 
 _INT = frozenset({int})
 _LARGEST = 1 << 62
@@ -144,10 +148,12 @@ class OverloadPacket:
 
     `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
-    `guarded` for calls under modes, keyed by the thread's key sets too.
+    `guarded` for calls under modes, keyed by the thread's key sets too. Methods have entries of their own where a
+    call may be handled elsewhere, whose handler gets the public callable.
     """
 
     __slots__ = (
+        "_below",
         "_bindings",
         "_entries",
         "_general",
@@ -178,6 +184,7 @@ class OverloadPacket:
         self.guarded: dict[Any, Plan] = {}
         self._bindings: dict[Any, _Binding] = {}
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
+        self._below: dict[Any, Plan] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self.count = 0
         self.deprecated: Sequence[tuple[str, Sequence[tuple[str, str | int]]]] = ()
@@ -190,6 +197,7 @@ class OverloadPacket:
         self.guarded.clear()
         self._bindings.clear()
         self._general.clear()
+        self._below.clear()
         self.count = 0
 
     def _schemas(self) -> dict[int, OperatorEntry]:
@@ -219,13 +227,21 @@ class OverloadPacket:
 
         Called without plan in the table; the arguments of `scale` parameters are at their defaults.
         """
-        return self._miss(args, False)
+        return self._miss(args, False, FUNCTION)
+
+    def miss_method(self, *args: Any) -> Plan:
+        """`miss` of the method."""
+        return self._miss(args, False, METHOD)
 
     def miss_scaled(self, *args: Any) -> Plan:
         """`miss` where some `scale` argument is not at its default."""
-        return self._miss(args, True)
+        return self._miss(args, True, FUNCTION)
 
-    def _miss(self, args: Sequence[Any], scaled: bool) -> Plan:
+    def miss_scaled_method(self, *args: Any) -> Plan:
+        """`miss_scaled` of the method."""
+        return self._miss(args, True, METHOD)
+
+    def _miss(self, args: Sequence[Any], scaled: bool, form: str) -> Plan:
         parts, kind, keep, has_lists = self._parts(args, scaled)
         table = self.scaled if scaled else self.plans
         nested = len(parts) > 1
@@ -239,6 +255,9 @@ class OverloadPacket:
         epoch = _epoch[0]
         binding = None if kind is None else self._bindings.get(kind)
         if binding is None:
+            handled = self._plan_overridden(args, parts, scaled, keep, form, epoch)
+            if handled is not None:
+                return handled
             plan, holds = self._plan_anew(args, parts, kind, scaled, epoch)
             keep = keep and holds
         else:
@@ -330,12 +349,7 @@ class OverloadPacket:
     ) -> tuple[Plan, bool]:
         """The plan of a call of a new kind, and whether it holds for its key; the kind's binding is remembered."""
         entry, bound = self.resolve(*self._split(args))
-        runtime = [
-            (name, value)
-            for (name, role, _, _), value in zip(self.parameters, args, strict=True)
-            if role not in ("static", "rare") and (scaled or role != "scale")
-        ]
-        plan, holds, picks = self._adapt(entry, bound, runtime)
+        plan, holds, picks = self._adapt(entry, bound, self._runtime(args, scaled))
         if kind is not None and holds:
             binding = self._binding_of(args, parts, entry, bound, plan, picks)
             with _lock:
@@ -345,6 +359,76 @@ class OverloadPacket:
                     self._bindings[kind] = binding
                     _planned.add(self)
         return plan, holds
+
+    def _plan_overridden(
+        self, args: Sequence[Any], parts: Sequence[Any], scaled: bool, keep: bool, form: str, epoch: int
+    ) -> Plan | None:
+        """The plan of a call with arguments that may take over, which stays out of the tables; None without such.
+
+        It calls their handlers, or the operator where they are disabled, as while one of them handles the call.
+        """
+        askers = overrides.overloaded_in(args)
+        if askers and not overrides.state.disabled:
+            return lambda *_: self._handled_in(form, askers, *self._as_written(args))
+        if not overrides.is_marked(parts):
+            return None
+        key = (scaled, *parts)
+        plan = self._below.get(key) if keep else None
+        if plan is None:
+            entry, bound = self.resolve(*self._split(args))
+            inner, holds, _ = self._adapt(entry, bound, self._runtime(args, scaled))
+
+            def below(*runtime: Any) -> Any:
+                return overrides.unmarked(inner(*runtime))
+
+            plan = below
+            if keep and holds:
+                with _lock:
+                    if epoch == _epoch[0]:
+                        _planned.add(self)
+                        if len(self._below) >= MAX_PLANS:
+                            self._below.clear()
+                        self._below[key] = plan
+        return plan
+
+    def _as_written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Values in the parameters' order as a caller writes them: what is at its default is left out."""
+        positional, named = self._split(args)
+        while positional and len(positional) > 1:
+            default = self.parameters[len(positional) - 1].default
+            if positional[-1] is not default:
+                break
+            positional.pop()
+        return tuple(positional), named
+
+    def _handled(self, form: str, args: Sequence[Any], out: Any = None) -> tuple[bool, Any]:
+        """Whether a call in the parameters' order was handled by an argument, and the result."""
+        if out is None and overrides.plain_classes.issuperset(map(type, args)):
+            return False, None
+        askers = overrides.overloaded_in(args if out is None else (*args, out))
+        if not askers or overrides.state.disabled:
+            return False, None
+        positional, named = self._as_written(args)
+        if out is not None:
+            named["out"] = out
+        return True, self._handled_in(form, askers, positional, named)
+
+    def _handled_in(
+        self, form: str, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """The handlers' result. A TypeError of theirs leaves a special method's call to the other operand."""
+        func = public_form(self.name, form)
+        if form in (FUNCTION, METHOD):
+            return overrides.handle(func, askers, args, kwargs)
+        return overrides.handle_operator(func, askers, args, kwargs)
+
+    def _runtime(self, args: Sequence[Any], scaled: bool) -> list[tuple[str, Any]]:
+        """The names and values of the arguments that a plan is called with."""
+        return [
+            (name, value)
+            for (name, role, _, _), value in zip(self.parameters, args, strict=True)
+            if role not in ("static", "rare") and (scaled or role != "scale")
+        ]
 
     def _binding_of(
         self,
@@ -422,15 +506,25 @@ class OverloadPacket:
 
         ``alpha``-like arguments at their defaults are among those: the plan leaves them out.
         """
+        return self._miss_out(args[:-1], args[-1], FUNCTION)
+
+    def miss_out_method(self, *args: Any) -> Plan:
+        """`miss_out` of the method."""
+        return self._miss_out(args[:-1], args[-1], METHOD)
+
+    def _miss_out(self, args: Sequence[Any], out: Any, form: str) -> Plan:
         epoch = _epoch[0]
-        out = args[-1]
-        args = args[:-1]
+        askers = overrides.overloaded_in((*args, out))
+        if askers and not overrides.state.disabled:
+            written, options = self._as_written(args)
+            options["out"] = out
+            return lambda *_: self._handled_in(form, askers, written, options)
         positional, named = self._split(args)
         named["out"] = out
         entry, bound = self.resolve(positional, named)
         runtime: list[tuple[str, Any]] = []
         key: list[Any] = []
-        keep = isinstance(out, TensorImpl)
+        keep = isinstance(out, TensorImpl) and not out._spec.keys & OVERRIDE_FLAG
         for (name, role, default, _), value in zip(self.parameters, args, strict=True):
             if role == "rare":
                 continue
@@ -445,18 +539,25 @@ class OverloadPacket:
             runtime.append((name, value))
         runtime.append((entry.schema.out_arguments[0].name, out))
         plan, holds, _ = self._adapt(entry, bound, runtime)
-        if keep and holds:
+        if keep and holds and not overrides.is_marked(key):
             try:
                 self._store(epoch, self.outs, (*key, out._spec), None, False, plan)
             except TypeError:
                 return plan
         return plan
 
-    def operator_miss(self, *args: Any) -> Plan:
+    def operator_miss(self, special: str, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
-        if self.is_foreign(args[1]):
+        if self.is_foreign(args[1]) and (overrides.state.disabled or not overrides.handles(type(args[1]))):
             return not_implemented
-        return self._miss(args, False)
+        return self._miss(args, False, special)
+
+    def call_operator(self, special: str, *args: Any) -> Any:
+        """A binary operator under guards and modes: NotImplemented for an operand of a foreign type."""
+        was_handled, result = self._handled(special, args)
+        if was_handled:
+            return result
+        return NotImplemented if self.is_foreign(args[1]) else self._call_parameters(args)
 
     @staticmethod
     def is_foreign(other: Any) -> bool:
@@ -465,11 +566,31 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        entry, bound = self.resolve(list(args), {k: v for k, v in kwargs.items() if v is not NOT_GIVEN})
-        return entry.call(*bound)
+        return self._call(args, kwargs, FUNCTION)
+
+    def call_method(self, *args: Any, **kwargs: Any) -> Any:
+        """`call` of the method."""
+        return self._call(args, kwargs, METHOD)
+
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
+        kwargs = {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
+        askers = overrides.overloaded(args, kwargs)
+        if askers:
+            return self._handled_in(form, askers, args, kwargs)
+        entry, bound = self.resolve(list(args), kwargs)
+        return overrides.unmarked(entry.call(*bound))
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
         """`call` with arguments in the parameters' order, as the generated functions have them."""
+        was_handled, result = self._handled(FUNCTION, args, out)
+        return result if was_handled else self._call_parameters(args, out)
+
+    def call_method_parameters(self, *args: Any, out: Any = None) -> Any:
+        """`call_parameters` of the method."""
+        was_handled, result = self._handled(METHOD, args, out)
+        return result if was_handled else self._call_parameters(args, out)
+
+    def _call_parameters(self, args: Sequence[Any], out: Any = None) -> Any:
         if out is None and not inference_enabled:
             key: list[Any] = [local.included, local.excluded, local.autocast]
             runtime: list[Any] = []
@@ -477,7 +598,7 @@ class OverloadPacket:
                 if role == "static":
                     key.append(value.__class__)
                     key.append(tuple(value) if value.__class__ is list else value)
-                elif role != "scale":
+                elif role != "scale" and role != "rare":
                     key.append(value.__class__ if role == "number" else part_of(value))
                     runtime.append(tuple(value) if value.__class__ is list else value)
                 elif value is not default:
@@ -488,23 +609,20 @@ class OverloadPacket:
                     plan = self.guarded.get(parts)
                 except TypeError:
                     plan = None
-                return (self._miss_guarded(args, parts) if plan is None else plan)(*runtime)
+                if plan is None:
+                    plan = self._miss_guarded(args, parts)
+                return overrides.unmarked(plan(*runtime))
         positional, named = self._split(args)
         if out is not None:
             named["out"] = out
         entry, bound = self.resolve(positional, named)
-        return entry.call(*bound)
+        return overrides.unmarked(entry.call(*bound))
 
     def _miss_guarded(self, args: Sequence[Any], key: tuple[Any, ...]) -> Plan:
         """The plan of a call through this thread's key sets, whose `scale` arguments are at their defaults."""
         epoch = _epoch[0]
         entry, bound = self.resolve(*self._split(args))
-        runtime = [
-            (name, value)
-            for (name, role, _, _), value in zip(self.parameters, args, strict=True)
-            if role not in ("static", "scale")
-        ]
-        plan, holds, _ = self._adapt(entry, bound, runtime)
+        plan, holds, _ = self._adapt(entry, bound, self._runtime(args, False))
         if holds and is_hashable(key) and not any(_holds_tensor(part) for part in key):
             self._store(epoch, self.guarded, key, None, False, plan)
         return plan
@@ -529,12 +647,18 @@ class OverloadPacket:
             warn_deprecated(self, schema, "out" in named, method)
             (_, first), *others = meant
             given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
-            return self.call(values[str(first)], **given_names, **rest)
+            return self._call((values[str(first)],), {**given_names, **rest}, METHOD if method else FUNCTION)
+        askers = overrides.overloaded(args, named)
+        if askers:
+            return self._handled_in(METHOD if method else FUNCTION, askers, args, named)
         self.resolve(args, named)
         raise AssertionError(f"{self.name}: {len(args)} positional arguments fit no schema")
 
-    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a name whose overloads share no one signature, planned by its arguments as given."""
+    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
+        """A call of a name whose overloads share no one signature, planned by its arguments as given.
+
+        `form` is `METHOD` for the method.
+        """
         key: Any
         if len(args) == 1 and not kwargs:
             key = general_part(args[0])
@@ -546,9 +670,11 @@ class OverloadPacket:
         try:
             found = self._general.get(key)
         except TypeError:
-            return self.call(*args, **kwargs)
+            return self._call(args, kwargs, form)
         if found is None:
             epoch = _epoch[0]
+            if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
+                return self._call(args, kwargs, form)
             entry, bound = self.resolve(args, kwargs)
             given: list[tuple[str, Any]] = []
             where: list[int | str] = []

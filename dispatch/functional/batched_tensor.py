@@ -13,6 +13,7 @@ from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of, root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import MAX_SPECS, TensorSpec
+from ..core.tensor_function import disabled_tensor_function, plain_classes
 from ..tensor import Tensor
 from .levels import VmapLevel, is_visible
 
@@ -112,6 +113,7 @@ class BatchedTensor(Tensor):
     """
 
     __slots__ = ()
+    __tensor_function__: Any = disabled_tensor_function
 
     def __repr__(self) -> str:
         from textwrap import indent
@@ -166,3 +168,6 @@ class BatchedTensor(Tensor):
         """The offset of the first example, in elements."""
         value: Any = self._data.value
         return int(value.storage_offset())
+
+
+plain_classes.add(BatchedTensor)

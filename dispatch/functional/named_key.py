@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.dimname import Names
+from ...runtime.dispatch_key import Functionality
 from ...runtime.named_spec import NAMED_BIT, NamedSpec, check_resize, check_written, named
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.inplace import tell_views
@@ -34,7 +35,7 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     rule = None if by_name else rule_of(op.name)
     if rule is None:
         parts = op.kernels.get(IMPLICIT)
-        if parts is not None and len(op.kernels) == 1 and not is_refused(op.name):
+        if parts is not None and _is_composite(op) and not is_refused(op.name):
             return parts[-1].plan(op, key_set, args)
         raise RuntimeError(unsupported(op.name))
     schema = op.schema
@@ -47,6 +48,14 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                     check_written(value._spec, expected)
     inner = op.plan(key_set & ~NAMED_BIT, [without_names(value) for value in args])
     return _naming(inner, names, result_type_of(schema))
+
+
+def _is_composite(op: OperatorEntry) -> bool:
+    """Whether an operator is what it is made of: its other kernels, such as autocast's, stand above autograd."""
+    return all(
+        key is IMPLICIT or (key.functionality or 0) > Functionality.AutogradFunctionality
+        for key in op.kernels
+    )
 
 
 def unsupported(name: str) -> str:

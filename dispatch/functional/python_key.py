@@ -24,10 +24,13 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
+from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+from ..autograd.functional import keep_backward_below
 from ..core.argument_roles import tensors_in
+from ..core.dispatcher import Dispatcher
 from ..core.op_overload import OpOverload
 from ..core.operator_entry import OperatorEntry
+from ..core.tensor_function import handles
 from ..schema import is_tensor_like
 from ..schema.type_check import default_value
 from ..tensor import Tensor
@@ -185,13 +188,42 @@ def _push_checked(op: OperatorEntry, stack: list[Any], result: Any) -> None:
     stack.extend(results)
 
 
+def keys_of(cls: type) -> int:
+    """What a class adds to the keys of its tensors' specs: the Python key, and that it takes over public calls."""
+    keys = PYTHON_BIT if hasattr(cls, HANDLER) else 0
+    if handles(cls):
+        keep_backward_below()
+        keys |= OVERRIDE_FLAG
+    return keys
+
+
 def as_subclass(tensor: TensorImpl, cls: type) -> Any:
-    """A tensor of another class over the same bytes, in no graph. Raises TypeError for what is no Tensor class."""
+    """A tensor of another class over the same bytes, whose gradient is `tensor`'s.
+
+    Raises TypeError for what is no Tensor class.
+    """
+    if not tensor._spec.requires_grad:
+        return detached_subclass(tensor, cls)
+    _check_class(cls)
+    alias = Dispatcher.singleton().find_schema_or_throw("aten::alias").call(tensor)
+    made: Any = object.__new__(cls)
+    made._data = alias._data
+    made._spec = alias._spec.replace(keys=keys_of(cls))
+    made._version, made._autograd, made._view_base = alias._version, alias._autograd, alias._view_base
+    return made
+
+
+def _check_class(cls: Any) -> None:
     if not isinstance(cls, type) or not issubclass(cls, Tensor):
         raise TypeError(f"as_subclass(): expected a subclass of Tensor, got {cls!r}")
+
+
+def detached_subclass(tensor: TensorImpl, cls: type) -> Any:
+    """A tensor of another class over the same bytes, in no graph. Raises TypeError for what is no Tensor class."""
+    _check_class(cls)
     made: Any = object.__new__(cls)
     made._data = tensor._data
-    made._spec = tensor._spec.detached.replace(keys=PYTHON_BIT if hasattr(cls, HANDLER) else 0)
+    made._spec = tensor._spec.detached.replace(keys=keys_of(cls))
     made._version = None if tensor._spec.is_inference else tensor.version_cell()
     made._autograd = made._view_base = None
     return made
@@ -217,7 +249,7 @@ def wrapper_subclass(
         contiguous_strides(shape) if strides is None else tuple(strides),
         get_default_dtype() if dtype is None else dtype,
         where,
-        keys=PYTHON_BIT,
+        keys=keys_of(cls),
     )
     made: Any = object.__new__(cls)
     made._data = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
+from ..core.public_form import METHOD
 from .functions_copy import (
     clone_packet,
     clone_plans,
@@ -32,31 +33,31 @@ class CopyMethods:
     def copy_(self, src: Any, non_blocking: Any = False) -> Any:
         """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
         if modes:
-            return copy__packet.call_parameters(self, src, non_blocking)
+            return copy__packet.call_method_parameters(self, src, non_blocking)
         try:
             plan = copy__plans[self._spec][src._spec, non_blocking]
         except (KeyError, AttributeError, TypeError):
-            plan = copy__packet.miss(self, src, non_blocking)
+            plan = copy__packet.miss_method(self, src, non_blocking)
         return plan(self, src)
 
     def clone(self, *, memory_format: Any = None) -> Any:
         """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
         if modes:
-            return clone_packet.call_parameters(self, memory_format)
+            return clone_packet.call_method_parameters(self, memory_format)
         try:
             plan = clone_plans[self._spec][memory_format]
         except (KeyError, AttributeError, TypeError):
-            plan = clone_packet.miss(self, memory_format)
+            plan = clone_packet.miss_method(self, memory_format)
         return plan(self)
 
     def contiguous(self, *, memory_format: Any = contiguous_format) -> Any:
         """contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)"""
         if modes:
-            return contiguous_packet.call_parameters(self, memory_format)
+            return contiguous_packet.call_method_parameters(self, memory_format)
         try:
             plan = contiguous_plans[self._spec][memory_format]
         except (KeyError, AttributeError, TypeError):
-            plan = contiguous_packet.miss(self, memory_format)
+            plan = contiguous_packet.miss_method(self, memory_format)
         return plan(self)
 
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -70,15 +71,15 @@ class CopyMethods:
 
         to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)"""
         if modes or "out" in kwargs:
-            return to_packet.call(self, *args, **kwargs)
-        return to_packet.general((self, *args), kwargs)
+            return to_packet.call_method(self, *args, **kwargs)
+        return to_packet.general((self, *args), kwargs, METHOD)
 
     def type_as(self, other: Any) -> Any:
         """type_as(Tensor self, Tensor other) -> Tensor"""
         if modes:
-            return type_as_packet.call_parameters(self, other)
+            return type_as_packet.call_method_parameters(self, other)
         try:
             plan = type_as_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = type_as_packet.miss(self, other)
+            plan = type_as_packet.miss_method(self, other)
         return plan(self, other)

@@ -46,14 +46,14 @@ class FactoriesMethods:
     ) -> Any:
         """new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if modes:
-            made = new_empty_strided_packet.call_parameters(
+            made = new_empty_strided_packet.call_method_parameters(
                 self, size, stride, dtype, layout, device, pin_memory
             )
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
-            plan = new_empty_strided_packet.miss(self, size, stride, dtype, layout, device, pin_memory)
+            plan = new_empty_strided_packet.miss_method(self, size, stride, dtype, layout, device, pin_memory)
         if requires_grad:
             return plan(self).requires_grad_()
         return plan(self)
@@ -74,12 +74,12 @@ class FactoriesMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 size = sizes[0]
         if modes:
-            made = new_empty_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
+            made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
-            plan = new_empty_packet.miss(self, size, dtype, layout, device, pin_memory)
+            plan = new_empty_packet.miss_method(self, size, dtype, layout, device, pin_memory)
         if requires_grad:
             return plan(self).requires_grad_()
         return plan(self)
@@ -100,12 +100,12 @@ class FactoriesMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 size = sizes[0]
         if modes:
-            made = new_zeros_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
+            made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_zeros_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
-            plan = new_zeros_packet.miss(self, size, dtype, layout, device, pin_memory)
+            plan = new_zeros_packet.miss_method(self, size, dtype, layout, device, pin_memory)
         if requires_grad:
             return plan(self).requires_grad_()
         return plan(self)
@@ -126,12 +126,12 @@ class FactoriesMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 size = sizes[0]
         if modes:
-            made = new_ones_packet.call_parameters(self, size, dtype, layout, device, pin_memory)
+            made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_ones_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
-            plan = new_ones_packet.miss(self, size, dtype, layout, device, pin_memory)
+            plan = new_ones_packet.miss_method(self, size, dtype, layout, device, pin_memory)
         if requires_grad:
             return plan(self).requires_grad_()
         return plan(self)
@@ -149,12 +149,14 @@ class FactoriesMethods:
     ) -> Any:
         """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
         if modes:
-            made = new_full_packet.call_parameters(self, size, fill_value, dtype, layout, device, pin_memory)
+            made = new_full_packet.call_method_parameters(
+                self, size, fill_value, dtype, layout, device, pin_memory
+            )
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
-            plan = new_full_packet.miss(self, size, fill_value, dtype, layout, device, pin_memory)
+            plan = new_full_packet.miss_method(self, size, fill_value, dtype, layout, device, pin_memory)
         if requires_grad:
             return plan(self, fill_value).requires_grad_()
         return plan(self, fill_value)
@@ -164,22 +166,22 @@ class FactoriesMethods:
 
         fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)"""
         if modes:
-            return fill__packet.call_parameters(self, value)
+            return fill__packet.call_method_parameters(self, value)
         kind = value.__class__
         try:
             plan = fill__plans[self._spec][
                 kind if kind is float or kind is int else None if value is None else value._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = fill__packet.miss(self, value)
+            plan = fill__packet.miss_method(self, value)
         return plan(self, value)
 
     def zero_(self) -> Any:
         """zero_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return zero__packet.call_parameters(self)
+            return zero__packet.call_method_parameters(self)
         try:
             plan = zero__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = zero__packet.miss(self)
+            plan = zero__packet.miss_method(self)
         return plan(self)

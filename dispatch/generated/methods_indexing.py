@@ -10,6 +10,7 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.constants import INT_1
 from ..core.overload_packet import NOT_GIVEN
+from ..core.public_form import METHOD
 from .functions_indexing import (
     argwhere_packet,
     argwhere_plans,
@@ -105,35 +106,35 @@ class IndexingMethods:
     def index(self, indices: Any) -> Any:
         """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
         if modes:
-            return index_packet.call_parameters(self, indices)
+            return index_packet.call_method_parameters(self, indices)
         try:
             plan = index_plans[self._spec][tuple([None if t is None else t._spec for t in indices])]
         except (KeyError, AttributeError, TypeError):
-            plan = index_packet.miss(self, indices)
+            plan = index_packet.miss_method(self, indices)
         return plan(self, indices)
 
     def index_put(self, indices: Any, values: Any, accumulate: Any = False) -> Any:
         """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
         if modes:
-            return index_put_packet.call_parameters(self, indices, values, accumulate)
+            return index_put_packet.call_method_parameters(self, indices, values, accumulate)
         try:
             plan = index_put_plans[self._spec][
                 tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = index_put_packet.miss(self, indices, values, accumulate)
+            plan = index_put_packet.miss_method(self, indices, values, accumulate)
         return plan(self, indices, values)
 
     def index_put_(self, indices: Any, values: Any, accumulate: Any = False) -> Any:
         """index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
         if modes:
-            return index_put__packet.call_parameters(self, indices, values, accumulate)
+            return index_put__packet.call_method_parameters(self, indices, values, accumulate)
         try:
             plan = index_put__plans[self._spec][
                 tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = index_put__packet.miss(self, indices, values, accumulate)
+            plan = index_put__packet.miss_method(self, indices, values, accumulate)
         return plan(self, indices, values)
 
     def index_select(self, dim: Any, index: Any, *, out: Any = None) -> Any:
@@ -142,23 +143,23 @@ class IndexingMethods:
         index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return index_select_packet.call_parameters(self, dim, index, out=out)
+                return index_select_packet.call_method_parameters(self, dim, index, out=out)
             try:
                 plan = index_select_outs[self._spec, dim, index._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = index_select_packet.miss_out(self, dim, index, out)
+                plan = index_select_packet.miss_out_method(self, dim, index, out)
             return plan(self, index, out)
         try:
             plan = index_select_plans[self._spec][dim, index._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = index_select_packet.miss(self, dim, index)
+            plan = index_select_packet.miss_method(self, dim, index)
         return plan(self, index)
 
     def index_add(self, dim: Any, index: Any, source: Any, *, alpha: Any = INT_1, out: Any = None) -> Any:
         """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return index_add_packet.call_parameters(self, dim, index, source, alpha, out=out)
+                return index_add_packet.call_method_parameters(self, dim, index, source, alpha, out=out)
             try:
                 plan = index_add_outs[
                     self._spec,
@@ -169,64 +170,64 @@ class IndexingMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = index_add_packet.miss_out(self, dim, index, source, alpha, out)
+                plan = index_add_packet.miss_out_method(self, dim, index, source, alpha, out)
             return plan(self, index, source, alpha, out)
         if alpha is INT_1:
             try:
                 plan = index_add_plans[self._spec][dim, index._spec, source._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = index_add_packet.miss(self, dim, index, source, alpha)
+                plan = index_add_packet.miss_method(self, dim, index, source, alpha)
             return plan(self, index, source)
         try:
             plan = index_add_scaled[self._spec][
                 dim, index._spec, source._spec, (None if alpha is INT_1 else alpha.__class__)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = index_add_packet.miss_scaled(self, dim, index, source, alpha)
+            plan = index_add_packet.miss_scaled_method(self, dim, index, source, alpha)
         return plan(self, index, source, alpha)
 
     def index_add_(self, dim: Any, index: Any, source: Any, *, alpha: Any = INT_1) -> Any:
         """index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
         if modes:
-            return index_add__packet.call_parameters(self, dim, index, source, alpha)
+            return index_add__packet.call_method_parameters(self, dim, index, source, alpha)
         if alpha is INT_1:
             try:
                 plan = index_add__plans[self._spec][dim, index._spec, source._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = index_add__packet.miss(self, dim, index, source, alpha)
+                plan = index_add__packet.miss_method(self, dim, index, source, alpha)
             return plan(self, index, source)
         try:
             plan = index_add__scaled[self._spec][
                 dim, index._spec, source._spec, (None if alpha is INT_1 else alpha.__class__)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = index_add__packet.miss_scaled(self, dim, index, source, alpha)
+            plan = index_add__packet.miss_scaled_method(self, dim, index, source, alpha)
         return plan(self, index, source, alpha)
 
     def index_copy(self, dim: Any, index: Any, source: Any, *, out: Any = None) -> Any:
         """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return index_copy_packet.call_parameters(self, dim, index, source, out=out)
+                return index_copy_packet.call_method_parameters(self, dim, index, source, out=out)
             try:
                 plan = index_copy_outs[self._spec, dim, index._spec, source._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = index_copy_packet.miss_out(self, dim, index, source, out)
+                plan = index_copy_packet.miss_out_method(self, dim, index, source, out)
             return plan(self, index, source, out)
         try:
             plan = index_copy_plans[self._spec][dim, index._spec, source._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = index_copy_packet.miss(self, dim, index, source)
+            plan = index_copy_packet.miss_method(self, dim, index, source)
         return plan(self, index, source)
 
     def index_copy_(self, dim: Any, index: Any, source: Any) -> Any:
         """index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
         if modes:
-            return index_copy__packet.call_parameters(self, dim, index, source)
+            return index_copy__packet.call_method_parameters(self, dim, index, source)
         try:
             plan = index_copy__plans[self._spec][dim, index._spec, source._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = index_copy__packet.miss(self, dim, index, source)
+            plan = index_copy__packet.miss_method(self, dim, index, source)
         return plan(self, index, source)
 
     def index_fill(self, dim: Any, index: Any, value: Any) -> Any:
@@ -238,7 +239,7 @@ class IndexingMethods:
 
         index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor"""
         if modes:
-            return index_fill_packet.call_parameters(self, dim, index, value)
+            return index_fill_packet.call_method_parameters(self, dim, index, value)
         kind = value.__class__
         try:
             plan = index_fill_plans[self._spec][
@@ -247,7 +248,7 @@ class IndexingMethods:
                 (kind if kind is float or kind is int else None if value is None else value._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = index_fill_packet.miss(self, dim, index, value)
+            plan = index_fill_packet.miss_method(self, dim, index, value)
         return plan(self, index, value)
 
     def index_fill_(self, dim: Any, index: Any, value: Any) -> Any:
@@ -259,7 +260,7 @@ class IndexingMethods:
 
         index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)"""
         if modes:
-            return index_fill__packet.call_parameters(self, dim, index, value)
+            return index_fill__packet.call_method_parameters(self, dim, index, value)
         kind = value.__class__
         try:
             plan = index_fill__plans[self._spec][
@@ -268,7 +269,7 @@ class IndexingMethods:
                 (kind if kind is float or kind is int else None if value is None else value._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = index_fill__packet.miss(self, dim, index, value)
+            plan = index_fill__packet.miss_method(self, dim, index, value)
         return plan(self, index, value)
 
     def gather(self, dim: Any, index: Any, *, sparse_grad: Any = False, out: Any = None) -> Any:
@@ -277,26 +278,26 @@ class IndexingMethods:
         gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return gather_packet.call_parameters(self, dim, index, sparse_grad, out=out)
+                return gather_packet.call_method_parameters(self, dim, index, sparse_grad, out=out)
             try:
                 plan = gather_outs[self._spec, dim, index._spec, sparse_grad, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = gather_packet.miss_out(self, dim, index, sparse_grad, out)
+                plan = gather_packet.miss_out_method(self, dim, index, sparse_grad, out)
             return plan(self, index, out)
         try:
             plan = gather_plans[self._spec][dim, index._spec, sparse_grad]
         except (KeyError, AttributeError, TypeError):
-            plan = gather_packet.miss(self, dim, index, sparse_grad)
+            plan = gather_packet.miss_method(self, dim, index, sparse_grad)
         return plan(self, index)
 
     def take_along_dim(self, indices: Any, dim: Any = None) -> Any:
         """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
         if modes:
-            return take_along_dim_packet.call_parameters(self, indices, dim)
+            return take_along_dim_packet.call_method_parameters(self, indices, dim)
         try:
             plan = take_along_dim_plans[self._spec][indices._spec, dim]
         except (KeyError, AttributeError, TypeError):
-            plan = take_along_dim_packet.miss(self, indices, dim)
+            plan = take_along_dim_packet.miss_method(self, indices, dim)
         return plan(self, indices)
 
     def scatter(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -308,8 +309,8 @@ class IndexingMethods:
 
         scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
         if modes or "out" in kwargs:
-            return scatter_packet.call(self, *args, **kwargs)
-        return scatter_packet.general((self, *args), kwargs)
+            return scatter_packet.call_method(self, *args, **kwargs)
+        return scatter_packet.general((self, *args), kwargs, METHOD)
 
     def scatter_(self: Any, *args: Any, **kwargs: Any) -> Any:
         """scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
@@ -320,33 +321,33 @@ class IndexingMethods:
 
         scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)"""
         if modes or "out" in kwargs:
-            return scatter__packet.call(self, *args, **kwargs)
-        return scatter__packet.general((self, *args), kwargs)
+            return scatter__packet.call_method(self, *args, **kwargs)
+        return scatter__packet.general((self, *args), kwargs, METHOD)
 
     def scatter_add(self, dim: Any, index: Any, src: Any, *, out: Any = None) -> Any:
         """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return scatter_add_packet.call_parameters(self, dim, index, src, out=out)
+                return scatter_add_packet.call_method_parameters(self, dim, index, src, out=out)
             try:
                 plan = scatter_add_outs[self._spec, dim, index._spec, src._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = scatter_add_packet.miss_out(self, dim, index, src, out)
+                plan = scatter_add_packet.miss_out_method(self, dim, index, src, out)
             return plan(self, index, src, out)
         try:
             plan = scatter_add_plans[self._spec][dim, index._spec, src._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = scatter_add_packet.miss(self, dim, index, src)
+            plan = scatter_add_packet.miss_method(self, dim, index, src)
         return plan(self, index, src)
 
     def scatter_add_(self, dim: Any, index: Any, src: Any) -> Any:
         """scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
         if modes:
-            return scatter_add__packet.call_parameters(self, dim, index, src)
+            return scatter_add__packet.call_method_parameters(self, dim, index, src)
         try:
             plan = scatter_add__plans[self._spec][dim, index._spec, src._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = scatter_add__packet.miss(self, dim, index, src)
+            plan = scatter_add__packet.miss_method(self, dim, index, src)
         return plan(self, index, src)
 
     def masked_fill(self, mask: Any, value: Any) -> Any:
@@ -354,14 +355,14 @@ class IndexingMethods:
 
         masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
         if modes:
-            return masked_fill_packet.call_parameters(self, mask, value)
+            return masked_fill_packet.call_method_parameters(self, mask, value)
         kind = value.__class__
         try:
             plan = masked_fill_plans[self._spec][
                 mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = masked_fill_packet.miss(self, mask, value)
+            plan = masked_fill_packet.miss_method(self, mask, value)
         return plan(self, mask, value)
 
     def masked_fill_(self, mask: Any, value: Any) -> Any:
@@ -369,30 +370,30 @@ class IndexingMethods:
 
         masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
         if modes:
-            return masked_fill__packet.call_parameters(self, mask, value)
+            return masked_fill__packet.call_method_parameters(self, mask, value)
         kind = value.__class__
         try:
             plan = masked_fill__plans[self._spec][
                 mask._spec, (kind if kind is float or kind is int else None if value is None else value._spec)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = masked_fill__packet.miss(self, mask, value)
+            plan = masked_fill__packet.miss_method(self, mask, value)
         return plan(self, mask, value)
 
     def masked_select(self, mask: Any, *, out: Any = None) -> Any:
         """masked_select(Tensor self, Tensor mask) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return masked_select_packet.call_parameters(self, mask, out=out)
+                return masked_select_packet.call_method_parameters(self, mask, out=out)
             try:
                 plan = masked_select_outs[self._spec, mask._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = masked_select_packet.miss_out(self, mask, out)
+                plan = masked_select_packet.miss_out_method(self, mask, out)
             return plan(self, mask, out)
         try:
             plan = masked_select_plans[self._spec][mask._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = masked_select_packet.miss(self, mask)
+            plan = masked_select_packet.miss_method(self, mask)
         return plan(self, mask)
 
     def nonzero(self, *, as_tuple: Any = NOT_GIVEN) -> Any:
@@ -400,67 +401,67 @@ class IndexingMethods:
 
         nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]"""
         if modes:
-            return nonzero_packet.call_parameters(self, as_tuple)
+            return nonzero_packet.call_method_parameters(self, as_tuple)
         try:
             plan = nonzero_plans[self._spec][as_tuple]
         except (KeyError, AttributeError, TypeError):
-            plan = nonzero_packet.miss(self, as_tuple)
+            plan = nonzero_packet.miss_method(self, as_tuple)
         return plan(self)
 
     def nonzero_numpy(self) -> Any:
         """nonzero_numpy(Tensor self) -> Tensor[]"""
         if modes:
-            return nonzero_numpy_packet.call_parameters(self)
+            return nonzero_numpy_packet.call_method_parameters(self)
         try:
             plan = nonzero_numpy_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = nonzero_numpy_packet.miss(self)
+            plan = nonzero_numpy_packet.miss_method(self)
         return plan(self)
 
     def argwhere(self) -> Any:
         """argwhere(Tensor self) -> Tensor"""
         if modes:
-            return argwhere_packet.call_parameters(self)
+            return argwhere_packet.call_method_parameters(self)
         try:
             plan = argwhere_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = argwhere_packet.miss(self)
+            plan = argwhere_packet.miss_method(self)
         return plan(self)
 
     def take(self, index: Any, *, out: Any = None) -> Any:
         """take(Tensor self, Tensor index) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return take_packet.call_parameters(self, index, out=out)
+                return take_packet.call_method_parameters(self, index, out=out)
             try:
                 plan = take_outs[self._spec, index._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = take_packet.miss_out(self, index, out)
+                plan = take_packet.miss_out_method(self, index, out)
             return plan(self, index, out)
         try:
             plan = take_plans[self._spec][index._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = take_packet.miss(self, index)
+            plan = take_packet.miss_method(self, index)
         return plan(self, index)
 
     def put(self, index: Any, source: Any, accumulate: Any = False) -> Any:
         """put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"""
         if modes:
-            return put_packet.call_parameters(self, index, source, accumulate)
+            return put_packet.call_method_parameters(self, index, source, accumulate)
         try:
             plan = put_plans[self._spec][index._spec, source._spec, accumulate]
         except (KeyError, AttributeError, TypeError):
-            plan = put_packet.miss(self, index, source, accumulate)
+            plan = put_packet.miss_method(self, index, source, accumulate)
         return plan(self, index, source)
 
     def put_(self, index: Any, source: Any, accumulate: Any = False) -> Any:
         """put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)"""
         if modes:
-            return put__packet.call_parameters(self, index, source, accumulate)
+            return put__packet.call_method_parameters(self, index, source, accumulate)
         try:
             plan = put__plans[self._spec][index._spec, source._spec, accumulate]
         except (KeyError, AttributeError, TypeError):
-            plan = put__packet.miss(self, index, source, accumulate)
+            plan = put__packet.miss_method(self, index, source, accumulate)
         return plan(self, index, source)
 
     def flip(self, *sizes: Any, dims: Any = None) -> Any:
@@ -470,51 +471,51 @@ class IndexingMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 dims = sizes[0]
         if modes:
-            return flip_packet.call_parameters(self, dims)
+            return flip_packet.call_method_parameters(self, dims)
         try:
             plan = flip_plans[self._spec][dims]
         except (KeyError, AttributeError, TypeError):
-            plan = flip_packet.miss(self, dims)
+            plan = flip_packet.miss_method(self, dims)
         return plan(self)
 
     def fliplr(self) -> Any:
         """fliplr(Tensor self) -> Tensor"""
         if modes:
-            return fliplr_packet.call_parameters(self)
+            return fliplr_packet.call_method_parameters(self)
         try:
             plan = fliplr_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = fliplr_packet.miss(self)
+            plan = fliplr_packet.miss_method(self)
         return plan(self)
 
     def flipud(self) -> Any:
         """flipud(Tensor self) -> Tensor"""
         if modes:
-            return flipud_packet.call_parameters(self)
+            return flipud_packet.call_method_parameters(self)
         try:
             plan = flipud_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = flipud_packet.miss(self)
+            plan = flipud_packet.miss_method(self)
         return plan(self)
 
     def roll(self, shifts: Any, dims: Any = ()) -> Any:
         """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
         if modes:
-            return roll_packet.call_parameters(self, shifts, dims)
+            return roll_packet.call_method_parameters(self, shifts, dims)
         try:
             plan = roll_plans[self._spec][shifts, dims]
         except (KeyError, AttributeError, TypeError):
-            plan = roll_packet.miss(self, shifts, dims)
+            plan = roll_packet.miss_method(self, shifts, dims)
         return plan(self)
 
     def rot90(self, k: Any = 1, dims: Any = (0, 1)) -> Any:
         """rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor"""
         if modes:
-            return rot90_packet.call_parameters(self, k, dims)
+            return rot90_packet.call_method_parameters(self, k, dims)
         try:
             plan = rot90_plans[self._spec][k, dims]
         except (KeyError, AttributeError, TypeError):
-            plan = rot90_packet.miss(self, k, dims)
+            plan = rot90_packet.miss_method(self, k, dims)
         return plan(self)
 
     def repeat(self, *sizes: Any, repeats: Any = None) -> Any:
@@ -524,11 +525,11 @@ class IndexingMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 repeats = sizes[0]
         if modes:
-            return repeat_packet.call_parameters(self, repeats)
+            return repeat_packet.call_method_parameters(self, repeats)
         try:
             plan = repeat_plans[self._spec][repeats]
         except (KeyError, AttributeError, TypeError):
-            plan = repeat_packet.miss(self, repeats)
+            plan = repeat_packet.miss_method(self, repeats)
         return plan(self)
 
     def tile(self, *sizes: Any, dims: Any = None) -> Any:
@@ -538,61 +539,61 @@ class IndexingMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 dims = sizes[0]
         if modes:
-            return tile_packet.call_parameters(self, dims)
+            return tile_packet.call_method_parameters(self, dims)
         try:
             plan = tile_plans[self._spec][dims]
         except (KeyError, AttributeError, TypeError):
-            plan = tile_packet.miss(self, dims)
+            plan = tile_packet.miss_method(self, dims)
         return plan(self)
 
     def tril(self, diagonal: Any = 0, *, out: Any = None) -> Any:
         """tril(Tensor self, int diagonal=0) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return tril_packet.call_parameters(self, diagonal, out=out)
+                return tril_packet.call_method_parameters(self, diagonal, out=out)
             try:
                 plan = tril_outs[self._spec, diagonal, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = tril_packet.miss_out(self, diagonal, out)
+                plan = tril_packet.miss_out_method(self, diagonal, out)
             return plan(self, out)
         try:
             plan = tril_plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):
-            plan = tril_packet.miss(self, diagonal)
+            plan = tril_packet.miss_method(self, diagonal)
         return plan(self)
 
     def tril_(self, diagonal: Any = 0) -> Any:
         """tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
         if modes:
-            return tril__packet.call_parameters(self, diagonal)
+            return tril__packet.call_method_parameters(self, diagonal)
         try:
             plan = tril__plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):
-            plan = tril__packet.miss(self, diagonal)
+            plan = tril__packet.miss_method(self, diagonal)
         return plan(self)
 
     def triu(self, diagonal: Any = 0, *, out: Any = None) -> Any:
         """triu(Tensor self, int diagonal=0) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return triu_packet.call_parameters(self, diagonal, out=out)
+                return triu_packet.call_method_parameters(self, diagonal, out=out)
             try:
                 plan = triu_outs[self._spec, diagonal, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = triu_packet.miss_out(self, diagonal, out)
+                plan = triu_packet.miss_out_method(self, diagonal, out)
             return plan(self, out)
         try:
             plan = triu_plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):
-            plan = triu_packet.miss(self, diagonal)
+            plan = triu_packet.miss_method(self, diagonal)
         return plan(self)
 
     def triu_(self, diagonal: Any = 0) -> Any:
         """triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
         if modes:
-            return triu__packet.call_parameters(self, diagonal)
+            return triu__packet.call_method_parameters(self, diagonal)
         try:
             plan = triu__plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):
-            plan = triu__packet.miss(self, diagonal)
+            plan = triu__packet.miss_method(self, diagonal)
         return plan(self)

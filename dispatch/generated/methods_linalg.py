@@ -76,112 +76,112 @@ class LinalgMethods:
         """mm(Tensor self, Tensor mat2) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return mm_packet.call_parameters(self, mat2, out=out)
+                return mm_packet.call_method_parameters(self, mat2, out=out)
             try:
                 plan = mm_outs[self._spec, mat2._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = mm_packet.miss_out(self, mat2, out)
+                plan = mm_packet.miss_out_method(self, mat2, out)
             return plan(self, mat2, out)
         try:
             plan = mm_plans[self._spec][mat2._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = mm_packet.miss(self, mat2)
+            plan = mm_packet.miss_method(self, mat2)
         return plan(self, mat2)
 
     def bmm(self, mat2: Any, *, out: Any = None) -> Any:
         """bmm(Tensor self, Tensor mat2) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bmm_packet.call_parameters(self, mat2, out=out)
+                return bmm_packet.call_method_parameters(self, mat2, out=out)
             try:
                 plan = bmm_outs[self._spec, mat2._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = bmm_packet.miss_out(self, mat2, out)
+                plan = bmm_packet.miss_out_method(self, mat2, out)
             return plan(self, mat2, out)
         try:
             plan = bmm_plans[self._spec][mat2._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = bmm_packet.miss(self, mat2)
+            plan = bmm_packet.miss_method(self, mat2)
         return plan(self, mat2)
 
     def mv(self, vec: Any, *, out: Any = None) -> Any:
         """mv(Tensor self, Tensor vec) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return mv_packet.call_parameters(self, vec, out=out)
+                return mv_packet.call_method_parameters(self, vec, out=out)
             try:
                 plan = mv_outs[self._spec, vec._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = mv_packet.miss_out(self, vec, out)
+                plan = mv_packet.miss_out_method(self, vec, out)
             return plan(self, vec, out)
         try:
             plan = mv_plans[self._spec][vec._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = mv_packet.miss(self, vec)
+            plan = mv_packet.miss_method(self, vec)
         return plan(self, vec)
 
     def dot(self, tensor: Any, *, out: Any = None) -> Any:
         """dot(Tensor self, Tensor tensor) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return dot_packet.call_parameters(self, tensor, out=out)
+                return dot_packet.call_method_parameters(self, tensor, out=out)
             try:
                 plan = dot_outs[self._spec, tensor._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = dot_packet.miss_out(self, tensor, out)
+                plan = dot_packet.miss_out_method(self, tensor, out)
             return plan(self, tensor, out)
         try:
             plan = dot_plans[self._spec][tensor._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = dot_packet.miss(self, tensor)
+            plan = dot_packet.miss_method(self, tensor)
         return plan(self, tensor)
 
     def vdot(self, other: Any, *, out: Any = None) -> Any:
         """vdot(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return vdot_packet.call_parameters(self, other, out=out)
+                return vdot_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = vdot_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = vdot_packet.miss_out(self, other, out)
+                plan = vdot_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = vdot_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = vdot_packet.miss(self, other)
+            plan = vdot_packet.miss_method(self, other)
         return plan(self, other)
 
     def outer(self, vec2: Any, *, out: Any = None) -> Any:
         """outer(Tensor self, Tensor vec2) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return outer_packet.call_parameters(self, vec2, out=out)
+                return outer_packet.call_method_parameters(self, vec2, out=out)
             try:
                 plan = outer_outs[self._spec, vec2._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = outer_packet.miss_out(self, vec2, out)
+                plan = outer_packet.miss_out_method(self, vec2, out)
             return plan(self, vec2, out)
         try:
             plan = outer_plans[self._spec][vec2._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = outer_packet.miss(self, vec2)
+            plan = outer_packet.miss_method(self, vec2)
         return plan(self, vec2)
 
     def ger(self, vec2: Any, *, out: Any = None) -> Any:
         """ger(Tensor self, Tensor vec2) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return ger_packet.call_parameters(self, vec2, out=out)
+                return ger_packet.call_method_parameters(self, vec2, out=out)
             try:
                 plan = ger_outs[self._spec, vec2._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = ger_packet.miss_out(self, vec2, out)
+                plan = ger_packet.miss_out_method(self, vec2, out)
             return plan(self, vec2, out)
         try:
             plan = ger_plans[self._spec][vec2._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = ger_packet.miss(self, vec2)
+            plan = ger_packet.miss_method(self, vec2)
         return plan(self, vec2)
 
     def addmm(
@@ -194,7 +194,7 @@ class LinalgMethods:
             )
         if modes or out is not None:
             if modes:
-                return addmm_packet.call_parameters(self, mat1, mat2, beta, alpha, out=out)
+                return addmm_packet.call_method_parameters(self, mat1, mat2, beta, alpha, out=out)
             try:
                 plan = addmm_outs[
                     self._spec,
@@ -205,13 +205,13 @@ class LinalgMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = addmm_packet.miss_out(self, mat1, mat2, beta, alpha, out)
+                plan = addmm_packet.miss_out_method(self, mat1, mat2, beta, alpha, out)
             return plan(self, mat1, mat2, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmm_plans[self._spec][mat1._spec, mat2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addmm_packet.miss(self, mat1, mat2, beta, alpha)
+                plan = addmm_packet.miss_method(self, mat1, mat2, beta, alpha)
             return plan(self, mat1, mat2)
         try:
             plan = addmm_scaled[self._spec][
@@ -221,7 +221,7 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addmm_packet.miss_scaled(self, mat1, mat2, beta, alpha)
+            plan = addmm_packet.miss_scaled_method(self, mat1, mat2, beta, alpha)
         return plan(self, mat1, mat2, beta, alpha)
 
     def addmm_(self, mat1: Any, mat2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
@@ -231,12 +231,12 @@ class LinalgMethods:
                 (self, mat1, mat2, *more), {"beta": beta, "alpha": alpha}, True
             )
         if modes:
-            return addmm__packet.call_parameters(self, mat1, mat2, beta, alpha)
+            return addmm__packet.call_method_parameters(self, mat1, mat2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmm__plans[self._spec][mat1._spec, mat2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addmm__packet.miss(self, mat1, mat2, beta, alpha)
+                plan = addmm__packet.miss_method(self, mat1, mat2, beta, alpha)
             return plan(self, mat1, mat2)
         try:
             plan = addmm__scaled[self._spec][
@@ -246,7 +246,7 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addmm__packet.miss_scaled(self, mat1, mat2, beta, alpha)
+            plan = addmm__packet.miss_scaled_method(self, mat1, mat2, beta, alpha)
         return plan(self, mat1, mat2, beta, alpha)
 
     def addmv(
@@ -259,7 +259,7 @@ class LinalgMethods:
             )
         if modes or out is not None:
             if modes:
-                return addmv_packet.call_parameters(self, mat, vec, beta, alpha, out=out)
+                return addmv_packet.call_method_parameters(self, mat, vec, beta, alpha, out=out)
             try:
                 plan = addmv_outs[
                     self._spec,
@@ -270,13 +270,13 @@ class LinalgMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = addmv_packet.miss_out(self, mat, vec, beta, alpha, out)
+                plan = addmv_packet.miss_out_method(self, mat, vec, beta, alpha, out)
             return plan(self, mat, vec, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmv_plans[self._spec][mat._spec, vec._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addmv_packet.miss(self, mat, vec, beta, alpha)
+                plan = addmv_packet.miss_method(self, mat, vec, beta, alpha)
             return plan(self, mat, vec)
         try:
             plan = addmv_scaled[self._spec][
@@ -286,7 +286,7 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addmv_packet.miss_scaled(self, mat, vec, beta, alpha)
+            plan = addmv_packet.miss_scaled_method(self, mat, vec, beta, alpha)
         return plan(self, mat, vec, beta, alpha)
 
     def addmv_(self, mat: Any, vec: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
@@ -296,12 +296,12 @@ class LinalgMethods:
                 (self, mat, vec, *more), {"beta": beta, "alpha": alpha}, True
             )
         if modes:
-            return addmv__packet.call_parameters(self, mat, vec, beta, alpha)
+            return addmv__packet.call_method_parameters(self, mat, vec, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmv__plans[self._spec][mat._spec, vec._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addmv__packet.miss(self, mat, vec, beta, alpha)
+                plan = addmv__packet.miss_method(self, mat, vec, beta, alpha)
             return plan(self, mat, vec)
         try:
             plan = addmv__scaled[self._spec][
@@ -311,7 +311,7 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addmv__packet.miss_scaled(self, mat, vec, beta, alpha)
+            plan = addmv__packet.miss_scaled_method(self, mat, vec, beta, alpha)
         return plan(self, mat, vec, beta, alpha)
 
     def baddbmm(
@@ -324,7 +324,7 @@ class LinalgMethods:
             )
         if modes or out is not None:
             if modes:
-                return baddbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+                return baddbmm_packet.call_method_parameters(self, batch1, batch2, beta, alpha, out=out)
             try:
                 plan = baddbmm_outs[
                     self._spec,
@@ -335,13 +335,13 @@ class LinalgMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = baddbmm_packet.miss_out(self, batch1, batch2, beta, alpha, out)
+                plan = baddbmm_packet.miss_out_method(self, batch1, batch2, beta, alpha, out)
             return plan(self, batch1, batch2, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = baddbmm_plans[self._spec][batch1._spec, batch2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = baddbmm_packet.miss(self, batch1, batch2, beta, alpha)
+                plan = baddbmm_packet.miss_method(self, batch1, batch2, beta, alpha)
             return plan(self, batch1, batch2)
         try:
             plan = baddbmm_scaled[self._spec][
@@ -351,7 +351,7 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = baddbmm_packet.miss_scaled(self, batch1, batch2, beta, alpha)
+            plan = baddbmm_packet.miss_scaled_method(self, batch1, batch2, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
     def baddbmm_(self, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
@@ -361,12 +361,12 @@ class LinalgMethods:
                 (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, True
             )
         if modes:
-            return baddbmm__packet.call_parameters(self, batch1, batch2, beta, alpha)
+            return baddbmm__packet.call_method_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = baddbmm__plans[self._spec][batch1._spec, batch2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = baddbmm__packet.miss(self, batch1, batch2, beta, alpha)
+                plan = baddbmm__packet.miss_method(self, batch1, batch2, beta, alpha)
             return plan(self, batch1, batch2)
         try:
             plan = baddbmm__scaled[self._spec][
@@ -376,7 +376,7 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = baddbmm__packet.miss_scaled(self, batch1, batch2, beta, alpha)
+            plan = baddbmm__packet.miss_scaled_method(self, batch1, batch2, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
     def addbmm(
@@ -389,7 +389,7 @@ class LinalgMethods:
             )
         if modes or out is not None:
             if modes:
-                return addbmm_packet.call_parameters(self, batch1, batch2, beta, alpha, out=out)
+                return addbmm_packet.call_method_parameters(self, batch1, batch2, beta, alpha, out=out)
             try:
                 plan = addbmm_outs[
                     self._spec,
@@ -400,13 +400,13 @@ class LinalgMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = addbmm_packet.miss_out(self, batch1, batch2, beta, alpha, out)
+                plan = addbmm_packet.miss_out_method(self, batch1, batch2, beta, alpha, out)
             return plan(self, batch1, batch2, beta, alpha, out)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addbmm_plans[self._spec][batch1._spec, batch2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addbmm_packet.miss(self, batch1, batch2, beta, alpha)
+                plan = addbmm_packet.miss_method(self, batch1, batch2, beta, alpha)
             return plan(self, batch1, batch2)
         try:
             plan = addbmm_scaled[self._spec][
@@ -416,7 +416,7 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addbmm_packet.miss_scaled(self, batch1, batch2, beta, alpha)
+            plan = addbmm_packet.miss_scaled_method(self, batch1, batch2, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
     def addbmm_(self, batch1: Any, batch2: Any, *more: Any, beta: Any = INT_1, alpha: Any = INT_1) -> Any:
@@ -426,12 +426,12 @@ class LinalgMethods:
                 (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, True
             )
         if modes:
-            return addbmm__packet.call_parameters(self, batch1, batch2, beta, alpha)
+            return addbmm__packet.call_method_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addbmm__plans[self._spec][batch1._spec, batch2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addbmm__packet.miss(self, batch1, batch2, beta, alpha)
+                plan = addbmm__packet.miss_method(self, batch1, batch2, beta, alpha)
             return plan(self, batch1, batch2)
         try:
             plan = addbmm__scaled[self._spec][
@@ -441,32 +441,30 @@ class LinalgMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addbmm__packet.miss_scaled(self, batch1, batch2, beta, alpha)
+            plan = addbmm__packet.miss_scaled_method(self, batch1, batch2, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
     def matmul(self, other: Any, *, out: Any = None) -> Any:
         """matmul(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return matmul_packet.call_parameters(self, other, out=out)
+                return matmul_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = matmul_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = matmul_packet.miss_out(self, other, out)
+                plan = matmul_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = matmul_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = matmul_packet.miss(self, other)
+            plan = matmul_packet.miss_method(self, other)
         return plan(self, other)
 
     def __matmul__(self, other: Any) -> Any:
         if modes:
-            if matmul_packet.is_foreign(other):
-                return NotImplemented
-            return matmul_packet.call_parameters(self, other)
+            return matmul_packet.call_operator("__matmul__", self, other)
         try:
             plan = matmul_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = matmul_packet.operator_miss(self, other)
+            plan = matmul_packet.operator_miss("__matmul__", self, other)
         return plan(self, other)

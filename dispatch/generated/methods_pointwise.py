@@ -437,7 +437,7 @@ class PointwiseMethods:
             return add_packet.call_deprecated((self, other, *more), {"alpha": alpha, "out": out}, True)
         if modes or out is not None:
             if modes:
-                return add_packet.call_parameters(self, other, alpha, out=out)
+                return add_packet.call_method_parameters(self, other, alpha, out=out)
             kind_other = other.__class__
             try:
                 plan = add_outs[
@@ -453,7 +453,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = add_packet.miss_out(self, other, alpha, out)
+                plan = add_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
             kind = other.__class__
@@ -462,7 +462,7 @@ class PointwiseMethods:
                     kind if kind is float or kind is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = add_packet.miss(self, other, alpha)
+                plan = add_packet.miss_method(self, other, alpha)
             return plan(self, other)
         kind = other.__class__
         try:
@@ -471,35 +471,31 @@ class PointwiseMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = add_packet.miss_scaled(self, other, alpha)
+            plan = add_packet.miss_scaled_method(self, other, alpha)
         return plan(self, other, alpha)
 
     def __add__(self, other: Any) -> Any:
         if modes:
-            if add_packet.is_foreign(other):
-                return NotImplemented
-            return add_packet.call_parameters(self, other, INT_1)
+            return add_packet.call_operator("__add__", self, other, INT_1)
         kind = other.__class__
         try:
             plan = add_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = add_packet.operator_miss(self, other, INT_1)
+            plan = add_packet.operator_miss("__add__", self, other, INT_1)
         return plan(self, other)
 
     def __radd__(self, other: Any) -> Any:
         if modes:
-            if add_packet.is_foreign(other):
-                return NotImplemented
-            return add_packet.call_parameters(self, other, INT_1)
+            return add_packet.call_operator("__radd__", self, other, INT_1)
         kind = other.__class__
         try:
             plan = add_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = add_packet.operator_miss(self, other, INT_1)
+            plan = add_packet.operator_miss("__radd__", self, other, INT_1)
         return plan(self, other)
 
     def add_(self, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
@@ -507,7 +503,7 @@ class PointwiseMethods:
         if more:
             return add__packet.call_deprecated((self, other, *more), {"alpha": alpha}, True)
         if modes:
-            return add__packet.call_parameters(self, other, alpha)
+            return add__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             kind = other.__class__
             try:
@@ -515,7 +511,7 @@ class PointwiseMethods:
                     kind if kind is float or kind is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = add__packet.miss(self, other, alpha)
+                plan = add__packet.miss_method(self, other, alpha)
             return plan(self, other)
         kind = other.__class__
         try:
@@ -524,21 +520,19 @@ class PointwiseMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = add__packet.miss_scaled(self, other, alpha)
+            plan = add__packet.miss_scaled_method(self, other, alpha)
         return plan(self, other, alpha)
 
     def __iadd__(self, other: Any) -> Any:
         if modes:
-            if add__packet.is_foreign(other):
-                return NotImplemented
-            return add__packet.call_parameters(self, other, INT_1)
+            return add__packet.call_operator("__iadd__", self, other, INT_1)
         kind = other.__class__
         try:
             plan = add__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = add__packet.operator_miss(self, other, INT_1)
+            plan = add__packet.operator_miss("__iadd__", self, other, INT_1)
         return plan(self, other)
 
     def sub(self, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None) -> Any:
@@ -547,7 +541,7 @@ class PointwiseMethods:
             return sub_packet.call_deprecated((self, other, *more), {"alpha": alpha, "out": out}, True)
         if modes or out is not None:
             if modes:
-                return sub_packet.call_parameters(self, other, alpha, out=out)
+                return sub_packet.call_method_parameters(self, other, alpha, out=out)
             kind_other = other.__class__
             try:
                 plan = sub_outs[
@@ -563,7 +557,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = sub_packet.miss_out(self, other, alpha, out)
+                plan = sub_packet.miss_out_method(self, other, alpha, out)
             return plan(self, other, alpha, out)
         if alpha is INT_1:
             kind = other.__class__
@@ -572,7 +566,7 @@ class PointwiseMethods:
                     kind if kind is float or kind is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = sub_packet.miss(self, other, alpha)
+                plan = sub_packet.miss_method(self, other, alpha)
             return plan(self, other)
         kind = other.__class__
         try:
@@ -581,21 +575,19 @@ class PointwiseMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = sub_packet.miss_scaled(self, other, alpha)
+            plan = sub_packet.miss_scaled_method(self, other, alpha)
         return plan(self, other, alpha)
 
     def __sub__(self, other: Any) -> Any:
         if modes:
-            if sub_packet.is_foreign(other):
-                return NotImplemented
-            return sub_packet.call_parameters(self, other, INT_1)
+            return sub_packet.call_operator("__sub__", self, other, INT_1)
         kind = other.__class__
         try:
             plan = sub_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = sub_packet.operator_miss(self, other, INT_1)
+            plan = sub_packet.operator_miss("__sub__", self, other, INT_1)
         return plan(self, other)
 
     def sub_(self, other: Any, *more: Any, alpha: Any = INT_1) -> Any:
@@ -603,7 +595,7 @@ class PointwiseMethods:
         if more:
             return sub__packet.call_deprecated((self, other, *more), {"alpha": alpha}, True)
         if modes:
-            return sub__packet.call_parameters(self, other, alpha)
+            return sub__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             kind = other.__class__
             try:
@@ -611,7 +603,7 @@ class PointwiseMethods:
                     kind if kind is float or kind is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = sub__packet.miss(self, other, alpha)
+                plan = sub__packet.miss_method(self, other, alpha)
             return plan(self, other)
         kind = other.__class__
         try:
@@ -620,27 +612,25 @@ class PointwiseMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = sub__packet.miss_scaled(self, other, alpha)
+            plan = sub__packet.miss_scaled_method(self, other, alpha)
         return plan(self, other, alpha)
 
     def __isub__(self, other: Any) -> Any:
         if modes:
-            if sub__packet.is_foreign(other):
-                return NotImplemented
-            return sub__packet.call_parameters(self, other, INT_1)
+            return sub__packet.call_operator("__isub__", self, other, INT_1)
         kind = other.__class__
         try:
             plan = sub__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = sub__packet.operator_miss(self, other, INT_1)
+            plan = sub__packet.operator_miss("__isub__", self, other, INT_1)
         return plan(self, other)
 
     def rsub(self, other: Any, *, alpha: Any = INT_1) -> Any:
         """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
         if modes:
-            return rsub_packet.call_parameters(self, other, alpha)
+            return rsub_packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             kind = other.__class__
             try:
@@ -648,7 +638,7 @@ class PointwiseMethods:
                     kind if kind is float or kind is int else None if other is None else other._spec
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = rsub_packet.miss(self, other, alpha)
+                plan = rsub_packet.miss_method(self, other, alpha)
             return plan(self, other)
         kind = other.__class__
         try:
@@ -657,28 +647,26 @@ class PointwiseMethods:
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = rsub_packet.miss_scaled(self, other, alpha)
+            plan = rsub_packet.miss_scaled_method(self, other, alpha)
         return plan(self, other, alpha)
 
     def __rsub__(self, other: Any) -> Any:
         if modes:
-            if rsub_packet.is_foreign(other):
-                return NotImplemented
-            return rsub_packet.call_parameters(self, other, INT_1)
+            return rsub_packet.call_operator("__rsub__", self, other, INT_1)
         kind = other.__class__
         try:
             plan = rsub_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = rsub_packet.operator_miss(self, other, INT_1)
+            plan = rsub_packet.operator_miss("__rsub__", self, other, INT_1)
         return plan(self, other)
 
     def mul(self, other: Any, *, out: Any = None) -> Any:
         """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return mul_packet.call_parameters(self, other, out=out)
+                return mul_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = mul_outs[
@@ -693,7 +681,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = mul_packet.miss_out(self, other, out)
+                plan = mul_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -701,62 +689,56 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = mul_packet.miss(self, other)
+            plan = mul_packet.miss_method(self, other)
         return plan(self, other)
 
     def __mul__(self, other: Any) -> Any:
         if modes:
-            if mul_packet.is_foreign(other):
-                return NotImplemented
-            return mul_packet.call_parameters(self, other)
+            return mul_packet.call_operator("__mul__", self, other)
         kind = other.__class__
         try:
             plan = mul_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = mul_packet.operator_miss(self, other)
+            plan = mul_packet.operator_miss("__mul__", self, other)
         return plan(self, other)
 
     def __rmul__(self, other: Any) -> Any:
         if modes:
-            if mul_packet.is_foreign(other):
-                return NotImplemented
-            return mul_packet.call_parameters(self, other)
+            return mul_packet.call_operator("__rmul__", self, other)
         kind = other.__class__
         try:
             plan = mul_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = mul_packet.operator_miss(self, other)
+            plan = mul_packet.operator_miss("__rmul__", self, other)
         return plan(self, other)
 
     def mul_(self, other: Any) -> Any:
         """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return mul__packet.call_parameters(self, other)
+            return mul__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = mul__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = mul__packet.miss(self, other)
+            plan = mul__packet.miss_method(self, other)
         return plan(self, other)
 
     def __imul__(self, other: Any) -> Any:
         if modes:
-            if mul__packet.is_foreign(other):
-                return NotImplemented
-            return mul__packet.call_parameters(self, other)
+            return mul__packet.call_operator("__imul__", self, other)
         kind = other.__class__
         try:
             plan = mul__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = mul__packet.operator_miss(self, other)
+            plan = mul__packet.operator_miss("__imul__", self, other)
         return plan(self, other)
 
     def div(self, other: Any, *, rounding_mode: Any = NOT_GIVEN, out: Any = None) -> Any:
@@ -765,7 +747,7 @@ class PointwiseMethods:
         div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return div_packet.call_parameters(self, other, rounding_mode, out=out)
+                return div_packet.call_method_parameters(self, other, rounding_mode, out=out)
             kind_other = other.__class__
             try:
                 plan = div_outs[
@@ -781,7 +763,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = div_packet.miss_out(self, other, rounding_mode, out)
+                plan = div_packet.miss_out_method(self, other, rounding_mode, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -790,21 +772,19 @@ class PointwiseMethods:
                 rounding_mode,
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = div_packet.miss(self, other, rounding_mode)
+            plan = div_packet.miss_method(self, other, rounding_mode)
         return plan(self, other)
 
     def __truediv__(self, other: Any) -> Any:
         if modes:
-            if div_packet.is_foreign(other):
-                return NotImplemented
-            return div_packet.call_parameters(self, other, NOT_GIVEN)
+            return div_packet.call_operator("__truediv__", self, other, NOT_GIVEN)
         kind = other.__class__
         try:
             plan = div_plans[self._spec][
                 (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = div_packet.operator_miss(self, other, NOT_GIVEN)
+            plan = div_packet.operator_miss("__truediv__", self, other, NOT_GIVEN)
         return plan(self, other)
 
     def div_(self, other: Any, *, rounding_mode: Any = NOT_GIVEN) -> Any:
@@ -812,7 +792,7 @@ class PointwiseMethods:
 
         div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
         if modes:
-            return div__packet.call_parameters(self, other, rounding_mode)
+            return div__packet.call_method_parameters(self, other, rounding_mode)
         kind = other.__class__
         try:
             plan = div__plans[self._spec][
@@ -820,28 +800,26 @@ class PointwiseMethods:
                 rounding_mode,
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = div__packet.miss(self, other, rounding_mode)
+            plan = div__packet.miss_method(self, other, rounding_mode)
         return plan(self, other)
 
     def __itruediv__(self, other: Any) -> Any:
         if modes:
-            if div__packet.is_foreign(other):
-                return NotImplemented
-            return div__packet.call_parameters(self, other, NOT_GIVEN)
+            return div__packet.call_operator("__itruediv__", self, other, NOT_GIVEN)
         kind = other.__class__
         try:
             plan = div__plans[self._spec][
                 (kind if kind is float or kind is int else None if other is None else other._spec), NOT_GIVEN
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = div__packet.operator_miss(self, other, NOT_GIVEN)
+            plan = div__packet.operator_miss("__itruediv__", self, other, NOT_GIVEN)
         return plan(self, other)
 
     def floor_divide(self, other: Any, *, out: Any = None) -> Any:
         """floor_divide(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return floor_divide_packet.call_parameters(self, other, out=out)
+                return floor_divide_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = floor_divide_outs[
@@ -856,7 +834,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = floor_divide_packet.miss_out(self, other, out)
+                plan = floor_divide_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -864,55 +842,51 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = floor_divide_packet.miss(self, other)
+            plan = floor_divide_packet.miss_method(self, other)
         return plan(self, other)
 
     def __floordiv__(self, other: Any) -> Any:
         if modes:
-            if floor_divide_packet.is_foreign(other):
-                return NotImplemented
-            return floor_divide_packet.call_parameters(self, other)
+            return floor_divide_packet.call_operator("__floordiv__", self, other)
         kind = other.__class__
         try:
             plan = floor_divide_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = floor_divide_packet.operator_miss(self, other)
+            plan = floor_divide_packet.operator_miss("__floordiv__", self, other)
         return plan(self, other)
 
     def floor_divide_(self, other: Any) -> Any:
         """floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return floor_divide__packet.call_parameters(self, other)
+            return floor_divide__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = floor_divide__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = floor_divide__packet.miss(self, other)
+            plan = floor_divide__packet.miss_method(self, other)
         return plan(self, other)
 
     def __ifloordiv__(self, other: Any) -> Any:
         if modes:
-            if floor_divide__packet.is_foreign(other):
-                return NotImplemented
-            return floor_divide__packet.call_parameters(self, other)
+            return floor_divide__packet.call_operator("__ifloordiv__", self, other)
         kind = other.__class__
         try:
             plan = floor_divide__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = floor_divide__packet.operator_miss(self, other)
+            plan = floor_divide__packet.operator_miss("__ifloordiv__", self, other)
         return plan(self, other)
 
     def remainder(self, other: Any, *, out: Any = None) -> Any:
         """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return remainder_packet.call_parameters(self, other, out=out)
+                return remainder_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = remainder_outs[
@@ -927,7 +901,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = remainder_packet.miss_out(self, other, out)
+                plan = remainder_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -935,55 +909,51 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = remainder_packet.miss(self, other)
+            plan = remainder_packet.miss_method(self, other)
         return plan(self, other)
 
     def __mod__(self, other: Any) -> Any:
         if modes:
-            if remainder_packet.is_foreign(other):
-                return NotImplemented
-            return remainder_packet.call_parameters(self, other)
+            return remainder_packet.call_operator("__mod__", self, other)
         kind = other.__class__
         try:
             plan = remainder_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = remainder_packet.operator_miss(self, other)
+            plan = remainder_packet.operator_miss("__mod__", self, other)
         return plan(self, other)
 
     def remainder_(self, other: Any) -> Any:
         """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return remainder__packet.call_parameters(self, other)
+            return remainder__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = remainder__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = remainder__packet.miss(self, other)
+            plan = remainder__packet.miss_method(self, other)
         return plan(self, other)
 
     def __imod__(self, other: Any) -> Any:
         if modes:
-            if remainder__packet.is_foreign(other):
-                return NotImplemented
-            return remainder__packet.call_parameters(self, other)
+            return remainder__packet.call_operator("__imod__", self, other)
         kind = other.__class__
         try:
             plan = remainder__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = remainder__packet.operator_miss(self, other)
+            plan = remainder__packet.operator_miss("__imod__", self, other)
         return plan(self, other)
 
     def fmod(self, other: Any, *, out: Any = None) -> Any:
         """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return fmod_packet.call_parameters(self, other, out=out)
+                return fmod_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = fmod_outs[
@@ -998,7 +968,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = fmod_packet.miss_out(self, other, out)
+                plan = fmod_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -1006,20 +976,20 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = fmod_packet.miss(self, other)
+            plan = fmod_packet.miss_method(self, other)
         return plan(self, other)
 
     def fmod_(self, other: Any) -> Any:
         """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return fmod__packet.call_parameters(self, other)
+            return fmod__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = fmod__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = fmod__packet.miss(self, other)
+            plan = fmod__packet.miss_method(self, other)
         return plan(self, other)
 
     def pow(self, exponent: Any, *, out: Any = None) -> Any:
@@ -1030,7 +1000,7 @@ class PointwiseMethods:
         pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return pow_packet.call_parameters(self, exponent, out=out)
+                return pow_packet.call_method_parameters(self, exponent, out=out)
             kind_exponent = exponent.__class__
             try:
                 plan = pow_outs[
@@ -1045,7 +1015,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = pow_packet.miss_out(self, exponent, out)
+                plan = pow_packet.miss_out_method(self, exponent, out)
             return plan(self, exponent, out)
         kind = exponent.__class__
         try:
@@ -1053,21 +1023,19 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = pow_packet.miss(self, exponent)
+            plan = pow_packet.miss_method(self, exponent)
         return plan(self, exponent)
 
     def __pow__(self, exponent: Any) -> Any:
         if modes:
-            if pow_packet.is_foreign(exponent):
-                return NotImplemented
-            return pow_packet.call_parameters(self, exponent)
+            return pow_packet.call_operator("__pow__", self, exponent)
         kind = exponent.__class__
         try:
             plan = pow_plans[self._spec][
                 kind if kind is float or kind is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = pow_packet.operator_miss(self, exponent)
+            plan = pow_packet.operator_miss("__pow__", self, exponent)
         return plan(self, exponent)
 
     def pow_(self, exponent: Any) -> Any:
@@ -1075,1051 +1043,1049 @@ class PointwiseMethods:
 
         pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
         if modes:
-            return pow__packet.call_parameters(self, exponent)
+            return pow__packet.call_method_parameters(self, exponent)
         kind = exponent.__class__
         try:
             plan = pow__plans[self._spec][
                 kind if kind is float or kind is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = pow__packet.miss(self, exponent)
+            plan = pow__packet.miss_method(self, exponent)
         return plan(self, exponent)
 
     def __ipow__(self, exponent: Any) -> Any:
         if modes:
-            if pow__packet.is_foreign(exponent):
-                return NotImplemented
-            return pow__packet.call_parameters(self, exponent)
+            return pow__packet.call_operator("__ipow__", self, exponent)
         kind = exponent.__class__
         try:
             plan = pow__plans[self._spec][
                 kind if kind is float or kind is int else None if exponent is None else exponent._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = pow__packet.operator_miss(self, exponent)
+            plan = pow__packet.operator_miss("__ipow__", self, exponent)
         return plan(self, exponent)
 
     def maximum(self, other: Any, *, out: Any = None) -> Any:
         """maximum(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return maximum_packet.call_parameters(self, other, out=out)
+                return maximum_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = maximum_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = maximum_packet.miss_out(self, other, out)
+                plan = maximum_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = maximum_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = maximum_packet.miss(self, other)
+            plan = maximum_packet.miss_method(self, other)
         return plan(self, other)
 
     def minimum(self, other: Any, *, out: Any = None) -> Any:
         """minimum(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return minimum_packet.call_parameters(self, other, out=out)
+                return minimum_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = minimum_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = minimum_packet.miss_out(self, other, out)
+                plan = minimum_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = minimum_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = minimum_packet.miss(self, other)
+            plan = minimum_packet.miss_method(self, other)
         return plan(self, other)
 
     def fmax(self, other: Any, *, out: Any = None) -> Any:
         """fmax(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return fmax_packet.call_parameters(self, other, out=out)
+                return fmax_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = fmax_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = fmax_packet.miss_out(self, other, out)
+                plan = fmax_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = fmax_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = fmax_packet.miss(self, other)
+            plan = fmax_packet.miss_method(self, other)
         return plan(self, other)
 
     def fmin(self, other: Any, *, out: Any = None) -> Any:
         """fmin(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return fmin_packet.call_parameters(self, other, out=out)
+                return fmin_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = fmin_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = fmin_packet.miss_out(self, other, out)
+                plan = fmin_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = fmin_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = fmin_packet.miss(self, other)
+            plan = fmin_packet.miss_method(self, other)
         return plan(self, other)
 
     def atan2(self, other: Any, *, out: Any = None) -> Any:
         """atan2(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return atan2_packet.call_parameters(self, other, out=out)
+                return atan2_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = atan2_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = atan2_packet.miss_out(self, other, out)
+                plan = atan2_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = atan2_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = atan2_packet.miss(self, other)
+            plan = atan2_packet.miss_method(self, other)
         return plan(self, other)
 
     def atan2_(self, other: Any) -> Any:
         """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return atan2__packet.call_parameters(self, other)
+            return atan2__packet.call_method_parameters(self, other)
         try:
             plan = atan2__plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = atan2__packet.miss(self, other)
+            plan = atan2__packet.miss_method(self, other)
         return plan(self, other)
 
     def arctan2(self, other: Any) -> Any:
         """arctan2(Tensor self, Tensor other) -> Tensor"""
         if modes:
-            return arctan2_packet.call_parameters(self, other)
+            return arctan2_packet.call_method_parameters(self, other)
         try:
             plan = arctan2_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = arctan2_packet.miss(self, other)
+            plan = arctan2_packet.miss_method(self, other)
         return plan(self, other)
 
     def neg(self, *, out: Any = None) -> Any:
         """neg(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return neg_packet.call_parameters(self, out=out)
+                return neg_packet.call_method_parameters(self, out=out)
             try:
                 plan = neg_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = neg_packet.miss_out(self, out)
+                plan = neg_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = neg_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = neg_packet.miss(self)
+            plan = neg_packet.miss_method(self)
         return plan(self)
 
     def __neg__(self) -> Any:
         if modes:
-            return neg_packet.call_parameters(self)
+            return neg_packet.call_method_parameters(self)
         try:
             plan = neg_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = neg_packet.miss(self)
+            plan = neg_packet.miss_method(self)
         return plan(self)
 
     def neg_(self) -> Any:
         """neg_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return neg__packet.call_parameters(self)
+            return neg__packet.call_method_parameters(self)
         try:
             plan = neg__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = neg__packet.miss(self)
+            plan = neg__packet.miss_method(self)
         return plan(self)
 
     def abs(self, *, out: Any = None) -> Any:
         """abs(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return abs_packet.call_parameters(self, out=out)
+                return abs_packet.call_method_parameters(self, out=out)
             try:
                 plan = abs_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = abs_packet.miss_out(self, out)
+                plan = abs_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = abs_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = abs_packet.miss(self)
+            plan = abs_packet.miss_method(self)
         return plan(self)
 
     def __abs__(self) -> Any:
         if modes:
-            return abs_packet.call_parameters(self)
+            return abs_packet.call_method_parameters(self)
         try:
             plan = abs_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = abs_packet.miss(self)
+            plan = abs_packet.miss_method(self)
         return plan(self)
 
     def abs_(self) -> Any:
         """abs_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return abs__packet.call_parameters(self)
+            return abs__packet.call_method_parameters(self)
         try:
             plan = abs__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = abs__packet.miss(self)
+            plan = abs__packet.miss_method(self)
         return plan(self)
 
     def negative(self) -> Any:
         """negative(Tensor self) -> Tensor"""
         if modes:
-            return negative_packet.call_parameters(self)
+            return negative_packet.call_method_parameters(self)
         try:
             plan = negative_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = negative_packet.miss(self)
+            plan = negative_packet.miss_method(self)
         return plan(self)
 
     def absolute(self) -> Any:
         """absolute(Tensor self) -> Tensor"""
         if modes:
-            return absolute_packet.call_parameters(self)
+            return absolute_packet.call_method_parameters(self)
         try:
             plan = absolute_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = absolute_packet.miss(self)
+            plan = absolute_packet.miss_method(self)
         return plan(self)
 
     def positive(self) -> Any:
         """positive(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return positive_packet.call_parameters(self)
+            return positive_packet.call_method_parameters(self)
         try:
             plan = positive_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = positive_packet.miss(self)
+            plan = positive_packet.miss_method(self)
         return plan(self)
 
     def __pos__(self) -> Any:
         if modes:
-            return positive_packet.call_parameters(self)
+            return positive_packet.call_method_parameters(self)
         try:
             plan = positive_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = positive_packet.miss(self)
+            plan = positive_packet.miss_method(self)
         return plan(self)
 
     def sign(self, *, out: Any = None) -> Any:
         """sign(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return sign_packet.call_parameters(self, out=out)
+                return sign_packet.call_method_parameters(self, out=out)
             try:
                 plan = sign_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = sign_packet.miss_out(self, out)
+                plan = sign_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = sign_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sign_packet.miss(self)
+            plan = sign_packet.miss_method(self)
         return plan(self)
 
     def sign_(self) -> Any:
         """sign_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return sign__packet.call_parameters(self)
+            return sign__packet.call_method_parameters(self)
         try:
             plan = sign__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sign__packet.miss(self)
+            plan = sign__packet.miss_method(self)
         return plan(self)
 
     def square(self, *, out: Any = None) -> Any:
         """square(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return square_packet.call_parameters(self, out=out)
+                return square_packet.call_method_parameters(self, out=out)
             try:
                 plan = square_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = square_packet.miss_out(self, out)
+                plan = square_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = square_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = square_packet.miss(self)
+            plan = square_packet.miss_method(self)
         return plan(self)
 
     def square_(self) -> Any:
         """square_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return square__packet.call_parameters(self)
+            return square__packet.call_method_parameters(self)
         try:
             plan = square__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = square__packet.miss(self)
+            plan = square__packet.miss_method(self)
         return plan(self)
 
     def reciprocal(self, *, out: Any = None) -> Any:
         """reciprocal(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return reciprocal_packet.call_parameters(self, out=out)
+                return reciprocal_packet.call_method_parameters(self, out=out)
             try:
                 plan = reciprocal_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = reciprocal_packet.miss_out(self, out)
+                plan = reciprocal_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = reciprocal_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = reciprocal_packet.miss(self)
+            plan = reciprocal_packet.miss_method(self)
         return plan(self)
 
     def reciprocal_(self) -> Any:
         """reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return reciprocal__packet.call_parameters(self)
+            return reciprocal__packet.call_method_parameters(self)
         try:
             plan = reciprocal__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = reciprocal__packet.miss(self)
+            plan = reciprocal__packet.miss_method(self)
         return plan(self)
 
     def exp(self, *, out: Any = None) -> Any:
         """exp(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return exp_packet.call_parameters(self, out=out)
+                return exp_packet.call_method_parameters(self, out=out)
             try:
                 plan = exp_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = exp_packet.miss_out(self, out)
+                plan = exp_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = exp_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = exp_packet.miss(self)
+            plan = exp_packet.miss_method(self)
         return plan(self)
 
     def exp_(self) -> Any:
         """exp_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return exp__packet.call_parameters(self)
+            return exp__packet.call_method_parameters(self)
         try:
             plan = exp__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = exp__packet.miss(self)
+            plan = exp__packet.miss_method(self)
         return plan(self)
 
     def exp2(self, *, out: Any = None) -> Any:
         """exp2(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return exp2_packet.call_parameters(self, out=out)
+                return exp2_packet.call_method_parameters(self, out=out)
             try:
                 plan = exp2_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = exp2_packet.miss_out(self, out)
+                plan = exp2_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = exp2_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = exp2_packet.miss(self)
+            plan = exp2_packet.miss_method(self)
         return plan(self)
 
     def exp2_(self) -> Any:
         """exp2_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return exp2__packet.call_parameters(self)
+            return exp2__packet.call_method_parameters(self)
         try:
             plan = exp2__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = exp2__packet.miss(self)
+            plan = exp2__packet.miss_method(self)
         return plan(self)
 
     def expm1(self, *, out: Any = None) -> Any:
         """expm1(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return expm1_packet.call_parameters(self, out=out)
+                return expm1_packet.call_method_parameters(self, out=out)
             try:
                 plan = expm1_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = expm1_packet.miss_out(self, out)
+                plan = expm1_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = expm1_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = expm1_packet.miss(self)
+            plan = expm1_packet.miss_method(self)
         return plan(self)
 
     def expm1_(self) -> Any:
         """expm1_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return expm1__packet.call_parameters(self)
+            return expm1__packet.call_method_parameters(self)
         try:
             plan = expm1__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = expm1__packet.miss(self)
+            plan = expm1__packet.miss_method(self)
         return plan(self)
 
     def log(self, *, out: Any = None) -> Any:
         """log(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return log_packet.call_parameters(self, out=out)
+                return log_packet.call_method_parameters(self, out=out)
             try:
                 plan = log_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = log_packet.miss_out(self, out)
+                plan = log_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = log_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log_packet.miss(self)
+            plan = log_packet.miss_method(self)
         return plan(self)
 
     def log_(self) -> Any:
         """log_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return log__packet.call_parameters(self)
+            return log__packet.call_method_parameters(self)
         try:
             plan = log__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log__packet.miss(self)
+            plan = log__packet.miss_method(self)
         return plan(self)
 
     def log1p(self, *, out: Any = None) -> Any:
         """log1p(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return log1p_packet.call_parameters(self, out=out)
+                return log1p_packet.call_method_parameters(self, out=out)
             try:
                 plan = log1p_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = log1p_packet.miss_out(self, out)
+                plan = log1p_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = log1p_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log1p_packet.miss(self)
+            plan = log1p_packet.miss_method(self)
         return plan(self)
 
     def log1p_(self) -> Any:
         """log1p_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return log1p__packet.call_parameters(self)
+            return log1p__packet.call_method_parameters(self)
         try:
             plan = log1p__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log1p__packet.miss(self)
+            plan = log1p__packet.miss_method(self)
         return plan(self)
 
     def log2(self, *, out: Any = None) -> Any:
         """log2(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return log2_packet.call_parameters(self, out=out)
+                return log2_packet.call_method_parameters(self, out=out)
             try:
                 plan = log2_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = log2_packet.miss_out(self, out)
+                plan = log2_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = log2_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log2_packet.miss(self)
+            plan = log2_packet.miss_method(self)
         return plan(self)
 
     def log2_(self) -> Any:
         """log2_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return log2__packet.call_parameters(self)
+            return log2__packet.call_method_parameters(self)
         try:
             plan = log2__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log2__packet.miss(self)
+            plan = log2__packet.miss_method(self)
         return plan(self)
 
     def log10(self, *, out: Any = None) -> Any:
         """log10(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return log10_packet.call_parameters(self, out=out)
+                return log10_packet.call_method_parameters(self, out=out)
             try:
                 plan = log10_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = log10_packet.miss_out(self, out)
+                plan = log10_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = log10_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log10_packet.miss(self)
+            plan = log10_packet.miss_method(self)
         return plan(self)
 
     def log10_(self) -> Any:
         """log10_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return log10__packet.call_parameters(self)
+            return log10__packet.call_method_parameters(self)
         try:
             plan = log10__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = log10__packet.miss(self)
+            plan = log10__packet.miss_method(self)
         return plan(self)
 
     def sqrt(self, *, out: Any = None) -> Any:
         """sqrt(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return sqrt_packet.call_parameters(self, out=out)
+                return sqrt_packet.call_method_parameters(self, out=out)
             try:
                 plan = sqrt_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = sqrt_packet.miss_out(self, out)
+                plan = sqrt_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = sqrt_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sqrt_packet.miss(self)
+            plan = sqrt_packet.miss_method(self)
         return plan(self)
 
     def sqrt_(self) -> Any:
         """sqrt_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return sqrt__packet.call_parameters(self)
+            return sqrt__packet.call_method_parameters(self)
         try:
             plan = sqrt__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sqrt__packet.miss(self)
+            plan = sqrt__packet.miss_method(self)
         return plan(self)
 
     def rsqrt(self, *, out: Any = None) -> Any:
         """rsqrt(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return rsqrt_packet.call_parameters(self, out=out)
+                return rsqrt_packet.call_method_parameters(self, out=out)
             try:
                 plan = rsqrt_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = rsqrt_packet.miss_out(self, out)
+                plan = rsqrt_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = rsqrt_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = rsqrt_packet.miss(self)
+            plan = rsqrt_packet.miss_method(self)
         return plan(self)
 
     def rsqrt_(self) -> Any:
         """rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return rsqrt__packet.call_parameters(self)
+            return rsqrt__packet.call_method_parameters(self)
         try:
             plan = rsqrt__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = rsqrt__packet.miss(self)
+            plan = rsqrt__packet.miss_method(self)
         return plan(self)
 
     def sin(self, *, out: Any = None) -> Any:
         """sin(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return sin_packet.call_parameters(self, out=out)
+                return sin_packet.call_method_parameters(self, out=out)
             try:
                 plan = sin_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = sin_packet.miss_out(self, out)
+                plan = sin_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = sin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sin_packet.miss(self)
+            plan = sin_packet.miss_method(self)
         return plan(self)
 
     def sin_(self) -> Any:
         """sin_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return sin__packet.call_parameters(self)
+            return sin__packet.call_method_parameters(self)
         try:
             plan = sin__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sin__packet.miss(self)
+            plan = sin__packet.miss_method(self)
         return plan(self)
 
     def cos(self, *, out: Any = None) -> Any:
         """cos(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return cos_packet.call_parameters(self, out=out)
+                return cos_packet.call_method_parameters(self, out=out)
             try:
                 plan = cos_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = cos_packet.miss_out(self, out)
+                plan = cos_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = cos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = cos_packet.miss(self)
+            plan = cos_packet.miss_method(self)
         return plan(self)
 
     def cos_(self) -> Any:
         """cos_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return cos__packet.call_parameters(self)
+            return cos__packet.call_method_parameters(self)
         try:
             plan = cos__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = cos__packet.miss(self)
+            plan = cos__packet.miss_method(self)
         return plan(self)
 
     def tan(self, *, out: Any = None) -> Any:
         """tan(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return tan_packet.call_parameters(self, out=out)
+                return tan_packet.call_method_parameters(self, out=out)
             try:
                 plan = tan_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = tan_packet.miss_out(self, out)
+                plan = tan_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = tan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = tan_packet.miss(self)
+            plan = tan_packet.miss_method(self)
         return plan(self)
 
     def tan_(self) -> Any:
         """tan_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return tan__packet.call_parameters(self)
+            return tan__packet.call_method_parameters(self)
         try:
             plan = tan__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = tan__packet.miss(self)
+            plan = tan__packet.miss_method(self)
         return plan(self)
 
     def tanh(self, *, out: Any = None) -> Any:
         """tanh(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return tanh_packet.call_parameters(self, out=out)
+                return tanh_packet.call_method_parameters(self, out=out)
             try:
                 plan = tanh_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = tanh_packet.miss_out(self, out)
+                plan = tanh_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = tanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = tanh_packet.miss(self)
+            plan = tanh_packet.miss_method(self)
         return plan(self)
 
     def tanh_(self) -> Any:
         """tanh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return tanh__packet.call_parameters(self)
+            return tanh__packet.call_method_parameters(self)
         try:
             plan = tanh__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = tanh__packet.miss(self)
+            plan = tanh__packet.miss_method(self)
         return plan(self)
 
     def sinh(self, *, out: Any = None) -> Any:
         """sinh(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return sinh_packet.call_parameters(self, out=out)
+                return sinh_packet.call_method_parameters(self, out=out)
             try:
                 plan = sinh_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = sinh_packet.miss_out(self, out)
+                plan = sinh_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = sinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sinh_packet.miss(self)
+            plan = sinh_packet.miss_method(self)
         return plan(self)
 
     def sinh_(self) -> Any:
         """sinh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return sinh__packet.call_parameters(self)
+            return sinh__packet.call_method_parameters(self)
         try:
             plan = sinh__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sinh__packet.miss(self)
+            plan = sinh__packet.miss_method(self)
         return plan(self)
 
     def cosh(self, *, out: Any = None) -> Any:
         """cosh(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return cosh_packet.call_parameters(self, out=out)
+                return cosh_packet.call_method_parameters(self, out=out)
             try:
                 plan = cosh_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = cosh_packet.miss_out(self, out)
+                plan = cosh_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = cosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = cosh_packet.miss(self)
+            plan = cosh_packet.miss_method(self)
         return plan(self)
 
     def cosh_(self) -> Any:
         """cosh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return cosh__packet.call_parameters(self)
+            return cosh__packet.call_method_parameters(self)
         try:
             plan = cosh__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = cosh__packet.miss(self)
+            plan = cosh__packet.miss_method(self)
         return plan(self)
 
     def asin(self, *, out: Any = None) -> Any:
         """asin(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return asin_packet.call_parameters(self, out=out)
+                return asin_packet.call_method_parameters(self, out=out)
             try:
                 plan = asin_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = asin_packet.miss_out(self, out)
+                plan = asin_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = asin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = asin_packet.miss(self)
+            plan = asin_packet.miss_method(self)
         return plan(self)
 
     def asin_(self) -> Any:
         """asin_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return asin__packet.call_parameters(self)
+            return asin__packet.call_method_parameters(self)
         try:
             plan = asin__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = asin__packet.miss(self)
+            plan = asin__packet.miss_method(self)
         return plan(self)
 
     def acos(self, *, out: Any = None) -> Any:
         """acos(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return acos_packet.call_parameters(self, out=out)
+                return acos_packet.call_method_parameters(self, out=out)
             try:
                 plan = acos_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = acos_packet.miss_out(self, out)
+                plan = acos_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = acos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = acos_packet.miss(self)
+            plan = acos_packet.miss_method(self)
         return plan(self)
 
     def acos_(self) -> Any:
         """acos_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return acos__packet.call_parameters(self)
+            return acos__packet.call_method_parameters(self)
         try:
             plan = acos__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = acos__packet.miss(self)
+            plan = acos__packet.miss_method(self)
         return plan(self)
 
     def atan(self, *, out: Any = None) -> Any:
         """atan(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return atan_packet.call_parameters(self, out=out)
+                return atan_packet.call_method_parameters(self, out=out)
             try:
                 plan = atan_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = atan_packet.miss_out(self, out)
+                plan = atan_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = atan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = atan_packet.miss(self)
+            plan = atan_packet.miss_method(self)
         return plan(self)
 
     def atan_(self) -> Any:
         """atan_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return atan__packet.call_parameters(self)
+            return atan__packet.call_method_parameters(self)
         try:
             plan = atan__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = atan__packet.miss(self)
+            plan = atan__packet.miss_method(self)
         return plan(self)
 
     def asinh(self, *, out: Any = None) -> Any:
         """asinh(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return asinh_packet.call_parameters(self, out=out)
+                return asinh_packet.call_method_parameters(self, out=out)
             try:
                 plan = asinh_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = asinh_packet.miss_out(self, out)
+                plan = asinh_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = asinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = asinh_packet.miss(self)
+            plan = asinh_packet.miss_method(self)
         return plan(self)
 
     def asinh_(self) -> Any:
         """asinh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return asinh__packet.call_parameters(self)
+            return asinh__packet.call_method_parameters(self)
         try:
             plan = asinh__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = asinh__packet.miss(self)
+            plan = asinh__packet.miss_method(self)
         return plan(self)
 
     def acosh(self, *, out: Any = None) -> Any:
         """acosh(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return acosh_packet.call_parameters(self, out=out)
+                return acosh_packet.call_method_parameters(self, out=out)
             try:
                 plan = acosh_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = acosh_packet.miss_out(self, out)
+                plan = acosh_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = acosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = acosh_packet.miss(self)
+            plan = acosh_packet.miss_method(self)
         return plan(self)
 
     def acosh_(self) -> Any:
         """acosh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return acosh__packet.call_parameters(self)
+            return acosh__packet.call_method_parameters(self)
         try:
             plan = acosh__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = acosh__packet.miss(self)
+            plan = acosh__packet.miss_method(self)
         return plan(self)
 
     def atanh(self, *, out: Any = None) -> Any:
         """atanh(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return atanh_packet.call_parameters(self, out=out)
+                return atanh_packet.call_method_parameters(self, out=out)
             try:
                 plan = atanh_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = atanh_packet.miss_out(self, out)
+                plan = atanh_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = atanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = atanh_packet.miss(self)
+            plan = atanh_packet.miss_method(self)
         return plan(self)
 
     def atanh_(self) -> Any:
         """atanh_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return atanh__packet.call_parameters(self)
+            return atanh__packet.call_method_parameters(self)
         try:
             plan = atanh__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = atanh__packet.miss(self)
+            plan = atanh__packet.miss_method(self)
         return plan(self)
 
     def sigmoid(self, *, out: Any = None) -> Any:
         """sigmoid(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return sigmoid_packet.call_parameters(self, out=out)
+                return sigmoid_packet.call_method_parameters(self, out=out)
             try:
                 plan = sigmoid_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = sigmoid_packet.miss_out(self, out)
+                plan = sigmoid_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = sigmoid_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sigmoid_packet.miss(self)
+            plan = sigmoid_packet.miss_method(self)
         return plan(self)
 
     def sigmoid_(self) -> Any:
         """sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return sigmoid__packet.call_parameters(self)
+            return sigmoid__packet.call_method_parameters(self)
         try:
             plan = sigmoid__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = sigmoid__packet.miss(self)
+            plan = sigmoid__packet.miss_method(self)
         return plan(self)
 
     def erf(self, *, out: Any = None) -> Any:
         """erf(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return erf_packet.call_parameters(self, out=out)
+                return erf_packet.call_method_parameters(self, out=out)
             try:
                 plan = erf_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = erf_packet.miss_out(self, out)
+                plan = erf_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = erf_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = erf_packet.miss(self)
+            plan = erf_packet.miss_method(self)
         return plan(self)
 
     def erf_(self) -> Any:
         """erf_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return erf__packet.call_parameters(self)
+            return erf__packet.call_method_parameters(self)
         try:
             plan = erf__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = erf__packet.miss(self)
+            plan = erf__packet.miss_method(self)
         return plan(self)
 
     def erfc(self, *, out: Any = None) -> Any:
         """erfc(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return erfc_packet.call_parameters(self, out=out)
+                return erfc_packet.call_method_parameters(self, out=out)
             try:
                 plan = erfc_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = erfc_packet.miss_out(self, out)
+                plan = erfc_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = erfc_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = erfc_packet.miss(self)
+            plan = erfc_packet.miss_method(self)
         return plan(self)
 
     def erfc_(self) -> Any:
         """erfc_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return erfc__packet.call_parameters(self)
+            return erfc__packet.call_method_parameters(self)
         try:
             plan = erfc__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = erfc__packet.miss(self)
+            plan = erfc__packet.miss_method(self)
         return plan(self)
 
     def arcsin(self) -> Any:
         """arcsin(Tensor self) -> Tensor"""
         if modes:
-            return arcsin_packet.call_parameters(self)
+            return arcsin_packet.call_method_parameters(self)
         try:
             plan = arcsin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = arcsin_packet.miss(self)
+            plan = arcsin_packet.miss_method(self)
         return plan(self)
 
     def arccos(self) -> Any:
         """arccos(Tensor self) -> Tensor"""
         if modes:
-            return arccos_packet.call_parameters(self)
+            return arccos_packet.call_method_parameters(self)
         try:
             plan = arccos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = arccos_packet.miss(self)
+            plan = arccos_packet.miss_method(self)
         return plan(self)
 
     def arctan(self) -> Any:
         """arctan(Tensor self) -> Tensor"""
         if modes:
-            return arctan_packet.call_parameters(self)
+            return arctan_packet.call_method_parameters(self)
         try:
             plan = arctan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = arctan_packet.miss(self)
+            plan = arctan_packet.miss_method(self)
         return plan(self)
 
     def arcsinh(self) -> Any:
         """arcsinh(Tensor self) -> Tensor"""
         if modes:
-            return arcsinh_packet.call_parameters(self)
+            return arcsinh_packet.call_method_parameters(self)
         try:
             plan = arcsinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = arcsinh_packet.miss(self)
+            plan = arcsinh_packet.miss_method(self)
         return plan(self)
 
     def arccosh(self) -> Any:
         """arccosh(Tensor self) -> Tensor"""
         if modes:
-            return arccosh_packet.call_parameters(self)
+            return arccosh_packet.call_method_parameters(self)
         try:
             plan = arccosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = arccosh_packet.miss(self)
+            plan = arccosh_packet.miss_method(self)
         return plan(self)
 
     def arctanh(self) -> Any:
         """arctanh(Tensor self) -> Tensor"""
         if modes:
-            return arctanh_packet.call_parameters(self)
+            return arctanh_packet.call_method_parameters(self)
         try:
             plan = arctanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = arctanh_packet.miss(self)
+            plan = arctanh_packet.miss_method(self)
         return plan(self)
 
     def floor(self, *, out: Any = None) -> Any:
         """floor(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return floor_packet.call_parameters(self, out=out)
+                return floor_packet.call_method_parameters(self, out=out)
             try:
                 plan = floor_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = floor_packet.miss_out(self, out)
+                plan = floor_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = floor_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = floor_packet.miss(self)
+            plan = floor_packet.miss_method(self)
         return plan(self)
 
     def floor_(self) -> Any:
         """floor_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return floor__packet.call_parameters(self)
+            return floor__packet.call_method_parameters(self)
         try:
             plan = floor__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = floor__packet.miss(self)
+            plan = floor__packet.miss_method(self)
         return plan(self)
 
     def ceil(self, *, out: Any = None) -> Any:
         """ceil(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return ceil_packet.call_parameters(self, out=out)
+                return ceil_packet.call_method_parameters(self, out=out)
             try:
                 plan = ceil_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = ceil_packet.miss_out(self, out)
+                plan = ceil_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = ceil_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = ceil_packet.miss(self)
+            plan = ceil_packet.miss_method(self)
         return plan(self)
 
     def ceil_(self) -> Any:
         """ceil_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return ceil__packet.call_parameters(self)
+            return ceil__packet.call_method_parameters(self)
         try:
             plan = ceil__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = ceil__packet.miss(self)
+            plan = ceil__packet.miss_method(self)
         return plan(self)
 
     def round(self, *, decimals: Any = NOT_GIVEN, out: Any = None) -> Any:
@@ -2128,16 +2094,16 @@ class PointwiseMethods:
         round.decimals(Tensor self, *, int decimals) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return round_packet.call_parameters(self, decimals, out=out)
+                return round_packet.call_method_parameters(self, decimals, out=out)
             try:
                 plan = round_outs[self._spec, decimals, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = round_packet.miss_out(self, decimals, out)
+                plan = round_packet.miss_out_method(self, decimals, out)
             return plan(self, out)
         try:
             plan = round_plans[self._spec][decimals]
         except (KeyError, AttributeError, TypeError):
-            plan = round_packet.miss(self, decimals)
+            plan = round_packet.miss_method(self, decimals)
         return plan(self)
 
     def round_(self, *, decimals: Any = NOT_GIVEN) -> Any:
@@ -2145,166 +2111,166 @@ class PointwiseMethods:
 
         round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)"""
         if modes:
-            return round__packet.call_parameters(self, decimals)
+            return round__packet.call_method_parameters(self, decimals)
         try:
             plan = round__plans[self._spec][decimals]
         except (KeyError, AttributeError, TypeError):
-            plan = round__packet.miss(self, decimals)
+            plan = round__packet.miss_method(self, decimals)
         return plan(self)
 
     def trunc(self, *, out: Any = None) -> Any:
         """trunc(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return trunc_packet.call_parameters(self, out=out)
+                return trunc_packet.call_method_parameters(self, out=out)
             try:
                 plan = trunc_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = trunc_packet.miss_out(self, out)
+                plan = trunc_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = trunc_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = trunc_packet.miss(self)
+            plan = trunc_packet.miss_method(self)
         return plan(self)
 
     def trunc_(self) -> Any:
         """trunc_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return trunc__packet.call_parameters(self)
+            return trunc__packet.call_method_parameters(self)
         try:
             plan = trunc__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = trunc__packet.miss(self)
+            plan = trunc__packet.miss_method(self)
         return plan(self)
 
     def fix(self) -> Any:
         """fix(Tensor self) -> Tensor"""
         if modes:
-            return fix_packet.call_parameters(self)
+            return fix_packet.call_method_parameters(self)
         try:
             plan = fix_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = fix_packet.miss(self)
+            plan = fix_packet.miss_method(self)
         return plan(self)
 
     def conj_physical(self, *, out: Any = None) -> Any:
         """conj_physical(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return conj_physical_packet.call_parameters(self, out=out)
+                return conj_physical_packet.call_method_parameters(self, out=out)
             try:
                 plan = conj_physical_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = conj_physical_packet.miss_out(self, out)
+                plan = conj_physical_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = conj_physical_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = conj_physical_packet.miss(self)
+            plan = conj_physical_packet.miss_method(self)
         return plan(self)
 
     def conj_physical_(self) -> Any:
         """conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return conj_physical__packet.call_parameters(self)
+            return conj_physical__packet.call_method_parameters(self)
         try:
             plan = conj_physical__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = conj_physical__packet.miss(self)
+            plan = conj_physical__packet.miss_method(self)
         return plan(self)
 
     def conj(self) -> Any:
         """conj(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return conj_packet.call_parameters(self)
+            return conj_packet.call_method_parameters(self)
         try:
             plan = conj_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = conj_packet.miss(self)
+            plan = conj_packet.miss_method(self)
         return plan(self)
 
     def resolve_conj(self) -> Any:
         """resolve_conj(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return resolve_conj_packet.call_parameters(self)
+            return resolve_conj_packet.call_method_parameters(self)
         try:
             plan = resolve_conj_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = resolve_conj_packet.miss(self)
+            plan = resolve_conj_packet.miss_method(self)
         return plan(self)
 
     def resolve_neg(self) -> Any:
         """resolve_neg(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return resolve_neg_packet.call_parameters(self)
+            return resolve_neg_packet.call_method_parameters(self)
         try:
             plan = resolve_neg_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = resolve_neg_packet.miss(self)
+            plan = resolve_neg_packet.miss_method(self)
         return plan(self)
 
     def relu(self, *, out: Any = None) -> Any:
         """relu(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return relu_packet.call_parameters(self, out=out)
+                return relu_packet.call_method_parameters(self, out=out)
             try:
                 plan = relu_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = relu_packet.miss_out(self, out)
+                plan = relu_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = relu_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = relu_packet.miss(self)
+            plan = relu_packet.miss_method(self)
         return plan(self)
 
     def relu_(self) -> Any:
         """relu_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return relu__packet.call_parameters(self)
+            return relu__packet.call_method_parameters(self)
         try:
             plan = relu__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = relu__packet.miss(self)
+            plan = relu__packet.miss_method(self)
         return plan(self)
 
     def gelu_(self, *, approximate: Any = "none") -> Any:
         """gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)"""
         if modes:
-            return gelu__packet.call_parameters(self, approximate)
+            return gelu__packet.call_method_parameters(self, approximate)
         try:
             plan = gelu__plans[self._spec][approximate]
         except (KeyError, AttributeError, TypeError):
-            plan = gelu__packet.miss(self, approximate)
+            plan = gelu__packet.miss_method(self, approximate)
         return plan(self)
 
     def silu_(self) -> Any:
         """silu_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return silu__packet.call_parameters(self)
+            return silu__packet.call_method_parameters(self)
         try:
             plan = silu__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = silu__packet.miss(self)
+            plan = silu__packet.miss_method(self)
         return plan(self)
 
     def leaky_relu_(self, negative_slope: Any = 0.01) -> Any:
         """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
         if modes:
-            return leaky_relu__packet.call_parameters(self, negative_slope)
+            return leaky_relu__packet.call_method_parameters(self, negative_slope)
         try:
             plan = leaky_relu__plans[self._spec][negative_slope.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = leaky_relu__packet.miss(self, negative_slope)
+            plan = leaky_relu__packet.miss_method(self, negative_slope)
         return plan(self, negative_slope)
 
     def eq(self, other: Any, *, out: Any = None) -> Any:
         """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return eq_packet.call_parameters(self, other, out=out)
+                return eq_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = eq_outs[
@@ -2319,7 +2285,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = eq_packet.miss_out(self, other, out)
+                plan = eq_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2327,41 +2293,39 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = eq_packet.miss(self, other)
+            plan = eq_packet.miss_method(self, other)
         return plan(self, other)
 
     def __eq__(self, other: Any) -> Any:
         if modes:
-            if eq_packet.is_foreign(other):
-                return NotImplemented
-            return eq_packet.call_parameters(self, other)
+            return eq_packet.call_operator("__eq__", self, other)
         kind = other.__class__
         try:
             plan = eq_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = eq_packet.operator_miss(self, other)
+            plan = eq_packet.operator_miss("__eq__", self, other)
         return plan(self, other)
 
     def eq_(self, other: Any) -> Any:
         """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return eq__packet.call_parameters(self, other)
+            return eq__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = eq__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = eq__packet.miss(self, other)
+            plan = eq__packet.miss_method(self, other)
         return plan(self, other)
 
     def ne(self, other: Any, *, out: Any = None) -> Any:
         """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return ne_packet.call_parameters(self, other, out=out)
+                return ne_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = ne_outs[
@@ -2376,7 +2340,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = ne_packet.miss_out(self, other, out)
+                plan = ne_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2384,41 +2348,39 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = ne_packet.miss(self, other)
+            plan = ne_packet.miss_method(self, other)
         return plan(self, other)
 
     def __ne__(self, other: Any) -> Any:
         if modes:
-            if ne_packet.is_foreign(other):
-                return NotImplemented
-            return ne_packet.call_parameters(self, other)
+            return ne_packet.call_operator("__ne__", self, other)
         kind = other.__class__
         try:
             plan = ne_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = ne_packet.operator_miss(self, other)
+            plan = ne_packet.operator_miss("__ne__", self, other)
         return plan(self, other)
 
     def ne_(self, other: Any) -> Any:
         """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return ne__packet.call_parameters(self, other)
+            return ne__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = ne__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = ne__packet.miss(self, other)
+            plan = ne__packet.miss_method(self, other)
         return plan(self, other)
 
     def lt(self, other: Any, *, out: Any = None) -> Any:
         """lt.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return lt_packet.call_parameters(self, other, out=out)
+                return lt_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = lt_outs[
@@ -2433,7 +2395,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = lt_packet.miss_out(self, other, out)
+                plan = lt_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2441,41 +2403,39 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = lt_packet.miss(self, other)
+            plan = lt_packet.miss_method(self, other)
         return plan(self, other)
 
     def __lt__(self, other: Any) -> Any:
         if modes:
-            if lt_packet.is_foreign(other):
-                return NotImplemented
-            return lt_packet.call_parameters(self, other)
+            return lt_packet.call_operator("__lt__", self, other)
         kind = other.__class__
         try:
             plan = lt_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = lt_packet.operator_miss(self, other)
+            plan = lt_packet.operator_miss("__lt__", self, other)
         return plan(self, other)
 
     def lt_(self, other: Any) -> Any:
         """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return lt__packet.call_parameters(self, other)
+            return lt__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = lt__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = lt__packet.miss(self, other)
+            plan = lt__packet.miss_method(self, other)
         return plan(self, other)
 
     def le(self, other: Any, *, out: Any = None) -> Any:
         """le.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return le_packet.call_parameters(self, other, out=out)
+                return le_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = le_outs[
@@ -2490,7 +2450,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = le_packet.miss_out(self, other, out)
+                plan = le_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2498,41 +2458,39 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = le_packet.miss(self, other)
+            plan = le_packet.miss_method(self, other)
         return plan(self, other)
 
     def __le__(self, other: Any) -> Any:
         if modes:
-            if le_packet.is_foreign(other):
-                return NotImplemented
-            return le_packet.call_parameters(self, other)
+            return le_packet.call_operator("__le__", self, other)
         kind = other.__class__
         try:
             plan = le_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = le_packet.operator_miss(self, other)
+            plan = le_packet.operator_miss("__le__", self, other)
         return plan(self, other)
 
     def le_(self, other: Any) -> Any:
         """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return le__packet.call_parameters(self, other)
+            return le__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = le__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = le__packet.miss(self, other)
+            plan = le__packet.miss_method(self, other)
         return plan(self, other)
 
     def gt(self, other: Any, *, out: Any = None) -> Any:
         """gt.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return gt_packet.call_parameters(self, other, out=out)
+                return gt_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = gt_outs[
@@ -2547,7 +2505,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = gt_packet.miss_out(self, other, out)
+                plan = gt_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2555,41 +2513,39 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = gt_packet.miss(self, other)
+            plan = gt_packet.miss_method(self, other)
         return plan(self, other)
 
     def __gt__(self, other: Any) -> Any:
         if modes:
-            if gt_packet.is_foreign(other):
-                return NotImplemented
-            return gt_packet.call_parameters(self, other)
+            return gt_packet.call_operator("__gt__", self, other)
         kind = other.__class__
         try:
             plan = gt_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = gt_packet.operator_miss(self, other)
+            plan = gt_packet.operator_miss("__gt__", self, other)
         return plan(self, other)
 
     def gt_(self, other: Any) -> Any:
         """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return gt__packet.call_parameters(self, other)
+            return gt__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = gt__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = gt__packet.miss(self, other)
+            plan = gt__packet.miss_method(self, other)
         return plan(self, other)
 
     def ge(self, other: Any, *, out: Any = None) -> Any:
         """ge.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return ge_packet.call_parameters(self, other, out=out)
+                return ge_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = ge_outs[
@@ -2604,7 +2560,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = ge_packet.miss_out(self, other, out)
+                plan = ge_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2612,240 +2568,238 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = ge_packet.miss(self, other)
+            plan = ge_packet.miss_method(self, other)
         return plan(self, other)
 
     def __ge__(self, other: Any) -> Any:
         if modes:
-            if ge_packet.is_foreign(other):
-                return NotImplemented
-            return ge_packet.call_parameters(self, other)
+            return ge_packet.call_operator("__ge__", self, other)
         kind = other.__class__
         try:
             plan = ge_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = ge_packet.operator_miss(self, other)
+            plan = ge_packet.operator_miss("__ge__", self, other)
         return plan(self, other)
 
     def ge_(self, other: Any) -> Any:
         """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return ge__packet.call_parameters(self, other)
+            return ge__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = ge__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = ge__packet.miss(self, other)
+            plan = ge__packet.miss_method(self, other)
         return plan(self, other)
 
     def greater(self, other: Any) -> Any:
         """greater.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes:
-            return greater_packet.call_parameters(self, other)
+            return greater_packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = greater_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = greater_packet.miss(self, other)
+            plan = greater_packet.miss_method(self, other)
         return plan(self, other)
 
     def greater_equal(self, other: Any) -> Any:
         """greater_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes:
-            return greater_equal_packet.call_parameters(self, other)
+            return greater_equal_packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = greater_equal_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = greater_equal_packet.miss(self, other)
+            plan = greater_equal_packet.miss_method(self, other)
         return plan(self, other)
 
     def less(self, other: Any) -> Any:
         """less.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes:
-            return less_packet.call_parameters(self, other)
+            return less_packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = less_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = less_packet.miss(self, other)
+            plan = less_packet.miss_method(self, other)
         return plan(self, other)
 
     def less_equal(self, other: Any) -> Any:
         """less_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes:
-            return less_equal_packet.call_parameters(self, other)
+            return less_equal_packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = less_equal_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = less_equal_packet.miss(self, other)
+            plan = less_equal_packet.miss_method(self, other)
         return plan(self, other)
 
     def not_equal(self, other: Any) -> Any:
         """not_equal.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes:
-            return not_equal_packet.call_parameters(self, other)
+            return not_equal_packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = not_equal_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = not_equal_packet.miss(self, other)
+            plan = not_equal_packet.miss_method(self, other)
         return plan(self, other)
 
     def isnan(self) -> Any:
         """isnan(Tensor self) -> Tensor"""
         if modes:
-            return isnan_packet.call_parameters(self)
+            return isnan_packet.call_method_parameters(self)
         try:
             plan = isnan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = isnan_packet.miss(self)
+            plan = isnan_packet.miss_method(self)
         return plan(self)
 
     def isinf(self) -> Any:
         """isinf(Tensor self) -> Tensor"""
         if modes:
-            return isinf_packet.call_parameters(self)
+            return isinf_packet.call_method_parameters(self)
         try:
             plan = isinf_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = isinf_packet.miss(self)
+            plan = isinf_packet.miss_method(self)
         return plan(self)
 
     def isfinite(self) -> Any:
         """isfinite(Tensor self) -> Tensor"""
         if modes:
-            return isfinite_packet.call_parameters(self)
+            return isfinite_packet.call_method_parameters(self)
         try:
             plan = isfinite_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = isfinite_packet.miss(self)
+            plan = isfinite_packet.miss_method(self)
         return plan(self)
 
     def logical_not(self, *, out: Any = None) -> Any:
         """logical_not(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return logical_not_packet.call_parameters(self, out=out)
+                return logical_not_packet.call_method_parameters(self, out=out)
             try:
                 plan = logical_not_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = logical_not_packet.miss_out(self, out)
+                plan = logical_not_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = logical_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_not_packet.miss(self)
+            plan = logical_not_packet.miss_method(self)
         return plan(self)
 
     def logical_not_(self) -> Any:
         """logical_not_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return logical_not__packet.call_parameters(self)
+            return logical_not__packet.call_method_parameters(self)
         try:
             plan = logical_not__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_not__packet.miss(self)
+            plan = logical_not__packet.miss_method(self)
         return plan(self)
 
     def logical_and(self, other: Any, *, out: Any = None) -> Any:
         """logical_and(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return logical_and_packet.call_parameters(self, other, out=out)
+                return logical_and_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = logical_and_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = logical_and_packet.miss_out(self, other, out)
+                plan = logical_and_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = logical_and_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_and_packet.miss(self, other)
+            plan = logical_and_packet.miss_method(self, other)
         return plan(self, other)
 
     def logical_and_(self, other: Any) -> Any:
         """logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return logical_and__packet.call_parameters(self, other)
+            return logical_and__packet.call_method_parameters(self, other)
         try:
             plan = logical_and__plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_and__packet.miss(self, other)
+            plan = logical_and__packet.miss_method(self, other)
         return plan(self, other)
 
     def logical_or(self, other: Any, *, out: Any = None) -> Any:
         """logical_or(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return logical_or_packet.call_parameters(self, other, out=out)
+                return logical_or_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = logical_or_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = logical_or_packet.miss_out(self, other, out)
+                plan = logical_or_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = logical_or_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_or_packet.miss(self, other)
+            plan = logical_or_packet.miss_method(self, other)
         return plan(self, other)
 
     def logical_or_(self, other: Any) -> Any:
         """logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return logical_or__packet.call_parameters(self, other)
+            return logical_or__packet.call_method_parameters(self, other)
         try:
             plan = logical_or__plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_or__packet.miss(self, other)
+            plan = logical_or__packet.miss_method(self, other)
         return plan(self, other)
 
     def logical_xor(self, other: Any, *, out: Any = None) -> Any:
         """logical_xor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return logical_xor_packet.call_parameters(self, other, out=out)
+                return logical_xor_packet.call_method_parameters(self, other, out=out)
             try:
                 plan = logical_xor_outs[self._spec, other._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = logical_xor_packet.miss_out(self, other, out)
+                plan = logical_xor_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         try:
             plan = logical_xor_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_xor_packet.miss(self, other)
+            plan = logical_xor_packet.miss_method(self, other)
         return plan(self, other)
 
     def logical_xor_(self, other: Any) -> Any:
         """logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return logical_xor__packet.call_parameters(self, other)
+            return logical_xor__packet.call_method_parameters(self, other)
         try:
             plan = logical_xor__plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = logical_xor__packet.miss(self, other)
+            plan = logical_xor__packet.miss_method(self, other)
         return plan(self, other)
 
     def bitwise_and(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bitwise_and_packet.call_parameters(self, other, out=out)
+                return bitwise_and_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = bitwise_and_outs[
@@ -2860,7 +2814,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = bitwise_and_packet.miss_out(self, other, out)
+                plan = bitwise_and_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2868,69 +2822,63 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_and_packet.miss(self, other)
+            plan = bitwise_and_packet.miss_method(self, other)
         return plan(self, other)
 
     def __and__(self, other: Any) -> Any:
         if modes:
-            if bitwise_and_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_and_packet.call_parameters(self, other)
+            return bitwise_and_packet.call_operator("__and__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_and_packet.operator_miss(self, other)
+            plan = bitwise_and_packet.operator_miss("__and__", self, other)
         return plan(self, other)
 
     def __rand__(self, other: Any) -> Any:
         if modes:
-            if bitwise_and_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_and_packet.call_parameters(self, other)
+            return bitwise_and_packet.call_operator("__rand__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_and_packet.operator_miss(self, other)
+            plan = bitwise_and_packet.operator_miss("__rand__", self, other)
         return plan(self, other)
 
     def bitwise_and_(self, other: Any) -> Any:
         """bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return bitwise_and__packet.call_parameters(self, other)
+            return bitwise_and__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = bitwise_and__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_and__packet.miss(self, other)
+            plan = bitwise_and__packet.miss_method(self, other)
         return plan(self, other)
 
     def __iand__(self, other: Any) -> Any:
         if modes:
-            if bitwise_and__packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_and__packet.call_parameters(self, other)
+            return bitwise_and__packet.call_operator("__iand__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_and__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_and__packet.operator_miss(self, other)
+            plan = bitwise_and__packet.operator_miss("__iand__", self, other)
         return plan(self, other)
 
     def bitwise_or(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bitwise_or_packet.call_parameters(self, other, out=out)
+                return bitwise_or_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = bitwise_or_outs[
@@ -2945,7 +2893,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = bitwise_or_packet.miss_out(self, other, out)
+                plan = bitwise_or_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -2953,69 +2901,63 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_or_packet.miss(self, other)
+            plan = bitwise_or_packet.miss_method(self, other)
         return plan(self, other)
 
     def __or__(self, other: Any) -> Any:
         if modes:
-            if bitwise_or_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_or_packet.call_parameters(self, other)
+            return bitwise_or_packet.call_operator("__or__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_or_packet.operator_miss(self, other)
+            plan = bitwise_or_packet.operator_miss("__or__", self, other)
         return plan(self, other)
 
     def __ror__(self, other: Any) -> Any:
         if modes:
-            if bitwise_or_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_or_packet.call_parameters(self, other)
+            return bitwise_or_packet.call_operator("__ror__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_or_packet.operator_miss(self, other)
+            plan = bitwise_or_packet.operator_miss("__ror__", self, other)
         return plan(self, other)
 
     def bitwise_or_(self, other: Any) -> Any:
         """bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return bitwise_or__packet.call_parameters(self, other)
+            return bitwise_or__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = bitwise_or__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_or__packet.miss(self, other)
+            plan = bitwise_or__packet.miss_method(self, other)
         return plan(self, other)
 
     def __ior__(self, other: Any) -> Any:
         if modes:
-            if bitwise_or__packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_or__packet.call_parameters(self, other)
+            return bitwise_or__packet.call_operator("__ior__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_or__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_or__packet.operator_miss(self, other)
+            plan = bitwise_or__packet.operator_miss("__ior__", self, other)
         return plan(self, other)
 
     def bitwise_xor(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bitwise_xor_packet.call_parameters(self, other, out=out)
+                return bitwise_xor_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = bitwise_xor_outs[
@@ -3030,7 +2972,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = bitwise_xor_packet.miss_out(self, other, out)
+                plan = bitwise_xor_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -3038,69 +2980,63 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_xor_packet.miss(self, other)
+            plan = bitwise_xor_packet.miss_method(self, other)
         return plan(self, other)
 
     def __xor__(self, other: Any) -> Any:
         if modes:
-            if bitwise_xor_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_xor_packet.call_parameters(self, other)
+            return bitwise_xor_packet.call_operator("__xor__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_xor_packet.operator_miss(self, other)
+            plan = bitwise_xor_packet.operator_miss("__xor__", self, other)
         return plan(self, other)
 
     def __rxor__(self, other: Any) -> Any:
         if modes:
-            if bitwise_xor_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_xor_packet.call_parameters(self, other)
+            return bitwise_xor_packet.call_operator("__rxor__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_xor_packet.operator_miss(self, other)
+            plan = bitwise_xor_packet.operator_miss("__rxor__", self, other)
         return plan(self, other)
 
     def bitwise_xor_(self, other: Any) -> Any:
         """bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return bitwise_xor__packet.call_parameters(self, other)
+            return bitwise_xor__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = bitwise_xor__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_xor__packet.miss(self, other)
+            plan = bitwise_xor__packet.miss_method(self, other)
         return plan(self, other)
 
     def __ixor__(self, other: Any) -> Any:
         if modes:
-            if bitwise_xor__packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_xor__packet.call_parameters(self, other)
+            return bitwise_xor__packet.call_operator("__ixor__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_xor__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_xor__packet.operator_miss(self, other)
+            plan = bitwise_xor__packet.operator_miss("__ixor__", self, other)
         return plan(self, other)
 
     def bitwise_left_shift(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bitwise_left_shift_packet.call_parameters(self, other, out=out)
+                return bitwise_left_shift_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = bitwise_left_shift_outs[
@@ -3115,7 +3051,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = bitwise_left_shift_packet.miss_out(self, other, out)
+                plan = bitwise_left_shift_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -3123,55 +3059,51 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_left_shift_packet.miss(self, other)
+            plan = bitwise_left_shift_packet.miss_method(self, other)
         return plan(self, other)
 
     def __lshift__(self, other: Any) -> Any:
         if modes:
-            if bitwise_left_shift_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_left_shift_packet.call_parameters(self, other)
+            return bitwise_left_shift_packet.call_operator("__lshift__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_left_shift_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_left_shift_packet.operator_miss(self, other)
+            plan = bitwise_left_shift_packet.operator_miss("__lshift__", self, other)
         return plan(self, other)
 
     def bitwise_left_shift_(self, other: Any) -> Any:
         """bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return bitwise_left_shift__packet.call_parameters(self, other)
+            return bitwise_left_shift__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = bitwise_left_shift__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_left_shift__packet.miss(self, other)
+            plan = bitwise_left_shift__packet.miss_method(self, other)
         return plan(self, other)
 
     def __ilshift__(self, other: Any) -> Any:
         if modes:
-            if bitwise_left_shift__packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_left_shift__packet.call_parameters(self, other)
+            return bitwise_left_shift__packet.call_operator("__ilshift__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_left_shift__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_left_shift__packet.operator_miss(self, other)
+            plan = bitwise_left_shift__packet.operator_miss("__ilshift__", self, other)
         return plan(self, other)
 
     def bitwise_right_shift(self, other: Any, *, out: Any = None) -> Any:
         """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bitwise_right_shift_packet.call_parameters(self, other, out=out)
+                return bitwise_right_shift_packet.call_method_parameters(self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = bitwise_right_shift_outs[
@@ -3186,7 +3118,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = bitwise_right_shift_packet.miss_out(self, other, out)
+                plan = bitwise_right_shift_packet.miss_out_method(self, other, out)
             return plan(self, other, out)
         kind = other.__class__
         try:
@@ -3194,83 +3126,79 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_right_shift_packet.miss(self, other)
+            plan = bitwise_right_shift_packet.miss_method(self, other)
         return plan(self, other)
 
     def __rshift__(self, other: Any) -> Any:
         if modes:
-            if bitwise_right_shift_packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_right_shift_packet.call_parameters(self, other)
+            return bitwise_right_shift_packet.call_operator("__rshift__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_right_shift_plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_right_shift_packet.operator_miss(self, other)
+            plan = bitwise_right_shift_packet.operator_miss("__rshift__", self, other)
         return plan(self, other)
 
     def bitwise_right_shift_(self, other: Any) -> Any:
         """bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
         if modes:
-            return bitwise_right_shift__packet.call_parameters(self, other)
+            return bitwise_right_shift__packet.call_method_parameters(self, other)
         kind = other.__class__
         try:
             plan = bitwise_right_shift__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_right_shift__packet.miss(self, other)
+            plan = bitwise_right_shift__packet.miss_method(self, other)
         return plan(self, other)
 
     def __irshift__(self, other: Any) -> Any:
         if modes:
-            if bitwise_right_shift__packet.is_foreign(other):
-                return NotImplemented
-            return bitwise_right_shift__packet.call_parameters(self, other)
+            return bitwise_right_shift__packet.call_operator("__irshift__", self, other)
         kind = other.__class__
         try:
             plan = bitwise_right_shift__plans[self._spec][
                 kind if kind is float or kind is int else None if other is None else other._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_right_shift__packet.operator_miss(self, other)
+            plan = bitwise_right_shift__packet.operator_miss("__irshift__", self, other)
         return plan(self, other)
 
     def bitwise_not(self, *, out: Any = None) -> Any:
         """bitwise_not(Tensor self) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bitwise_not_packet.call_parameters(self, out=out)
+                return bitwise_not_packet.call_method_parameters(self, out=out)
             try:
                 plan = bitwise_not_outs[self._spec, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = bitwise_not_packet.miss_out(self, out)
+                plan = bitwise_not_packet.miss_out_method(self, out)
             return plan(self, out)
         try:
             plan = bitwise_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_not_packet.miss(self)
+            plan = bitwise_not_packet.miss_method(self)
         return plan(self)
 
     def __invert__(self) -> Any:
         if modes:
-            return bitwise_not_packet.call_parameters(self)
+            return bitwise_not_packet.call_method_parameters(self)
         try:
             plan = bitwise_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_not_packet.miss(self)
+            plan = bitwise_not_packet.miss_method(self)
         return plan(self)
 
     def bitwise_not_(self) -> Any:
         """bitwise_not_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return bitwise_not__packet.call_parameters(self)
+            return bitwise_not__packet.call_method_parameters(self)
         try:
             plan = bitwise_not__plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = bitwise_not__packet.miss(self)
+            plan = bitwise_not__packet.miss_method(self)
         return plan(self)
 
     def clamp(self, min: Any = None, max: Any = None, *, out: Any = None) -> Any:
@@ -3279,7 +3207,7 @@ class PointwiseMethods:
         clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return clamp_packet.call_parameters(self, min, max, out=out)
+                return clamp_packet.call_method_parameters(self, min, max, out=out)
             kind_min = min.__class__
             kind_max = max.__class__
             try:
@@ -3302,7 +3230,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = clamp_packet.miss_out(self, min, max, out)
+                plan = clamp_packet.miss_out_method(self, min, max, out)
             return plan(self, min, max, out)
         kind_min = min.__class__
         kind_max = max.__class__
@@ -3312,7 +3240,7 @@ class PointwiseMethods:
                 (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clamp_packet.miss(self, min, max)
+            plan = clamp_packet.miss_method(self, min, max)
         return plan(self, min, max)
 
     def clamp_(self, min: Any = None, max: Any = None) -> Any:
@@ -3320,7 +3248,7 @@ class PointwiseMethods:
 
         clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
         if modes:
-            return clamp__packet.call_parameters(self, min, max)
+            return clamp__packet.call_method_parameters(self, min, max)
         kind_min = min.__class__
         kind_max = max.__class__
         try:
@@ -3329,7 +3257,7 @@ class PointwiseMethods:
                 (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clamp__packet.miss(self, min, max)
+            plan = clamp__packet.miss_method(self, min, max)
         return plan(self, min, max)
 
     def clamp_min(self, min: Any, *, out: Any = None) -> Any:
@@ -3338,7 +3266,7 @@ class PointwiseMethods:
         clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return clamp_min_packet.call_parameters(self, min, out=out)
+                return clamp_min_packet.call_method_parameters(self, min, out=out)
             kind_min = min.__class__
             try:
                 plan = clamp_min_outs[
@@ -3353,7 +3281,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = clamp_min_packet.miss_out(self, min, out)
+                plan = clamp_min_packet.miss_out_method(self, min, out)
             return plan(self, min, out)
         kind = min.__class__
         try:
@@ -3361,7 +3289,7 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if min is None else min._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clamp_min_packet.miss(self, min)
+            plan = clamp_min_packet.miss_method(self, min)
         return plan(self, min)
 
     def clamp_min_(self, min: Any) -> Any:
@@ -3369,14 +3297,14 @@ class PointwiseMethods:
 
         clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
         if modes:
-            return clamp_min__packet.call_parameters(self, min)
+            return clamp_min__packet.call_method_parameters(self, min)
         kind = min.__class__
         try:
             plan = clamp_min__plans[self._spec][
                 kind if kind is float or kind is int else None if min is None else min._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clamp_min__packet.miss(self, min)
+            plan = clamp_min__packet.miss_method(self, min)
         return plan(self, min)
 
     def clamp_max(self, max: Any, *, out: Any = None) -> Any:
@@ -3385,7 +3313,7 @@ class PointwiseMethods:
         clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return clamp_max_packet.call_parameters(self, max, out=out)
+                return clamp_max_packet.call_method_parameters(self, max, out=out)
             kind_max = max.__class__
             try:
                 plan = clamp_max_outs[
@@ -3400,7 +3328,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = clamp_max_packet.miss_out(self, max, out)
+                plan = clamp_max_packet.miss_out_method(self, max, out)
             return plan(self, max, out)
         kind = max.__class__
         try:
@@ -3408,7 +3336,7 @@ class PointwiseMethods:
                 kind if kind is float or kind is int else None if max is None else max._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clamp_max_packet.miss(self, max)
+            plan = clamp_max_packet.miss_method(self, max)
         return plan(self, max)
 
     def clamp_max_(self, max: Any) -> Any:
@@ -3416,14 +3344,14 @@ class PointwiseMethods:
 
         clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
         if modes:
-            return clamp_max__packet.call_parameters(self, max)
+            return clamp_max__packet.call_method_parameters(self, max)
         kind = max.__class__
         try:
             plan = clamp_max__plans[self._spec][
                 kind if kind is float or kind is int else None if max is None else max._spec
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clamp_max__packet.miss(self, max)
+            plan = clamp_max__packet.miss_method(self, max)
         return plan(self, max)
 
     def clip(self, min: Any = None, max: Any = None) -> Any:
@@ -3431,7 +3359,7 @@ class PointwiseMethods:
 
         clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
         if modes:
-            return clip_packet.call_parameters(self, min, max)
+            return clip_packet.call_method_parameters(self, min, max)
         kind_min = min.__class__
         kind_max = max.__class__
         try:
@@ -3440,7 +3368,7 @@ class PointwiseMethods:
                 (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clip_packet.miss(self, min, max)
+            plan = clip_packet.miss_method(self, min, max)
         return plan(self, min, max)
 
     def clip_(self, min: Any = None, max: Any = None) -> Any:
@@ -3448,7 +3376,7 @@ class PointwiseMethods:
 
         clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
         if modes:
-            return clip__packet.call_parameters(self, min, max)
+            return clip__packet.call_method_parameters(self, min, max)
         kind_min = min.__class__
         kind_max = max.__class__
         try:
@@ -3457,14 +3385,14 @@ class PointwiseMethods:
                 (kind_max if kind_max is float or kind_max is int else None if max is None else max._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = clip__packet.miss(self, min, max)
+            plan = clip__packet.miss_method(self, min, max)
         return plan(self, min, max)
 
     def where(self, condition: Any, other: Any, *, out: Any = None) -> Any:
         """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return where_packet.call_parameters(condition, self, other, out=out)
+                return where_packet.call_method_parameters(condition, self, other, out=out)
             kind_other = other.__class__
             try:
                 plan = where_outs[
@@ -3480,7 +3408,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = where_packet.miss_out(condition, self, other, out)
+                plan = where_packet.miss_out_method(condition, self, other, out)
             return plan(condition, self, other, out)
         kind = other.__class__
         try:
@@ -3488,7 +3416,7 @@ class PointwiseMethods:
                 self._spec, (kind if kind is float or kind is int else None if other is None else other._spec)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = where_packet.miss(condition, self, other)
+            plan = where_packet.miss_method(condition, self, other)
         return plan(condition, self, other)
 
     def lerp(self, end: Any, weight: Any, *, out: Any = None) -> Any:
@@ -3497,7 +3425,7 @@ class PointwiseMethods:
         lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return lerp_packet.call_parameters(self, end, weight, out=out)
+                return lerp_packet.call_method_parameters(self, end, weight, out=out)
             kind_weight = weight.__class__
             try:
                 plan = lerp_outs[
@@ -3513,7 +3441,7 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = lerp_packet.miss_out(self, end, weight, out)
+                plan = lerp_packet.miss_out_method(self, end, weight, out)
             return plan(self, end, weight, out)
         kind = weight.__class__
         try:
@@ -3522,7 +3450,7 @@ class PointwiseMethods:
                 (kind if kind is float or kind is int else None if weight is None else weight._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = lerp_packet.miss(self, end, weight)
+            plan = lerp_packet.miss_method(self, end, weight)
         return plan(self, end, weight)
 
     def lerp_(self, end: Any, weight: Any) -> Any:
@@ -3530,7 +3458,7 @@ class PointwiseMethods:
 
         lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
         if modes:
-            return lerp__packet.call_parameters(self, end, weight)
+            return lerp__packet.call_method_parameters(self, end, weight)
         kind = weight.__class__
         try:
             plan = lerp__plans[self._spec][
@@ -3538,7 +3466,7 @@ class PointwiseMethods:
                 (kind if kind is float or kind is int else None if weight is None else weight._spec),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = lerp__packet.miss(self, end, weight)
+            plan = lerp__packet.miss_method(self, end, weight)
         return plan(self, end, weight)
 
     def addcmul(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1, out: Any = None) -> Any:
@@ -3549,7 +3477,7 @@ class PointwiseMethods:
             )
         if modes or out is not None:
             if modes:
-                return addcmul_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+                return addcmul_packet.call_method_parameters(self, tensor1, tensor2, value, out=out)
             try:
                 plan = addcmul_outs[
                     self._spec,
@@ -3559,20 +3487,20 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = addcmul_packet.miss_out(self, tensor1, tensor2, value, out)
+                plan = addcmul_packet.miss_out_method(self, tensor1, tensor2, value, out)
             return plan(self, tensor1, tensor2, value, out)
         if value is INT_1:
             try:
                 plan = addcmul_plans[self._spec][tensor1._spec, tensor2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addcmul_packet.miss(self, tensor1, tensor2, value)
+                plan = addcmul_packet.miss_method(self, tensor1, tensor2, value)
             return plan(self, tensor1, tensor2)
         try:
             plan = addcmul_scaled[self._spec][
                 tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addcmul_packet.miss_scaled(self, tensor1, tensor2, value)
+            plan = addcmul_packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
     def addcmul_(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1) -> Any:
@@ -3580,19 +3508,19 @@ class PointwiseMethods:
         if more:
             return addcmul__packet.call_deprecated((self, tensor1, tensor2, *more), {"value": value}, True)
         if modes:
-            return addcmul__packet.call_parameters(self, tensor1, tensor2, value)
+            return addcmul__packet.call_method_parameters(self, tensor1, tensor2, value)
         if value is INT_1:
             try:
                 plan = addcmul__plans[self._spec][tensor1._spec, tensor2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addcmul__packet.miss(self, tensor1, tensor2, value)
+                plan = addcmul__packet.miss_method(self, tensor1, tensor2, value)
             return plan(self, tensor1, tensor2)
         try:
             plan = addcmul__scaled[self._spec][
                 tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addcmul__packet.miss_scaled(self, tensor1, tensor2, value)
+            plan = addcmul__packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
     def addcdiv(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1, out: Any = None) -> Any:
@@ -3603,7 +3531,7 @@ class PointwiseMethods:
             )
         if modes or out is not None:
             if modes:
-                return addcdiv_packet.call_parameters(self, tensor1, tensor2, value, out=out)
+                return addcdiv_packet.call_method_parameters(self, tensor1, tensor2, value, out=out)
             try:
                 plan = addcdiv_outs[
                     self._spec,
@@ -3613,20 +3541,20 @@ class PointwiseMethods:
                     out._spec,
                 ]
             except (KeyError, AttributeError, TypeError):
-                plan = addcdiv_packet.miss_out(self, tensor1, tensor2, value, out)
+                plan = addcdiv_packet.miss_out_method(self, tensor1, tensor2, value, out)
             return plan(self, tensor1, tensor2, value, out)
         if value is INT_1:
             try:
                 plan = addcdiv_plans[self._spec][tensor1._spec, tensor2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addcdiv_packet.miss(self, tensor1, tensor2, value)
+                plan = addcdiv_packet.miss_method(self, tensor1, tensor2, value)
             return plan(self, tensor1, tensor2)
         try:
             plan = addcdiv_scaled[self._spec][
                 tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addcdiv_packet.miss_scaled(self, tensor1, tensor2, value)
+            plan = addcdiv_packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
     def addcdiv_(self, tensor1: Any, tensor2: Any, *more: Any, value: Any = INT_1) -> Any:
@@ -3634,17 +3562,17 @@ class PointwiseMethods:
         if more:
             return addcdiv__packet.call_deprecated((self, tensor1, tensor2, *more), {"value": value}, True)
         if modes:
-            return addcdiv__packet.call_parameters(self, tensor1, tensor2, value)
+            return addcdiv__packet.call_method_parameters(self, tensor1, tensor2, value)
         if value is INT_1:
             try:
                 plan = addcdiv__plans[self._spec][tensor1._spec, tensor2._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = addcdiv__packet.miss(self, tensor1, tensor2, value)
+                plan = addcdiv__packet.miss_method(self, tensor1, tensor2, value)
             return plan(self, tensor1, tensor2)
         try:
             plan = addcdiv__scaled[self._spec][
                 tensor1._spec, tensor2._spec, (None if value is INT_1 else value.__class__)
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addcdiv__packet.miss_scaled(self, tensor1, tensor2, value)
+            plan = addcdiv__packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)

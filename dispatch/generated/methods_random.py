@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN
+from ..core.public_form import METHOD
 from .functions_random import (
     bernoulli__packet,
     bernoulli__plans,
@@ -44,61 +45,61 @@ class RandomMethods:
     def uniform_(self, from_: Any = 0.0, to: Any = 1.0, *, generator: Any = None) -> Any:
         """uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"""
         if modes:
-            return uniform__packet.call_parameters(self, from_, to, generator)
+            return uniform__packet.call_method_parameters(self, from_, to, generator)
         try:
             plan = uniform__plans[self._spec][from_.__class__, to.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = uniform__packet.miss(self, from_, to, generator)
+            plan = uniform__packet.miss_method(self, from_, to, generator)
         return plan(self, from_, to, generator)
 
     def normal_(self, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
         """normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"""
         if modes:
-            return normal__packet.call_parameters(self, mean, std, generator)
+            return normal__packet.call_method_parameters(self, mean, std, generator)
         try:
             plan = normal__plans[self._spec][mean.__class__, std.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = normal__packet.miss(self, mean, std, generator)
+            plan = normal__packet.miss_method(self, mean, std, generator)
         return plan(self, mean, std, generator)
 
     def log_normal_(self, mean: Any = 1.0, std: Any = 2.0, *, generator: Any = None) -> Any:
         """log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"""
         if modes:
-            return log_normal__packet.call_parameters(self, mean, std, generator)
+            return log_normal__packet.call_method_parameters(self, mean, std, generator)
         try:
             plan = log_normal__plans[self._spec][mean.__class__, std.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = log_normal__packet.miss(self, mean, std, generator)
+            plan = log_normal__packet.miss_method(self, mean, std, generator)
         return plan(self, mean, std, generator)
 
     def cauchy_(self, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any = None) -> Any:
         """cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"""
         if modes:
-            return cauchy__packet.call_parameters(self, median, sigma, generator)
+            return cauchy__packet.call_method_parameters(self, median, sigma, generator)
         try:
             plan = cauchy__plans[self._spec][median.__class__, sigma.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = cauchy__packet.miss(self, median, sigma, generator)
+            plan = cauchy__packet.miss_method(self, median, sigma, generator)
         return plan(self, median, sigma, generator)
 
     def exponential_(self, lambd: Any = 1.0, *, generator: Any = None) -> Any:
         """exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"""
         if modes:
-            return exponential__packet.call_parameters(self, lambd, generator)
+            return exponential__packet.call_method_parameters(self, lambd, generator)
         try:
             plan = exponential__plans[self._spec][lambd.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = exponential__packet.miss(self, lambd, generator)
+            plan = exponential__packet.miss_method(self, lambd, generator)
         return plan(self, lambd, generator)
 
     def geometric_(self, p: Any, *, generator: Any = None) -> Any:
         """geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
         if modes:
-            return geometric__packet.call_parameters(self, p, generator)
+            return geometric__packet.call_method_parameters(self, p, generator)
         try:
             plan = geometric__plans[self._spec][p.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = geometric__packet.miss(self, p, generator)
+            plan = geometric__packet.miss_method(self, p, generator)
         return plan(self, p, generator)
 
     def random_(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -108,15 +109,15 @@ class RandomMethods:
 
         random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
         if modes or "out" in kwargs:
-            return random__packet.call(self, *args, **kwargs)
-        return random__packet.general((self, *args), kwargs)
+            return random__packet.call_method(self, *args, **kwargs)
+        return random__packet.general((self, *args), kwargs, METHOD)
 
     def bernoulli_(self, p: Any = NOT_GIVEN, *, generator: Any = None) -> Any:
         """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)
 
         bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)"""
         if modes:
-            return bernoulli__packet.call_parameters(self, p, generator)
+            return bernoulli__packet.call_method_parameters(self, p, generator)
         kind = p.__class__
         try:
             plan = bernoulli__plans[self._spec][
@@ -124,7 +125,7 @@ class RandomMethods:
                 generator.__class__,
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = bernoulli__packet.miss(self, p, generator)
+            plan = bernoulli__packet.miss_method(self, p, generator)
         return plan(self, p, generator)
 
     def bernoulli(self, p: Any = NOT_GIVEN, *, generator: Any = None, out: Any = None) -> Any:
@@ -133,16 +134,16 @@ class RandomMethods:
         bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return bernoulli_packet.call_parameters(self, p, generator, out=out)
+                return bernoulli_packet.call_method_parameters(self, p, generator, out=out)
             try:
                 plan = bernoulli_outs[self._spec, p.__class__, generator.__class__, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = bernoulli_packet.miss_out(self, p, generator, out)
+                plan = bernoulli_packet.miss_out_method(self, p, generator, out)
             return plan(self, p, generator, out)
         try:
             plan = bernoulli_plans[self._spec][p.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = bernoulli_packet.miss(self, p, generator)
+            plan = bernoulli_packet.miss_method(self, p, generator)
         return plan(self, p, generator)
 
     def multinomial(
@@ -151,14 +152,16 @@ class RandomMethods:
         """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return multinomial_packet.call_parameters(self, num_samples, replacement, generator, out=out)
+                return multinomial_packet.call_method_parameters(
+                    self, num_samples, replacement, generator, out=out
+                )
             try:
                 plan = multinomial_outs[self._spec, num_samples, replacement, generator.__class__, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = multinomial_packet.miss_out(self, num_samples, replacement, generator, out)
+                plan = multinomial_packet.miss_out_method(self, num_samples, replacement, generator, out)
             return plan(self, generator, out)
         try:
             plan = multinomial_plans[self._spec][num_samples, replacement, generator.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = multinomial_packet.miss(self, num_samples, replacement, generator)
+            plan = multinomial_packet.miss_method(self, num_samples, replacement, generator)
         return plan(self, generator)

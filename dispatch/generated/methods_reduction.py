@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN
+from ..core.public_form import METHOD
 from .functions_reduction import (
     all_outs,
     all_packet,
@@ -74,16 +75,16 @@ class ReductionMethods:
         sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return sum_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+                return sum_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
             try:
                 plan = sum_outs[self._spec, dim, keepdim, dtype, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = sum_packet.miss_out(self, dim, keepdim, dtype, out)
+                plan = sum_packet.miss_out_method(self, dim, keepdim, dtype, out)
             return plan(self, out)
         try:
             plan = sum_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = sum_packet.miss(self, dim, keepdim, dtype)
+            plan = sum_packet.miss_method(self, dim, keepdim, dtype)
         return plan(self)
 
     def mean(
@@ -96,16 +97,16 @@ class ReductionMethods:
         mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return mean_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+                return mean_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
             try:
                 plan = mean_outs[self._spec, dim, keepdim, dtype, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = mean_packet.miss_out(self, dim, keepdim, dtype, out)
+                plan = mean_packet.miss_out_method(self, dim, keepdim, dtype, out)
             return plan(self, out)
         try:
             plan = mean_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = mean_packet.miss(self, dim, keepdim, dtype)
+            plan = mean_packet.miss_method(self, dim, keepdim, dtype)
         return plan(self)
 
     def prod(
@@ -118,64 +119,64 @@ class ReductionMethods:
         prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return prod_packet.call_parameters(self, dim, keepdim, dtype, out=out)
+                return prod_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
             try:
                 plan = prod_outs[self._spec, dim, keepdim, dtype, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = prod_packet.miss_out(self, dim, keepdim, dtype, out)
+                plan = prod_packet.miss_out_method(self, dim, keepdim, dtype, out)
             return plan(self, out)
         try:
             plan = prod_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = prod_packet.miss(self, dim, keepdim, dtype)
+            plan = prod_packet.miss_method(self, dim, keepdim, dtype)
         return plan(self)
 
     def amax(self, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
         """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return amax_packet.call_parameters(self, dim, keepdim, out=out)
+                return amax_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = amax_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = amax_packet.miss_out(self, dim, keepdim, out)
+                plan = amax_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = amax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = amax_packet.miss(self, dim, keepdim)
+            plan = amax_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def amin(self, dim: Any = (), keepdim: Any = False, *, out: Any = None) -> Any:
         """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return amin_packet.call_parameters(self, dim, keepdim, out=out)
+                return amin_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = amin_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = amin_packet.miss_out(self, dim, keepdim, out)
+                plan = amin_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = amin_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = amin_packet.miss(self, dim, keepdim)
+            plan = amin_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def aminmax(self, *, dim: Any = None, keepdim: Any = False, out: Any = None) -> Any:
         """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
         if modes or out is not None:
             if modes:
-                return aminmax_packet.call_parameters(self, dim, keepdim, out=out)
+                return aminmax_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = aminmax_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = aminmax_packet.miss_out(self, dim, keepdim, out)
+                plan = aminmax_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = aminmax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = aminmax_packet.miss(self, dim, keepdim)
+            plan = aminmax_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def max(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -187,8 +188,8 @@ class ReductionMethods:
 
         max(Tensor self) -> Tensor"""
         if modes or "out" in kwargs:
-            return max_packet.call(self, *args, **kwargs)
-        return max_packet.general((self, *args), kwargs)
+            return max_packet.call_method(self, *args, **kwargs)
+        return max_packet.general((self, *args), kwargs, METHOD)
 
     def min(self: Any, *args: Any, **kwargs: Any) -> Any:
         """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
@@ -199,39 +200,39 @@ class ReductionMethods:
 
         min(Tensor self) -> Tensor"""
         if modes or "out" in kwargs:
-            return min_packet.call(self, *args, **kwargs)
-        return min_packet.general((self, *args), kwargs)
+            return min_packet.call_method(self, *args, **kwargs)
+        return min_packet.general((self, *args), kwargs, METHOD)
 
     def argmax(self, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
         """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return argmax_packet.call_parameters(self, dim, keepdim, out=out)
+                return argmax_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = argmax_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = argmax_packet.miss_out(self, dim, keepdim, out)
+                plan = argmax_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = argmax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = argmax_packet.miss(self, dim, keepdim)
+            plan = argmax_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def argmin(self, dim: Any = None, keepdim: Any = False, *, out: Any = None) -> Any:
         """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return argmin_packet.call_parameters(self, dim, keepdim, out=out)
+                return argmin_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = argmin_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = argmin_packet.miss_out(self, dim, keepdim, out)
+                plan = argmin_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = argmin_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = argmin_packet.miss(self, dim, keepdim)
+            plan = argmin_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def any(self, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any = None) -> Any:
@@ -244,16 +245,16 @@ class ReductionMethods:
         any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return any_packet.call_parameters(self, dim, keepdim, out=out)
+                return any_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = any_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = any_packet.miss_out(self, dim, keepdim, out)
+                plan = any_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = any_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = any_packet.miss(self, dim, keepdim)
+            plan = any_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def all(self, dim: Any = NOT_GIVEN, keepdim: Any = NOT_GIVEN, *, out: Any = None) -> Any:
@@ -266,16 +267,16 @@ class ReductionMethods:
         all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return all_packet.call_parameters(self, dim, keepdim, out=out)
+                return all_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = all_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = all_packet.miss_out(self, dim, keepdim, out)
+                plan = all_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = all_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = all_packet.miss(self, dim, keepdim)
+            plan = all_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def count_nonzero(self, dim: Any = NOT_GIVEN) -> Any:
@@ -283,11 +284,11 @@ class ReductionMethods:
 
         count_nonzero(Tensor self, int? dim=None) -> Tensor"""
         if modes:
-            return count_nonzero_packet.call_parameters(self, dim)
+            return count_nonzero_packet.call_method_parameters(self, dim)
         try:
             plan = count_nonzero_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
-            plan = count_nonzero_packet.miss(self, dim)
+            plan = count_nonzero_packet.miss_method(self, dim)
         return plan(self)
 
     def var(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -301,8 +302,8 @@ class ReductionMethods:
 
         var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
         if modes or "out" in kwargs:
-            return var_packet.call(self, *args, **kwargs)
-        return var_packet.general((self, *args), kwargs)
+            return var_packet.call_method(self, *args, **kwargs)
+        return var_packet.general((self, *args), kwargs, METHOD)
 
     def std(self: Any, *args: Any, **kwargs: Any) -> Any:
         """std(Tensor self, bool unbiased=True) -> Tensor
@@ -315,8 +316,8 @@ class ReductionMethods:
 
         std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
         if modes or "out" in kwargs:
-            return std_packet.call(self, *args, **kwargs)
-        return std_packet.general((self, *args), kwargs)
+            return std_packet.call_method(self, *args, **kwargs)
+        return std_packet.general((self, *args), kwargs, METHOD)
 
     def logsumexp(self, dim: Any, keepdim: Any = False, *, out: Any = None) -> Any:
         """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
@@ -324,16 +325,16 @@ class ReductionMethods:
         logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return logsumexp_packet.call_parameters(self, dim, keepdim, out=out)
+                return logsumexp_packet.call_method_parameters(self, dim, keepdim, out=out)
             try:
                 plan = logsumexp_outs[self._spec, dim, keepdim, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = logsumexp_packet.miss_out(self, dim, keepdim, out)
+                plan = logsumexp_packet.miss_out_method(self, dim, keepdim, out)
             return plan(self, out)
         try:
             plan = logsumexp_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = logsumexp_packet.miss(self, dim, keepdim)
+            plan = logsumexp_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def cumsum(self, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
@@ -342,16 +343,16 @@ class ReductionMethods:
         cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return cumsum_packet.call_parameters(self, dim, dtype, out=out)
+                return cumsum_packet.call_method_parameters(self, dim, dtype, out=out)
             try:
                 plan = cumsum_outs[self._spec, dim, dtype, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = cumsum_packet.miss_out(self, dim, dtype, out)
+                plan = cumsum_packet.miss_out_method(self, dim, dtype, out)
             return plan(self, out)
         try:
             plan = cumsum_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = cumsum_packet.miss(self, dim, dtype)
+            plan = cumsum_packet.miss_method(self, dim, dtype)
         return plan(self)
 
     def cumsum_(self, dim: Any, *, dtype: Any = None) -> Any:
@@ -359,9 +360,9 @@ class ReductionMethods:
 
         cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
         if modes:
-            return cumsum__packet.call_parameters(self, dim, dtype)
+            return cumsum__packet.call_method_parameters(self, dim, dtype)
         try:
             plan = cumsum__plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = cumsum__packet.miss(self, dim, dtype)
+            plan = cumsum__packet.miss_method(self, dim, dtype)
         return plan(self)

@@ -31,16 +31,16 @@ class SoftmaxMethods:
         softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return softmax_packet.call_parameters(self, dim, dtype, out=out)
+                return softmax_packet.call_method_parameters(self, dim, dtype, out=out)
             try:
                 plan = softmax_outs[self._spec, dim, dtype, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = softmax_packet.miss_out(self, dim, dtype, out)
+                plan = softmax_packet.miss_out_method(self, dim, dtype, out)
             return plan(self, out)
         try:
             plan = softmax_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = softmax_packet.miss(self, dim, dtype)
+            plan = softmax_packet.miss_method(self, dim, dtype)
         return plan(self)
 
     def log_softmax(self, dim: Any, dtype: Any = None, *, out: Any = None) -> Any:
@@ -49,14 +49,14 @@ class SoftmaxMethods:
         log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor"""
         if modes or out is not None:
             if modes:
-                return log_softmax_packet.call_parameters(self, dim, dtype, out=out)
+                return log_softmax_packet.call_method_parameters(self, dim, dtype, out=out)
             try:
                 plan = log_softmax_outs[self._spec, dim, dtype, out._spec]
             except (KeyError, AttributeError, TypeError):
-                plan = log_softmax_packet.miss_out(self, dim, dtype, out)
+                plan = log_softmax_packet.miss_out_method(self, dim, dtype, out)
             return plan(self, out)
         try:
             plan = log_softmax_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = log_softmax_packet.miss(self, dim, dtype)
+            plan = log_softmax_packet.miss_method(self, dim, dtype)
         return plan(self)

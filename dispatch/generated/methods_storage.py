@@ -35,21 +35,21 @@ class StorageMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 size = sizes[0]
         if modes:
-            return resize__packet.call_parameters(self, size, memory_format)
+            return resize__packet.call_method_parameters(self, size, memory_format)
         try:
             plan = resize__plans[self._spec][size, memory_format]
         except (KeyError, AttributeError, TypeError):
-            plan = resize__packet.miss(self, size, memory_format)
+            plan = resize__packet.miss_method(self, size, memory_format)
         return plan(self)
 
     def resize_as_(self, the_template: Any, *, memory_format: Any = None) -> Any:
         """resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
         if modes:
-            return resize_as__packet.call_parameters(self, the_template, memory_format)
+            return resize_as__packet.call_method_parameters(self, the_template, memory_format)
         try:
             plan = resize_as__plans[self._spec][the_template._spec, memory_format]
         except (KeyError, AttributeError, TypeError):
-            plan = resize_as__packet.miss(self, the_template, memory_format)
+            plan = resize_as__packet.miss_method(self, the_template, memory_format)
         return plan(self, the_template)
 
     def set_(
@@ -69,7 +69,7 @@ class StorageMethods:
 
         set_(Tensor(a!) self) -> Tensor(a!)"""
         if modes:
-            return set__packet.call_parameters(self, source, storage_offset, size, stride)
+            return set__packet.call_method_parameters(self, source, storage_offset, size, stride)
         kind = source.__class__
         try:
             plan = set__plans[self._spec][
@@ -79,15 +79,15 @@ class StorageMethods:
                 stride,
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = set__packet.miss(self, source, storage_offset, size, stride)
+            plan = set__packet.miss_method(self, source, storage_offset, size, stride)
         return plan(self, source)
 
     def is_set_to(self, tensor: Any) -> Any:
         """is_set_to(Tensor self, Tensor tensor) -> bool"""
         if modes:
-            return is_set_to_packet.call_parameters(self, tensor)
+            return is_set_to_packet.call_method_parameters(self, tensor)
         try:
             plan = is_set_to_plans[self._spec][tensor._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = is_set_to_packet.miss(self, tensor)
+            plan = is_set_to_packet.miss_method(self, tensor)
         return plan(self, tensor)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.overload_packet import NOT_GIVEN
+from ..core.public_form import METHOD
 from .functions_views import (
     _basic_index_packet,
     _basic_index_plans,
@@ -102,31 +103,31 @@ class ViewsMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 size = sizes[0]
         if modes:
-            return view_packet.call_parameters(self, size)
+            return view_packet.call_method_parameters(self, size)
         try:
             plan = view_plans[self._spec][size]
         except (KeyError, AttributeError, TypeError):
-            plan = view_packet.miss(self, size)
+            plan = view_packet.miss_method(self, size)
         return plan(self)
 
     def as_strided(self, size: Any, stride: Any, storage_offset: Any = None) -> Any:
         """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
         if modes:
-            return as_strided_packet.call_parameters(self, size, stride, storage_offset)
+            return as_strided_packet.call_method_parameters(self, size, stride, storage_offset)
         try:
             plan = as_strided_plans[self._spec][size, stride, storage_offset]
         except (KeyError, AttributeError, TypeError):
-            plan = as_strided_packet.miss(self, size, stride, storage_offset)
+            plan = as_strided_packet.miss_method(self, size, stride, storage_offset)
         return plan(self)
 
     def _strided_from(self, size: Any, stride: Any, offset: Any) -> Any:
         """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
         if modes:
-            return _strided_from_packet.call_parameters(self, size, stride, offset)
+            return _strided_from_packet.call_method_parameters(self, size, stride, offset)
         try:
             plan = _strided_from_plans[self._spec][size, stride, offset]
         except (KeyError, AttributeError, TypeError):
-            plan = _strided_from_packet.miss(self, size, stride, offset)
+            plan = _strided_from_packet.miss_method(self, size, stride, offset)
         return plan(self)
 
     def expand(self, *sizes: Any, size: Any = None, implicit: Any = False) -> Any:
@@ -136,11 +137,11 @@ class ViewsMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 size = sizes[0]
         if modes:
-            return expand_packet.call_parameters(self, size, implicit)
+            return expand_packet.call_method_parameters(self, size, implicit)
         try:
             plan = expand_plans[self._spec][size, implicit]
         except (KeyError, AttributeError, TypeError):
-            plan = expand_packet.miss(self, size, implicit)
+            plan = expand_packet.miss_method(self, size, implicit)
         return plan(self)
 
     def permute(self, *sizes: Any, dims: Any = None) -> Any:
@@ -150,11 +151,11 @@ class ViewsMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 dims = sizes[0]
         if modes:
-            return permute_packet.call_parameters(self, dims)
+            return permute_packet.call_method_parameters(self, dims)
         try:
             plan = permute_plans[self._spec][dims]
         except (KeyError, AttributeError, TypeError):
-            plan = permute_packet.miss(self, dims)
+            plan = permute_packet.miss_method(self, dims)
         return plan(self)
 
     def transpose(self, dim0: Any, dim1: Any) -> Any:
@@ -162,21 +163,21 @@ class ViewsMethods:
 
         transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)"""
         if modes:
-            return transpose_packet.call_parameters(self, dim0, dim1)
+            return transpose_packet.call_method_parameters(self, dim0, dim1)
         try:
             plan = transpose_plans[self._spec][dim0, dim1]
         except (KeyError, AttributeError, TypeError):
-            plan = transpose_packet.miss(self, dim0, dim1)
+            plan = transpose_packet.miss_method(self, dim0, dim1)
         return plan(self)
 
     def t(self) -> Any:
         """t(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return t_packet.call_parameters(self)
+            return t_packet.call_method_parameters(self)
         try:
             plan = t_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = t_packet.miss(self)
+            plan = t_packet.miss_method(self)
         return plan(self)
 
     def select(self, dim: Any, index: Any) -> Any:
@@ -184,31 +185,31 @@ class ViewsMethods:
 
         select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)"""
         if modes:
-            return select_packet.call_parameters(self, dim, index)
+            return select_packet.call_method_parameters(self, dim, index)
         try:
             plan = select_plans[self._spec][dim, index]
         except (KeyError, AttributeError, TypeError):
-            plan = select_packet.miss(self, dim, index)
+            plan = select_packet.miss_method(self, dim, index)
         return plan(self)
 
     def slice(self, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
         """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
         if modes:
-            return slice_packet.call_parameters(self, dim, start, end, step)
+            return slice_packet.call_method_parameters(self, dim, start, end, step)
         try:
             plan = slice_plans[self._spec][dim, start, end, step]
         except (KeyError, AttributeError, TypeError):
-            plan = slice_packet.miss(self, dim, start, end, step)
+            plan = slice_packet.miss_method(self, dim, start, end, step)
         return plan(self)
 
     def _slice_first(self, start: Any, end: Any, step: Any) -> Any:
         """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
         if modes:
-            return _slice_first_packet.call_parameters(self, start, end, step)
+            return _slice_first_packet.call_method_parameters(self, start, end, step)
         try:
             plan = _slice_first_plans[self._spec][start, end, step]
         except (KeyError, AttributeError, TypeError):
-            plan = _slice_first_packet.miss(self, start, end, step)
+            plan = _slice_first_packet.miss_method(self, start, end, step)
         return plan(self)
 
     def squeeze(self, dim: Any = NOT_GIVEN) -> Any:
@@ -220,41 +221,41 @@ class ViewsMethods:
 
         squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)"""
         if modes:
-            return squeeze_packet.call_parameters(self, dim)
+            return squeeze_packet.call_method_parameters(self, dim)
         try:
             plan = squeeze_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
-            plan = squeeze_packet.miss(self, dim)
+            plan = squeeze_packet.miss_method(self, dim)
         return plan(self)
 
     def unsqueeze(self, dim: Any) -> Any:
         """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
         if modes:
-            return unsqueeze_packet.call_parameters(self, dim)
+            return unsqueeze_packet.call_method_parameters(self, dim)
         try:
             plan = unsqueeze_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
-            plan = unsqueeze_packet.miss(self, dim)
+            plan = unsqueeze_packet.miss_method(self, dim)
         return plan(self)
 
     def alias(self) -> Any:
         """alias(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return alias_packet.call_parameters(self)
+            return alias_packet.call_method_parameters(self)
         try:
             plan = alias_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = alias_packet.miss(self)
+            plan = alias_packet.miss_method(self)
         return plan(self)
 
     def detach(self) -> Any:
         """detach(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return detach_packet.call_parameters(self)
+            return detach_packet.call_method_parameters(self)
         try:
             plan = detach_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = detach_packet.miss(self)
+            plan = detach_packet.miss_method(self)
         return plan(self)
 
     def reshape(self, *sizes: Any, shape: Any = None) -> Any:
@@ -264,51 +265,51 @@ class ViewsMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 shape = sizes[0]
         if modes:
-            return reshape_packet.call_parameters(self, shape)
+            return reshape_packet.call_method_parameters(self, shape)
         try:
             plan = reshape_plans[self._spec][shape]
         except (KeyError, AttributeError, TypeError):
-            plan = reshape_packet.miss(self, shape)
+            plan = reshape_packet.miss_method(self, shape)
         return plan(self)
 
     def _select_first(self, index: Any) -> Any:
         """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
         if modes:
-            return _select_first_packet.call_parameters(self, index)
+            return _select_first_packet.call_method_parameters(self, index)
         try:
             plan = _select_first_plans[self._spec][index.__class__]
         except (KeyError, AttributeError, TypeError):
-            plan = _select_first_packet.miss(self, index)
+            plan = _select_first_packet.miss_method(self, index)
         return plan(self, index)
 
     def _basic_index(self, index: Any) -> Any:
         """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
         if modes:
-            return _basic_index_packet.call_parameters(self, index)
+            return _basic_index_packet.call_method_parameters(self, index)
         try:
             plan = _basic_index_plans[self._spec][index]
         except (KeyError, AttributeError, TypeError):
-            plan = _basic_index_packet.miss(self, index)
+            plan = _basic_index_packet.miss_method(self, index)
         return plan(self)
 
     def diagonal(self, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> Any:
         """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
         if modes:
-            return diagonal_packet.call_parameters(self, offset, dim1, dim2)
+            return diagonal_packet.call_method_parameters(self, offset, dim1, dim2)
         try:
             plan = diagonal_plans[self._spec][offset, dim1, dim2]
         except (KeyError, AttributeError, TypeError):
-            plan = diagonal_packet.miss(self, offset, dim1, dim2)
+            plan = diagonal_packet.miss_method(self, offset, dim1, dim2)
         return plan(self)
 
     def unfold(self, dimension: Any, size: Any, step: Any) -> Any:
         """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
         if modes:
-            return unfold_packet.call_parameters(self, dimension, size, step)
+            return unfold_packet.call_method_parameters(self, dimension, size, step)
         try:
             plan = unfold_plans[self._spec][dimension, size, step]
         except (KeyError, AttributeError, TypeError):
-            plan = unfold_packet.miss(self, dimension, size, step)
+            plan = unfold_packet.miss_method(self, dimension, size, step)
         return plan(self)
 
     def narrow(self, dim: Any, start: Any, length: Any) -> Any:
@@ -316,41 +317,41 @@ class ViewsMethods:
 
         narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
         if modes:
-            return narrow_packet.call_parameters(self, dim, start, length)
+            return narrow_packet.call_method_parameters(self, dim, start, length)
         try:
             plan = narrow_plans[self._spec][dim, start, length]
         except (KeyError, AttributeError, TypeError):
-            plan = narrow_packet.miss(self, dim, start, length)
+            plan = narrow_packet.miss_method(self, dim, start, length)
         return plan(self)
 
     def view_as(self, other: Any) -> Any:
         """view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
         if modes:
-            return view_as_packet.call_parameters(self, other)
+            return view_as_packet.call_method_parameters(self, other)
         try:
             plan = view_as_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = view_as_packet.miss(self, other)
+            plan = view_as_packet.miss_method(self, other)
         return plan(self, other)
 
     def reshape_as(self, other: Any) -> Any:
         """reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
         if modes:
-            return reshape_as_packet.call_parameters(self, other)
+            return reshape_as_packet.call_method_parameters(self, other)
         try:
             plan = reshape_as_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = reshape_as_packet.miss(self, other)
+            plan = reshape_as_packet.miss_method(self, other)
         return plan(self, other)
 
     def expand_as(self, other: Any) -> Any:
         """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
         if modes:
-            return expand_as_packet.call_parameters(self, other)
+            return expand_as_packet.call_method_parameters(self, other)
         try:
             plan = expand_as_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = expand_as_packet.miss(self, other)
+            plan = expand_as_packet.miss_method(self, other)
         return plan(self, other)
 
     def broadcast_to(self, *sizes: Any, size: Any = None) -> Any:
@@ -360,11 +361,11 @@ class ViewsMethods:
             if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
                 size = sizes[0]
         if modes:
-            return broadcast_to_packet.call_parameters(self, size)
+            return broadcast_to_packet.call_method_parameters(self, size)
         try:
             plan = broadcast_to_plans[self._spec][size]
         except (KeyError, AttributeError, TypeError):
-            plan = broadcast_to_packet.miss(self, size)
+            plan = broadcast_to_packet.miss_method(self, size)
         return plan(self)
 
     def movedim(self, source: Any, destination: Any) -> Any:
@@ -372,11 +373,11 @@ class ViewsMethods:
 
         movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
         if modes:
-            return movedim_packet.call_parameters(self, source, destination)
+            return movedim_packet.call_method_parameters(self, source, destination)
         try:
             plan = movedim_plans[self._spec][source, destination]
         except (KeyError, AttributeError, TypeError):
-            plan = movedim_packet.miss(self, source, destination)
+            plan = movedim_packet.miss_method(self, source, destination)
         return plan(self)
 
     def moveaxis(self, source: Any, destination: Any) -> Any:
@@ -384,41 +385,41 @@ class ViewsMethods:
 
         moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
         if modes:
-            return moveaxis_packet.call_parameters(self, source, destination)
+            return moveaxis_packet.call_method_parameters(self, source, destination)
         try:
             plan = moveaxis_plans[self._spec][source, destination]
         except (KeyError, AttributeError, TypeError):
-            plan = moveaxis_packet.miss(self, source, destination)
+            plan = moveaxis_packet.miss_method(self, source, destination)
         return plan(self)
 
     def swapaxes(self, axis0: Any, axis1: Any) -> Any:
         """swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)"""
         if modes:
-            return swapaxes_packet.call_parameters(self, axis0, axis1)
+            return swapaxes_packet.call_method_parameters(self, axis0, axis1)
         try:
             plan = swapaxes_plans[self._spec][axis0, axis1]
         except (KeyError, AttributeError, TypeError):
-            plan = swapaxes_packet.miss(self, axis0, axis1)
+            plan = swapaxes_packet.miss_method(self, axis0, axis1)
         return plan(self)
 
     def swapdims(self, dim0: Any, dim1: Any) -> Any:
         """swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
         if modes:
-            return swapdims_packet.call_parameters(self, dim0, dim1)
+            return swapdims_packet.call_method_parameters(self, dim0, dim1)
         try:
             plan = swapdims_plans[self._spec][dim0, dim1]
         except (KeyError, AttributeError, TypeError):
-            plan = swapdims_packet.miss(self, dim0, dim1)
+            plan = swapdims_packet.miss_method(self, dim0, dim1)
         return plan(self)
 
     def adjoint(self) -> Any:
         """adjoint(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return adjoint_packet.call_parameters(self)
+            return adjoint_packet.call_method_parameters(self)
         try:
             plan = adjoint_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = adjoint_packet.miss(self)
+            plan = adjoint_packet.miss_method(self)
         return plan(self)
 
     def flatten(
@@ -432,11 +433,11 @@ class ViewsMethods:
 
         flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)"""
         if modes or out_dim is not None or dims is not None:
-            return flatten_packet.call_parameters(self, start_dim, end_dim, out_dim, dims)
+            return flatten_packet.call_method_parameters(self, start_dim, end_dim, out_dim, dims)
         try:
             plan = flatten_plans[self._spec][start_dim, end_dim]
         except (KeyError, AttributeError, TypeError):
-            plan = flatten_packet.miss(self, start_dim, end_dim, out_dim, dims)
+            plan = flatten_packet.miss_method(self, start_dim, end_dim, out_dim, dims)
         return plan(self)
 
     def unflatten(self, dim: Any, sizes: Any) -> Any:
@@ -444,21 +445,21 @@ class ViewsMethods:
 
         unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)"""
         if modes:
-            return unflatten_packet.call_parameters(self, dim, sizes)
+            return unflatten_packet.call_method_parameters(self, dim, sizes)
         try:
             plan = unflatten_plans[self._spec][dim, sizes]
         except (KeyError, AttributeError, TypeError):
-            plan = unflatten_packet.miss(self, dim, sizes)
+            plan = unflatten_packet.miss_method(self, dim, sizes)
         return plan(self)
 
     def ravel(self) -> Any:
         """ravel(Tensor(a) self) -> Tensor(a)"""
         if modes:
-            return ravel_packet.call_parameters(self)
+            return ravel_packet.call_method_parameters(self)
         try:
             plan = ravel_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = ravel_packet.miss(self)
+            plan = ravel_packet.miss_method(self)
         return plan(self)
 
     def split(self, split_size: Any, dim: Any = 0) -> Any:
@@ -466,31 +467,31 @@ class ViewsMethods:
 
         split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"""
         if modes:
-            return split_packet.call_parameters(self, split_size, dim)
+            return split_packet.call_method_parameters(self, split_size, dim)
         try:
             plan = split_plans[self._spec][split_size, dim]
         except (KeyError, AttributeError, TypeError):
-            plan = split_packet.miss(self, split_size, dim)
+            plan = split_packet.miss_method(self, split_size, dim)
         return plan(self)
 
     def split_with_sizes(self, split_sizes: Any, dim: Any = 0) -> Any:
         """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
         if modes:
-            return split_with_sizes_packet.call_parameters(self, split_sizes, dim)
+            return split_with_sizes_packet.call_method_parameters(self, split_sizes, dim)
         try:
             plan = split_with_sizes_plans[self._spec][split_sizes, dim]
         except (KeyError, AttributeError, TypeError):
-            plan = split_with_sizes_packet.miss(self, split_sizes, dim)
+            plan = split_with_sizes_packet.miss_method(self, split_sizes, dim)
         return plan(self)
 
     def chunk(self, chunks: Any, dim: Any = 0) -> Any:
         """chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
         if modes:
-            return chunk_packet.call_parameters(self, chunks, dim)
+            return chunk_packet.call_method_parameters(self, chunks, dim)
         try:
             plan = chunk_plans[self._spec][chunks, dim]
         except (KeyError, AttributeError, TypeError):
-            plan = chunk_packet.miss(self, chunks, dim)
+            plan = chunk_packet.miss_method(self, chunks, dim)
         return plan(self)
 
     def tensor_split(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -500,17 +501,17 @@ class ViewsMethods:
 
         tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
         if modes or "out" in kwargs:
-            return tensor_split_packet.call(self, *args, **kwargs)
-        return tensor_split_packet.general((self, *args), kwargs)
+            return tensor_split_packet.call_method(self, *args, **kwargs)
+        return tensor_split_packet.general((self, *args), kwargs, METHOD)
 
     def unbind(self, dim: Any = 0) -> Any:
         """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
 
         unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]"""
         if modes:
-            return unbind_packet.call_parameters(self, dim)
+            return unbind_packet.call_method_parameters(self, dim)
         try:
             plan = unbind_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
-            plan = unbind_packet.miss(self, dim)
+            plan = unbind_packet.miss_method(self, dim)
         return plan(self)

@@ -13,7 +13,8 @@ from ...runtime import scalar_type as st
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
+from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+from ..core.tensor_function import handle_tensor_function, has_tensor_function
 
 Number: TypeAlias = bool | int | float | complex
 PromotedOperand: TypeAlias = TensorSpec | type
@@ -222,6 +223,8 @@ def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> S
     operands: list[PromotedOperand] = []
     for position, value in ((1, tensor1), (2, tensor2)):
         if isinstance(value, TensorImpl):
+            if value._spec.keys & OVERRIDE_FLAG and has_tensor_function((tensor1, tensor2)):
+                return handle_tensor_function(result_type, (tensor1, tensor2), tensor1, tensor2)  # type: ignore[no-any-return]
             operands.append(value._spec)
         elif isinstance(value, bool):
             operands.append(bool)
@@ -232,6 +235,8 @@ def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> S
         elif isinstance(value, complex):
             operands.append(complex)
         else:
+            if has_tensor_function((tensor1, tensor2)):
+                return handle_tensor_function(result_type, (tensor1, tensor2), tensor1, tensor2)
             raise TypeError(
                 f"result_type(): argument 'tensor{position}' (position {position}) must be Tensor or Number, "
                 f"not {type(value).__name__}"

@@ -1,0 +1,50 @@
+"""Forms of an operator's public name: function, method, special method; and the callable that each stands for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+FUNCTION: Final = ""
+METHOD: Final = "method"
+"""Forms of a public name; a special method's own name is its form."""
+
+PRESENTED = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__iadd__": "add_",
+    "__sub__": "sub",
+    "__isub__": "sub_",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__imul__": "mul_",
+    "__truediv__": "div",
+    "__itruediv__": "div_",
+    "__mod__": "remainder",
+    "__imod__": "remainder_",
+    "__matmul__": "matmul",
+    "__ifloordiv__": "floor_divide_",
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+    "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor",
+    "__neg__": "neg",
+    "__pos__": "positive",
+    "__abs__": "abs",
+}
+"""Special methods that a handler gets as the named one, as in PyTorch; the others are given as themselves."""
+
+
+def public_form(name: str, form: str) -> Any:
+    """The callable that a handler gets for a name called in this form."""
+    if form == FUNCTION:
+        from ..generated import functions
+
+        return getattr(functions, name)
+    from ..tensor import Tensor
+
+    return getattr(Tensor, name if form == METHOD else PRESENTED.get(form, form))

@@ -1,0 +1,290 @@
+"""The protocol above the dispatcher: who takes over a public call (NEP 18; torch/overrides.py).
+
+A call is handled by the innermost function mode of its thread, then by those of its arguments whose class defines
+``__tensor_function__``. Nothing on the call path asks: what the protocol concerns has no plan, so that the way to one
+(`OverloadPacket`) comes here, and a mode puts itself into the functions (`functional/interception.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+
+HANDLER: Final = "__tensor_function__"
+
+ENABLED, SUBCLASSES_DISABLED, ALL_DISABLED = 0, 1, 2
+"""How much of the protocol is off in a thread."""
+
+
+class _State(threading.local):
+    modes: tuple[Any, ...] = ()
+    disabled: int = ENABLED
+
+
+state = _State()
+"""This thread's function modes, outermost first, and what is disabled."""
+
+plain_classes: set[type] = {int, float, complex, bool, str, type(None)}
+"""Classes without handler that arguments mostly have; `Tensor` adds itself."""
+
+name_resolvers: list[Callable[[Any], str | None]] = []
+"""What knows the public name of a function; `triten.overrides` adds itself."""
+
+
+def disabled_tensor_function(
+    func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+) -> Any:
+    """As a class's ``__tensor_function__``: its instances do not take part (`torch._C._disabled_torch_function_impl`).
+
+    Example:
+        >>> import triten as tt
+        >>> class Plain(tt.Tensor):
+        ...     __tensor_function__ = tt._C._disabled_tensor_function_impl
+        >>> type(tt.ones(1).as_subclass(Plain) + 1).__name__
+        'Tensor'
+    """
+    return NotImplemented
+
+
+class _Disabling:
+    """A block in which part of the protocol is off in this thread."""
+
+    __slots__ = ("_before",)
+
+    level: int
+
+    def __init__(self) -> None:
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        before = state.disabled
+        self._before.append(before)
+        if before < self.level:
+            state.disabled = self.level
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        state.disabled = self._before.pop()
+
+
+class DisableTensorFunctionSubclass(_Disabling):
+    """A block in which arguments handle nothing; function modes do (`torch._C.DisableTorchFunctionSubclass`).
+
+    Example:
+        >>> import triten as tt
+        >>> class Sub(tt.Tensor):
+        ...     pass
+        >>> x = tt.ones(1).as_subclass(Sub)
+        >>> with tt._C.DisableTensorFunctionSubclass():
+        ...     y = x + 1
+        >>> type(y).__name__, type(x + 1).__name__
+        ('Tensor', 'Sub')
+    """
+
+    __slots__ = ()
+    level = SUBCLASSES_DISABLED
+
+
+class DisableTensorFunction(_Disabling):
+    """A block in which neither arguments nor function modes handle a call (`torch._C.DisableTorchFunction`)."""
+
+    __slots__ = ()
+    level = ALL_DISABLED
+
+
+def handles(cls: type) -> bool:
+    """Whether instances of a class take part: it has a handler, is not `Tensor` itself and not disabled."""
+    if cls in plain_classes:
+        return False
+    handler = getattr(cls, HANDLER, None)
+    return handler is not None and handler is not disabled_tensor_function
+
+
+def overloaded_in(values: Iterable[Any]) -> list[Any]:
+    """The arguments that take part, those in lists and tuples too: one of each class, in the order of their asking.
+
+    That is from left to right, subclasses before their superclasses.
+    """
+    found: list[Any] = []
+    for value in values:
+        cls = value.__class__
+        if cls is list or cls is tuple:
+            for element in value:
+                if element.__class__ not in plain_classes:
+                    _insert(found, element)
+        elif cls not in plain_classes:
+            if isinstance(value, list | tuple):
+                for element in value:
+                    _insert(found, element)
+            _insert(found, value)
+    return found
+
+
+def _insert(found: list[Any], value: Any) -> None:
+    cls = type(value)
+    if not handles(cls):
+        return
+    if not found:
+        found.append(value)
+        return
+    if any(type(other) is cls for other in found):
+        return
+    position = next((i for i, other in enumerate(found) if issubclass(cls, type(other))), len(found))
+    found.insert(position, value)
+
+
+def overloaded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """`overloaded_in` of a call's arguments, none where arguments are disabled in this thread."""
+    if state.disabled:
+        return []
+    found = overloaded_in(args)
+    if kwargs:
+        for value in overloaded_in(kwargs.values()):
+            _insert(found, value)
+    return found
+
+
+def is_marked(parts: Iterable[Any]) -> bool:
+    """Whether a call's key has the spec of a tensor that takes part."""
+    for part in parts:
+        if part.__class__ is TensorSpec:
+            if part.keys & OVERRIDE_FLAG:
+                return True
+        elif part.__class__ is tuple and is_marked(part):
+            return True
+    return False
+
+
+def unmarked(result: Any) -> Any:
+    """A result in which plain tensors do not have the spec of one that takes part, got from an argument."""
+    if isinstance(result, TensorImpl):
+        spec = result._spec
+        if spec.keys & OVERRIDE_FLAG and not handles(type(result)):
+            result._spec = spec.replace(keys=spec.keys & ~OVERRIDE_FLAG)
+    elif isinstance(result, list | tuple):
+        for each in result:
+            unmarked(each)
+    return result
+
+
+def handle(
+    func: Any, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any], python: bool = False
+) -> Any:
+    """Have the innermost mode handle a call, else `askers` in their order.
+
+    A mode is not active while it handles. `python` picks the message: of a function that asks by itself.
+
+    Raises:
+        TypeError: where all of them answer NotImplemented.
+    """
+    types = tuple(map(type, askers))
+    active = state.modes if state.disabled < ALL_DISABLED else ()
+    if active:
+        mode = active[-1]
+        state.modes = active[:-1]
+        try:
+            result = mode.__tensor_function__(func, types, args, kwargs)
+        finally:
+            state.modes = active
+        if result is not NotImplemented:
+            return result
+    for asked in askers:
+        handler = getattr(asked, HANDLER)
+        if getattr(handler, "__self__", None) is asked:
+            warnings.warn(
+                f"Defining your `{HANDLER}` as a plain method is deprecated and will be an error in future, please "
+                "define it as a classmethod.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        result = handler(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(_refusal(func, askers, active[-1] if active else None, python))
+
+
+def handle_operator(func: Any, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`handle` for Python's binary operators: a TypeError, of whatever handler, becomes NotImplemented."""
+    try:
+        return handle(func, askers, args, kwargs)
+    except TypeError:
+        return NotImplemented
+
+
+def _refusal(func: Any, askers: Sequence[Any], mode: Any, python: bool) -> str:
+    name = next((name for name in (known(func) for known in name_resolvers) if name), None)
+    if name is None:
+        module = getattr(func, "__module__", None)
+        own = getattr(func, "__name__", repr(func))
+        name = f"{module}.{own}" if module else own
+    if python:
+        text = f"no implementation found for '{name}' on types that implement {HANDLER}: {[type(a) for a in askers]}"
+        return text if mode is None else f"{text} nor in mode {mode}"
+    lines = [] if mode is None else [f"  - mode object {mode!r}"]
+    lines += [f"  - tensor subclass {type(a)!r}" for a in askers]
+    return (
+        f"Multiple dispatch failed for '{name}'; all {HANDLER} handlers returned NotImplemented:\n\n"
+        + "\n".join(lines)
+    )
+
+
+def has_tensor_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether a call with these arguments is to be handled elsewhere: by one of them, or by a function mode.
+
+    Source: torch.overrides.has_torch_function.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.overrides.has_tensor_function((tt.ones(1), 2))
+        False
+    """
+    if state.disabled == ALL_DISABLED:
+        return False
+    return bool(state.modes) or (not state.disabled and bool(overloaded_in(relevant_args)))
+
+
+def has_tensor_function_unary(value: Any) -> bool:
+    """`has_tensor_function` of one argument."""
+    return has_tensor_function((value,))
+
+
+def has_tensor_function_variadic(*values: Any) -> bool:
+    """`has_tensor_function` of the arguments given."""
+    return has_tensor_function(values)
+
+
+def handle_tensor_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Call the handlers of a function of your own that asked `has_tensor_function` (`torch.overrides`).
+
+    Args:
+        public_api: the function as its users know it.
+        relevant_args: the arguments that may handle the call.
+
+    Raises:
+        TypeError: where every handler answers NotImplemented.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.overrides import handle_tensor_function, has_tensor_function_unary
+        >>> def double(x):
+        ...     if has_tensor_function_unary(x):
+        ...         return handle_tensor_function(double, (x,), x)
+        ...     return x + x
+        >>> class Text:
+        ...     @classmethod
+        ...     def __tensor_function__(cls, func, types, args=(), kwargs=None):
+        ...         return func.__name__
+        >>> double(Text())
+        'double'
+    """
+    askers = [] if state.disabled else overloaded_in(relevant_args)
+    return handle(public_api, askers, args, kwargs, python=True)

@@ -1,0 +1,209 @@
+"""`tt.overrides`: public calls handled by arguments of any type, and by modes (`torch.overrides`).
+
+A class whose class method ``__tensor_function__(cls, func, types, args=(), kwargs=None)`` exists takes over every
+public call that gets one of its instances, directly or in a list, whether it is a tensor or not; `func` is the public
+callable. A `TensorFunctionMode` sees the calls of a block.
+
+Example:
+    >>> import triten as tt
+    >>> class Diagonal:
+    ...     def __init__(self, n, value):
+    ...         self.n, self.value = n, value
+    ...     @classmethod
+    ...     def __tensor_function__(cls, func, types, args=(), kwargs=None):
+    ...         if func in (tt.mean, tt.Tensor.mean):
+    ...             return args[0].value / args[0].n
+    ...         return NotImplemented
+    >>> tt.mean(Diagonal(5, 2.0))
+    0.4
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+from .dispatch.core import tensor_function as _protocol
+from .dispatch.core.tensor_function import (
+    handle_tensor_function,
+    has_tensor_function,
+    has_tensor_function_unary,
+    has_tensor_function_variadic,
+)
+from .dispatch.functional import overridable as _overridable
+from .dispatch.functional.function_mode import BaseTensorFunctionMode, TensorFunctionMode
+from .dispatch.functional.subclass_attributes import default_nowrap_functions
+from .dispatch.tensor import Tensor
+
+__all__ = [
+    "BaseTensorFunctionMode",
+    "TensorFunctionMode",
+    "get_default_nowrap_functions",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "handle_tensor_function",
+    "has_tensor_function",
+    "has_tensor_function_unary",
+    "has_tensor_function_variadic",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_tensor_function",
+]
+
+NAMESPACES = {
+    "triten": "_public",
+    "triten.autograd": "autograd",
+    "triten.nn.functional": "nn.functional",
+}
+"""Public names of the namespaces whose functions can be overridden, and the modules that hold them."""
+
+
+def _namespaces() -> list[tuple[str, ModuleType]]:
+    return [(name, importlib.import_module(f".{at}", __package__)) for name, at in NAMESPACES.items()]
+
+
+_overridable.namespaces.append(_namespaces)
+
+
+@functools.cache
+def get_ignored_functions() -> set[Callable[..., Any]]:
+    """Public callables that no argument overrides; modes see the factories among them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ones in tt.overrides.get_ignored_functions()
+        True
+        >>> tt.add in tt.overrides.get_ignored_functions()
+        False
+    """
+    left_out = _overridable.UNSEEN | _overridable.MODES_ONLY
+    functions = {f for _, name, f in _overridable.public_functions() if name in left_out}
+    methods = {getattr(Tensor, name) for name in _overridable.IGNORED_METHODS if hasattr(Tensor, name)}
+    return functions | methods
+
+
+@functools.cache
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
+    """The callables that arguments and modes override, by the namespace that holds them.
+
+    A namespace is a module or `Tensor`; a property stands as a key of its own for its accessors.
+
+    Example:
+        >>> import triten as tt
+        >>> found = tt.overrides.get_overridable_functions()
+        >>> tt.add in found[tt], tt.Tensor.add in found[tt.Tensor]
+        (True, True)
+        >>> tt.Tensor.shape.__get__ in found[tt.Tensor.shape]
+        True
+    """
+    found: dict[Any, list[Callable[..., Any]]] = {}
+    left_out = _overridable.UNSEEN | _overridable.MODES_ONLY
+    for qualified, name, function in _overridable.public_functions():
+        if name not in left_out:
+            namespace = importlib.import_module(qualified.replace("triten", __package__ or "triten", 1))
+            found.setdefault(namespace, []).append(function)
+    for _, attribute in _overridable.overridable_attributes():
+        if isinstance(attribute, property):
+            found[attribute] = [func for _, _, func in _overridable.accessors(attribute)]
+        elif attribute not in found.setdefault(Tensor, []):
+            found[Tensor].append(attribute)
+    return found
+
+
+@functools.cache
+def _tensor_methods() -> set[Callable[..., Any]]:
+    return set(get_overridable_functions()[Tensor])
+
+
+def resolve_name(f: Any) -> str | None:
+    """The name under which a callable that a handler got is found, which gives it when evaluated.
+
+    None for what is not public here.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.overrides.resolve_name(tt.nn.functional.softmax)
+        'triten.nn.functional.softmax'
+        >>> tt.overrides.resolve_name(tt.Tensor.shape.__get__)
+        'triten.Tensor.shape.__get__'
+    """
+    from .dispatch.core.op_overload import OpOverload, OpOverloadGroup
+
+    if isinstance(f, OpOverload | OpOverloadGroup):
+        return str(f)
+    try:
+        return _overridable.index().get(f)
+    except TypeError:
+        return None
+
+
+_protocol.name_resolvers.append(resolve_name)
+
+
+def is_tensor_method_or_property(func: Any) -> bool:
+    """Whether a callable that a handler got belongs to `Tensor`: its first argument is the tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.overrides.is_tensor_method_or_property(tt.Tensor.add)
+        True
+        >>> tt.overrides.is_tensor_method_or_property(tt.add)
+        False
+    """
+    return func in _tensor_methods() or getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__")
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether a value is a tensor, or of a class that handles public calls.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.overrides.is_tensor_like(tt.ones(1)), tt.overrides.is_tensor_like(6)
+        (True, False)
+    """
+    return type(inp) is Tensor or hasattr(inp, _protocol.HANDLER)
+
+
+def get_default_nowrap_functions() -> set[Any]:
+    """Callables whose result the default ``Tensor.__tensor_function__`` does not make a tensor of the subclass.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.Tensor.grad.__get__ in tt.overrides.get_default_nowrap_functions()
+        True
+    """
+    return default_nowrap_functions()
+
+
+def wrap_tensor_function(
+    dispatcher: Callable[..., Iterable[Any]],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that has arguments and modes override a function of your own.
+
+    Args:
+        dispatcher: has the function's signature and gives the arguments that may handle the call.
+
+    Example:
+        >>> import triten as tt
+        >>> @tt.overrides.wrap_tensor_function(lambda a: (a,))
+        ... def double(a):
+        ...     return a + a
+        >>> double(3)
+        6
+    """
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = tuple(dispatcher(*args, **kwargs))
+            if has_tensor_function(relevant):
+                return handle_tensor_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return wrap
