@@ -46,7 +46,6 @@ _DECOMPOSING = {
     Functionality.Python,
     Functionality.FuncTorchDynamicLayerBackMode,
     Functionality.Functionalize,
-    Functionality.Batched,
 }
 """Layers that see what a composite operator is made of, as they do in PyTorch, where autograd decomposes it first."""
 
