@@ -54,7 +54,6 @@ _DECOMPOSING = {
     Functionality.FuncTorchDynamicLayerBackMode,
     Functionality.Functionalize,
     Functionality.ForwardAD,
-    Functionality.Batched,
 }
 """Layers that see what a composite operator is made of, as they do in PyTorch, where autograd decomposes it first."""
 

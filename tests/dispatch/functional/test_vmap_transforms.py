@@ -415,6 +415,18 @@ def test_a_composition_needs_no_rule(library):
         same(tt.vmap(tt.ops.vmaptest.twice)(normal(3)), 2 * normal(3))
 
 
+def test_a_compositions_own_autograd_kernel_counts_inside_a_map(library):
+    """Compositions come apart below autograd, at the rules, and not above it."""
+    library.define("steep(Tensor x) -> Tensor", lambda x: x * x)
+    library.impl("steep", lambda x: x * 100, "AutogradCPU")
+
+    def inside(row):
+        leaf = row.detach().requires_grad_()
+        return tt.autograd.grad(tt.ops.vmaptest.steep(leaf).sum(), leaf)[0]
+
+    same(tt.vmap(inside)(normal(3, 4)), tt.full((3, 4), 100.0))
+
+
 def make_custom_op():
     calls = []
 
