@@ -342,7 +342,7 @@ class OperatorEntry:
                 bound = [Device("cuda", index) if value is CURRENT_CUDA else value for value in template]
                 for position, value in zip(positions, runtime, strict=True):
                     bound[position] = value
-                found = plans[index] = self.lookup(bits).plan(self, bits, bound)
+                found = plans[index] = self.plan(bits, bound)
             return found(*runtime)
 
         return plan
