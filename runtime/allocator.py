@@ -33,6 +33,10 @@ class Allocator(ABC):
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
         """Copy `nbytes` between two addresses of this allocator."""
 
+    def empty_array(self, sizes: tuple[int, ...], np_dtype: Any, strides: Any, nbytes: int) -> Any:
+        """An ndarray over `nbytes` of new host memory; `strides` in bytes, None where contiguous."""
+        return array_over(self.allocate(nbytes, CPU), sizes, np_dtype, strides)
+
     def raw_deleter(self) -> Callable[[DataPtr], None] | None:
         """The deleter that the pointers carry, where all carry the same one."""
         return None
@@ -61,6 +65,11 @@ class HostAllocator(Allocator):
 
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
         ctypes.memmove(dst, src, nbytes)
+
+    def empty_array(self, sizes: tuple[int, ...], np_dtype: Any, strides: Any, nbytes: int) -> Any:
+        if nbytes < ALIGN_FROM and strides is None:
+            return np.empty(sizes, np_dtype)
+        return super().empty_array(sizes, np_dtype, strides, nbytes)
 
 
 class MetaAllocator(Allocator):
@@ -137,8 +146,7 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
         return np.ndarray(
             sizes, np_dtype, buffer, -buffer.__array_interface__["data"][0] % ALIGNMENT, byte_strides
         )
-    pointer = (host_is_custom[0] if host_is_custom else _HOST).allocate(nbytes, CPU)
-    return array_over(pointer, sizes, np_dtype, byte_strides)
+    return (host_is_custom[0] if host_is_custom else _HOST).empty_array(sizes, np_dtype, byte_strides, nbytes)
 
 
 def storage_size(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
