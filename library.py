@@ -2,6 +2,7 @@
 
 `custom_op` makes a Python function an operator, `opcheck` tests one. `cpu_kernel` and `gpu_kernel` compute pointwise
 operators from a function of elements; `launch` and `wrap_triton` run a Triton kernel of your own over tensors.
+`check` refuses a caller's mistake, `internal_assert` finds one of the library's own.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from .dispatch.custom_ops.registration import (
 from .dispatch.iterator.loops import cpu_kernel
 from .dispatch.schema import infer_schema
 from .runtime.cuda.driver import driver
+from .runtime.errors import InternalAssertError, check, internal_assert, internal_assert_debug_only
 
 __all__ = [
     "CustomOpDef",
+    "InternalAssertError",
     "Library",
     "OpCheckError",
+    "check",
     "cpu_kernel",
     "custom_op",
     "define",
@@ -38,6 +42,8 @@ __all__ = [
     "gpu_kernel",
     "impl",
     "infer_schema",
+    "internal_assert",
+    "internal_assert_debug_only",
     "launch",
     "opcheck",
     "register_autograd",

@@ -13,6 +13,7 @@ import numpy as np
 from .data_ptr import DataPtr
 from .device import CPU, META
 from .device import device as Device
+from .errors import internal_assert
 
 ALIGNMENT = 64
 ALIGN_FROM = 4096
@@ -186,4 +187,4 @@ def array_over(
     return np.ndarray(sizes, np_dtype, buffer, offset, byte_strides)
 
 
-assert META.type in _registry
+internal_assert(META.type in _registry, "the meta device has no allocator")

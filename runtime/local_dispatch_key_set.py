@@ -11,6 +11,7 @@ from types import TracebackType
 
 from .dispatch_key import BACKEND_MASK
 from .dispatch_key_set import DispatchKeySet
+from .errors import internal_assert
 
 
 class _State(threading.local):
@@ -41,7 +42,7 @@ class _Guard:
         return self
 
     def _apply(self) -> None:
-        raise AssertionError("a guard includes or excludes")
+        internal_assert(False, "a guard includes or excludes")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime import allocator, device, scalar_type
+from ...runtime.errors import internal_assert
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..schema import FunctionSchema, parse_schema, resolve
@@ -489,7 +490,7 @@ class OverloadPacket:
             given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
             return self.call(values[str(first)], **given_names, **rest)
         self.resolve(args, named)
-        raise AssertionError(f"{self.name}: {len(args)} positional arguments fit no schema")
+        internal_assert(False, f"{self.name}: {len(args)} positional arguments fit no schema")
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given."""
