@@ -17,12 +17,3 @@ import sys as _sys
 if "triten.dispatch.codegen" not in _sys.orig_argv:
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
     from ._public import __all__ as __all__
-
-
-def __getattr__(name: str) -> object:
-    # Namespaces that few programs use are imported when first asked for.
-    if name == "profiler":
-        import importlib
-
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

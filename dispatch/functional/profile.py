@@ -16,10 +16,22 @@ from types import TracebackType
 from typing import Any
 
 from ...runtime.cuda import driver as drivers
-from .profile_events import EventList, FunctionEventAvg
+from .profile_events import DeviceType, EventList, FunctionEventAvg
 from .profile_log import RangeSite
 from .profile_session import Session, active, stack_of_caller
 from .profile_tree import Recording, recording_of
+
+__all__ = [
+    "DeviceType",
+    "ExperimentalConfig",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
 
 
 class ProfilerActivity(Enum):

@@ -809,9 +809,17 @@ def test_importing_the_package_loads_no_profiler():
     import subprocess
     import sys
 
-    program = "import sys, triten; print([m for m in sys.modules if 'profile' in m]); triten.profiler.profile"
+    program = (
+        "import sys, triten; print([m for m in sys.modules if 'profile_' in m]); triten.profiler.profile"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+    assert dir(tt.profiler) == sorted(tt.profiler.__all__)
+    assert all(getattr(tt.profiler, name) is not None for name in tt.profiler.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        tt.profiler.nonsense  # noqa: B018
+    # A module with `__getattr__` is looked into without CPython's cache: `tt.add` would pay for it.
+    assert not hasattr(tt, "__getattr__")
 
 
 def test_it_agrees_with_pytorch_on_names_counts_and_memory():
