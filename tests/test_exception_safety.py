@@ -5,6 +5,7 @@ What fails is put into each layer in turn: kernels through the recorders that su
 """
 
 import gc
+import io
 import os
 import threading
 from contextlib import ExitStack, contextmanager, suppress
@@ -839,6 +840,12 @@ def test_a_trace_whose_file_fails(device):
             x.detach().add_(1.0)
     assert thread_state() == outside
     assert (x @ x).requires_grad
+
+
+def test_a_traced_call_that_fails(device):
+    x = matrix(device, grad=True)
+    with tt.dispatch.show_trace(io.StringIO()), failing_kernels(), untouched(x):
+        x @ x
 
 
 def test_a_listener_that_fails():

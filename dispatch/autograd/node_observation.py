@@ -31,6 +31,7 @@ class ObservedNodes:
         self._observe = observe
         self._undo = ExitStack()
         self._covered: set[type[Node]] = set()
+        self._known = 0
         self.cover()
         accumulate = engine.accumulate
 
@@ -42,8 +43,11 @@ class ObservedNodes:
 
     def cover(self) -> None:
         """Observe the node classes that are new since the last time."""
+        classes = Node.__subclasses__()
+        if len(classes) == self._known:
+            return
         with _lock:
-            pending = Node.__subclasses__()
+            self._known, pending = len(classes), classes
             while pending:
                 cls = pending.pop()
                 pending += cls.__subclasses__()

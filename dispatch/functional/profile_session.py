@@ -199,8 +199,6 @@ class Session:
 
     def _run_node(self, node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
         """An observer of nodes."""
-        if get_ident() != self.owner and not self.all_threads:
-            return backward(node, *grads)
         return self.run(RangeSite(node.name(), True, node.sequence), backward, (node, *grads))
 
     def _observe_device(self) -> None:

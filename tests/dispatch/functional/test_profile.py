@@ -187,6 +187,16 @@ def test_a_call_that_raises_is_recorded_to_its_end(library):
     assert ("aten::exp", f"{lib.ns}::fails") in tree(prof)
 
 
+def test_an_operator_that_calls_itself_is_several_events(library):
+    lib, ops = library
+    lib.define("f(Tensor x, int depth) -> Tensor")
+    lib.impl("f", lambda x, depth: ops.f(x, depth - 1) if depth else x.exp(), "CPU")
+    with profile(activities=CPU) as prof:
+        ops.f(tt.ones(2), 2)
+    name = f"{lib.ns}::f"
+    assert tree(prof)[1:] == [(name, None), (name, name), (name, name), ("aten::exp", name)]
+
+
 def test_an_operator_that_stops_the_profiler_does_no_harm():
     prof = profile(activities=CPU)
     prof.start()
@@ -194,6 +204,15 @@ def test_an_operator_that_stops_the_profiler_does_no_harm():
     prof.stop()
     range_.__exit__(None, None, None)
     assert tree(prof) == []
+
+
+def test_a_range_that_began_before_the_recording_is_no_part_of_it():
+    with profile(activities=CPU, schedule=schedule(wait=0, warmup=1, active=1)) as prof:
+        with record_function("too early"):
+            tt.ones(2)
+            prof.step()
+        tt.ones(2)
+    assert [e.name for e in prof.events()] == ["ProfilerStep#1", "aten::ones"]
 
 
 # --- backward
@@ -271,13 +290,31 @@ def in_thread(call):
 
 
 def test_other_threads_are_left_alone():
-    a = tt.ones(2)
+    a, w = tt.ones(2), tt.ones(2, requires_grad=True)
     seen = []
+
+    def work():
+        seen.append((a.neg() + tt.addcmul(a, a, a)).tolist())
+        (w * a).sum().backward()
+
     with profile(activities=CPU, profile_memory=True) as prof:
-        in_thread(lambda: seen.append((a + a).tolist()))
+        with record_function("range"):
+            in_thread(work)
         a.exp()
-    assert seen == [[2.0, 2.0]]
-    assert [name for name, _ in tree(prof) if name != "[memory]"] == ["aten::exp"]
+    assert seen == [[1.0, 1.0]] and w.grad.tolist() == [1.0, 1.0]
+    assert [name for name, _ in tree(prof) if name != "[memory]"] == ["range", "aten::exp"]
+    assert named(prof, "range").kernel_functions == [] and named(prof, "range").cpu_memory_usage == 0
+
+
+def test_plans_of_a_profiler_that_has_ended_are_forgotten(device):
+    a = tt.ones(2, device=device)
+    with profile() as prof:
+        session = prof._session
+        a + a
+    entries = len(session.log)
+    assert entries
+    a + a
+    assert len(session.log) == entries
 
 
 def test_all_threads_on_request_each_with_its_own_nesting():
@@ -755,7 +792,8 @@ def test_stacks_name_the_callers_and_fold(tmp_path):
     path = tmp_path / "stacks"
     prof.export_stacks(path)
     lines = path.read_text().splitlines()
-    assert any(";" in line and "outer;" in line and line.rpartition(" ")[2].isdigit() for line in lines)
+    (folded,) = [line for line in lines if "_inner" in line]
+    assert folded.index("_outer;") < folded.index("_inner ") and folded.rpartition(" ")[2].isdigit()
     with pytest.raises(ValueError, match="metric should be one of"):
         prof.export_stacks(path, "nonsense")
 
