@@ -1,6 +1,6 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from . import amp, autograd, cpu_fallback, cuda, library, nn, overrides
+from . import amp, autograd, cpu_fallback, cuda, library, nn, overrides, profiler
 from .dispatch import load as _load
 from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -44,6 +44,14 @@ from .dispatch.tensor import Tensor
 from .runtime.device import device, get_default_device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
+from .runtime.errors import (
+    _check,
+    _check_index,
+    _check_not_implemented,
+    _check_type,
+    _check_value,
+    _check_with,
+)
 from .runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .runtime.layout import layout, sparse_coo, sparse_csr, strided
 from .runtime.memory_format import (
@@ -96,5 +104,6 @@ _load()
 _register_loader("cuda", _load_cuda_kernels)
 
 __all__ = sorted(
-    {name for name in globals() if not name.startswith("_")} - {"cpu_fallback"} | set(_functions.__all__)
+    {name for name in globals() if not name.startswith("_") or name.startswith("_check")} - {"cpu_fallback"}
+    | set(_functions.__all__)
 )

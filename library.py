@@ -4,6 +4,7 @@
 operators from a function of elements; `launch` and `wrap_triton` run a Triton kernel of your own over tensors.
 A backend of another package (see `tt.utils`) brings an `Allocator`, kernels (`register_stub`, `Library.impl`), a
 `DeviceGuardImpl`, and takes `cpu_fallback` for the rest.
+`check` refuses a caller's mistake, `internal_assert` finds one of the library's own.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .runtime.allocator import Allocator, get_allocator, set_allocator
 from .runtime.cuda.driver import driver
 from .runtime.data_ptr import DataPtr
 from .runtime.device_guard import DeviceGuard, DeviceGuardImpl, register_device_guard
+from .runtime.errors import InternalAssertError, check, internal_assert, internal_assert_debug_only
 
 if TYPE_CHECKING:
     from .dispatch.custom_ops.cpu_fallback import cpu_fallback
@@ -45,10 +47,12 @@ __all__ = [
     "DataPtr",
     "DeviceGuard",
     "DeviceGuardImpl",
+    "InternalAssertError",
     "Library",
     "OpCheckError",
     "PlannedKernel",
     "StructuredCall",
+    "check",
     "cpu_fallback",
     "cpu_kernel",
     "custom_op",
@@ -60,6 +64,8 @@ __all__ = [
     "gpu_kernel",
     "impl",
     "infer_schema",
+    "internal_assert",
+    "internal_assert_debug_only",
     "launch",
     "opcheck",
     "register_autocast",

@@ -13,6 +13,7 @@ import numpy as np
 from .data_ptr import DataPtr
 from .device import CPU, META, check_device_type, on_rename
 from .device import device as Device
+from .errors import internal_assert
 
 ALIGNMENT = 64
 ALIGN_FROM = 4096
@@ -32,6 +33,10 @@ class Allocator(ABC):
     @abstractmethod
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
         """Copy `nbytes` between two addresses of this allocator."""
+
+    def empty_array(self, sizes: tuple[int, ...], np_dtype: Any, strides: Any, nbytes: int) -> Any:
+        """An ndarray over `nbytes` of new host memory; `strides` in bytes, None where contiguous."""
+        return array_over(self.allocate(nbytes, CPU), sizes, np_dtype, strides)
 
     def raw_deleter(self) -> Callable[[DataPtr], None] | None:
         """The deleter that the pointers carry, where all carry the same one."""
@@ -61,6 +66,11 @@ class HostAllocator(Allocator):
 
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
         ctypes.memmove(dst, src, nbytes)
+
+    def empty_array(self, sizes: tuple[int, ...], np_dtype: Any, strides: Any, nbytes: int) -> Any:
+        if nbytes < ALIGN_FROM and strides is None:
+            return np.empty(sizes, np_dtype)
+        return super().empty_array(sizes, np_dtype, strides, nbytes)
 
 
 class MetaAllocator(Allocator):
@@ -166,8 +176,7 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
         return np.ndarray(
             sizes, np_dtype, buffer, -buffer.__array_interface__["data"][0] % ALIGNMENT, byte_strides
         )
-    pointer = (host_is_custom[0] if host_is_custom else _HOST).allocate(nbytes, CPU)
-    return array_over(pointer, sizes, np_dtype, byte_strides)
+    return (host_is_custom[0] if host_is_custom else _HOST).empty_array(sizes, np_dtype, byte_strides, nbytes)
 
 
 def storage_size(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
@@ -207,4 +216,4 @@ def array_over(
     return np.ndarray(sizes, np_dtype, buffer, offset, byte_strides)
 
 
-assert META.type in _registry
+internal_assert(META.type in _registry, "the meta device has no allocator")

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from .dispatch_key import AUTOCAST_BIT, BACKEND_MASK, DispatchKey
 from .dispatch_key_set import DispatchKeySet
+from .errors import internal_assert
 
 
 class _State(threading.local):
@@ -52,7 +53,7 @@ class _Guard:
         return self
 
     def _apply(self) -> None:
-        raise AssertionError("a guard includes or excludes")
+        internal_assert(False, "a guard includes or excludes")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

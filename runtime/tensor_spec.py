@@ -12,6 +12,7 @@ from typing import Any
 from . import memory_format as mf
 from .device import device as Device
 from .dispatch_key import ADINPLACE_BIT, AUTOGRAD_BITS, Functionality, functionality_bit
+from .errors import internal_assert
 from .layout import layout as Layout
 from .layout import strided
 from .scalar_type import dtype as ScalarType
@@ -19,7 +20,7 @@ from .size import Size
 
 _DENSE = functionality_bit(Functionality.Dense)
 _AUTOGRAD = functionality_bit(Functionality.AutogradFunctionality)
-assert _AUTOGRAD & AUTOGRAD_BITS
+internal_assert(bool(_AUTOGRAD & AUTOGRAD_BITS), "the autograd functionality is none of the autograd bits")
 
 MAX_SPECS = 1 << 15
 """Beyond this many the intern table starts anew; living tensors keep their specs, which stay valid."""

@@ -12,6 +12,7 @@ from typing import Any
 from ..dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.driver import driver
+from ..runtime.errors import internal_assert
 from ..runtime.memory_format import contiguous_strides
 from ..runtime.scalar_type import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
@@ -217,7 +218,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if splits == 1:
         return PlannedKernel(lambda to, g, x_: launch(grid, g.address, x_.address, to.address, *numbers))
     row = REDUCTIONS["sum_stub"]
-    assert isinstance(row, Reduction)
+    internal_assert(isinstance(row, Reduction), "sum_stub is no reduction")
     add_up = reduction(row)(
         call._replace(name="sum", args={"self": parts}, runtime=("self",), extra={"dims": (0,)})
     ).into

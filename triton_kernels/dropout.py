@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.errors import internal_assert
 from . import random_functions as f
 from .conversion import compute_type, convert
 from .elementwise import check_dtypes, elementwise, number_for
@@ -117,7 +118,7 @@ def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
     type_ = compute_type(call.outputs[0].dtype)
     types = {"grad_output": type_, "mask": tl.int1, "scale": type_}
     order = [call.runtime.index(name) for name in types if name in call.runtime]
-    assert order == sorted(order)
+    internal_assert(order == sorted(order), lambda: f"{call.name}: arguments in the order {order}")
     return elementwise(call, f.kept, inputs, [types[name] for name in call.runtime])
 
 

@@ -257,8 +257,10 @@ class Function:
             dirty = any(out is w for w in ctx._written)
             if is_input and not dirty:
                 before = set_grad_enabled(False)
-                out = out.alias()  # type: ignore[attr-defined]  # every tensor of this package has it
-                set_grad_enabled(before)
+                try:
+                    out = out.alias()  # type: ignore[attr-defined]  # every tensor of this package has it
+                finally:
+                    set_grad_enabled(before)
             made.append(out)
         ctx.specs = tuple(specs)
         ctx._outputs = [isinstance(out, TensorImpl) for out in outputs]

@@ -7,14 +7,19 @@ import sys
 from typing import Any
 
 from .node import Edge, Node, edge_of, leaf_meta
-from .view_history import CopySlices, ViewGeometry, refresh, refuse_custom_view
+from .view_history import CopySlices, ViewGeometry, check_view, refresh, refuse_custom_view
 
 
 def check_inplace(tensor: Any) -> None:
-    """Refuse a write to a leaf that requires grad, or to a view of one. Called with grad mode on."""
+    """Refuse a write that no history could follow: to a leaf that requires grad, or a view of one, or of another dtype.
+
+    Called with grad mode on, before anything is written.
+    """
+    base = tensor._view_base
+    if base is not None:
+        check_view(tensor, base)
     if not tensor._spec.requires_grad:
         return
-    base = tensor._view_base
     if base is None:
         meta = tensor._autograd
         if meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":

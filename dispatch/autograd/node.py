@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...runtime.errors import internal_assert
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
@@ -42,7 +43,7 @@ class Node:
 
     def backward(self, *grads: Any) -> Sequence[Any]:
         """Gradients of the inputs from those of the outputs; None for an input that gets none."""
-        raise AssertionError(f"{type(self).__name__} has no backward")
+        internal_assert(False, f"{type(self).__name__} has no backward")
 
     def release(self) -> None:
         """Free saved tensors, after a backward that does not retain the graph."""

@@ -47,11 +47,15 @@ def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The plan where some of several scales (beta, alpha) are at their defaults: they are passed all the same."""
     positions = op.runtime_positions(args)
     fixed = list(args)
+    for position in positions:
+        fixed[position] = None
 
     def record(*runtime: Any) -> Any:
+        # A list of its own for each call: other threads make the same one, and a plan holds on to no tensors.
+        values = fixed.copy()
         for position, value in zip(positions, runtime, strict=True):
-            fixed[position] = value
-        return op.call_with_keys(key_set, [float(v) if v.__class__ is int else v for v in fixed])
+            values[position] = value
+        return op.call_with_keys(key_set, [float(v) if v.__class__ is int else v for v in values])
 
     return record
 

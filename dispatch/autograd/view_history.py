@@ -26,10 +26,7 @@ class ViewGeometry(NamedTuple):
     @staticmethod
     def of(view: Any, base: Any) -> ViewGeometry:
         """The geometry of `view` in `base`. Raises RuntimeError for a view of another dtype."""
-        if view._spec.dtype is not base._spec.dtype:
-            raise RuntimeError(
-                f"a view of dtype {view.dtype} of a base of dtype {base.dtype} cannot be written to under autograd"
-            )
+        check_view(view, base)
         if view._spec.numel == 0:
             return ViewGeometry(view._spec.sizes, view._spec.strides, 0)
         distance = address_of(view._data) - address_of(base._data)
@@ -38,6 +35,14 @@ class ViewGeometry(NamedTuple):
     def take(self, tensor: Any) -> Any:
         """The same elements of a contiguous or dense tensor of the base's geometry."""
         return tensor.as_strided(self.sizes, self.strides, self.offset + tensor.storage_offset())
+
+
+def check_view(view: Any, base: Any) -> None:
+    """Raise RuntimeError for a view of another dtype than its base's, which is no choice of the base's elements."""
+    if view._spec.dtype is not base._spec.dtype:
+        raise RuntimeError(
+            f"a view of dtype {view.dtype} of a base of dtype {base.dtype} cannot be written to under autograd"
+        )
 
 
 def elements_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:

@@ -390,12 +390,25 @@ class Dispatcher:
         return op.call_with_keys(parse(key).bits, _bound(op, args, kwargs))
 
     def call_boxed(self, op: OperatorEntry, stack: list[Any]) -> None:
-        """Call over a stack: takes the operator's arguments off it and pushes the results."""
-        _push(op, stack, op.call(*_pop(op, stack)))
+        """Call over a stack: takes the operator's arguments off it and pushes the results.
+
+        A call that raises leaves the stack as it was.
+        """
+        args = _pop(op, stack)
+        try:
+            _push(op, stack, op.call(*args))
+        except BaseException:
+            stack.extend(args)
+            raise
 
     def redispatch_boxed(self, op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
         """`redispatch` over a stack."""
-        _push(op, stack, op.call_with_keys(key_set.raw_repr(), _pop(op, stack)))
+        args = _pop(op, stack)
+        try:
+            _push(op, stack, op.call_with_keys(key_set.raw_repr(), args))
+        except BaseException:
+            stack.extend(args)
+            raise
 
     def forget(self, entry: OperatorEntry) -> None:
         """Drop an operator's decisions, those of all that may hold its plans, and every plan in front of them."""

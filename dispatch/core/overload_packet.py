@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime import allocator, device, device_guard, scalar_type
+from ...runtime.errors import internal_assert
 from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import effective, local
 from ...runtime.tensor_impl import TensorImpl
@@ -652,7 +653,7 @@ class OverloadPacket:
         if askers:
             return self._handled_in(METHOD if method else FUNCTION, askers, args, named)
         self.resolve(args, named)
-        raise AssertionError(f"{self.name}: {len(args)} positional arguments fit no schema")
+        internal_assert(False, f"{self.name}: {len(args)} positional arguments fit no schema")
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...runtime.device import device as Device
+from ...runtime.errors import internal_assert
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
@@ -116,7 +117,7 @@ class MetaBase:
         self.adopt(index, given, wanted, exact)
 
     def _missing_dtype(self, index: int) -> ScalarType:
-        raise AssertionError(f"{self.name}: meta function names no dtype for output {index}")
+        internal_assert(False, f"{self.name}: meta function names no dtype for output {index}")
 
     def adopt(self, index: int, given: TensorSpec, wanted: TensorSpec, exact: bool) -> None:
         """Take the tensor that was given for an output: check it, and note a resize or a proxy."""

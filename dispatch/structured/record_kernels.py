@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ...runtime.scalar_type import dtype as ScalarType
 from ..core.dispatcher import Dispatcher
@@ -27,8 +28,14 @@ def record_kernels() -> Iterator[list[tuple[str, ScalarType | None]]]:
     """
     seen: list[tuple[str, ScalarType | None]] = []
 
-    def record(name: str, dtype: ScalarType | None) -> None:
-        seen.append((name, dtype))
+    def record(name: str, dtype: ScalarType | None, function: Callable[..., Any]) -> Callable[..., Any]:
+        ran = (name, dtype)
+
+        def recorded(*data: Any) -> Any:
+            seen.append(ran)
+            return function(*data)
+
+        return recorded
 
     recorders.append(record)
     Dispatcher.singleton().forget_all()

@@ -14,6 +14,7 @@ from ...runtime.device import device as Device
 from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import kind_of, spec_of
@@ -483,7 +484,33 @@ def writing_plan(
             return result_type(written)
         return written[0] if len(written) == 1 else tuple(written)
 
-    return writing
+    if not resized:
+        return writing
+
+    def writing_resized(*values: Any) -> Any:
+        before = [(t, t._data, t._spec, t._version, t._version and t._version[0]) for t in values[first_out:]]
+        try:
+            return writing(*values)
+        except BaseException:
+            for state in before:
+                _restore(*state)
+            raise
+
+    return writing_resized
+
+
+def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, version: int | None) -> None:
+    """Give a tensor back the geometry that it had before a resize; its storage may stay larger, as after a shrink."""
+    if root_of(data).nbytes and root_of(target._data) is not root_of(data):
+        # Views have moved to the storage's new bytes, which hold the same elements.
+        target.set_sizes_and_strides(spec.sizes, spec.strides)
+    else:
+        target._data = data
+    target._spec = spec
+    if cell is None:
+        target._version = None
+    else:
+        cell[0] = version or 0
 
 
 def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool) -> Plan | None:

@@ -218,27 +218,27 @@ def _guarded(kernel: PlannedKernel, device: Device) -> PlannedKernel:
     )
 
 
-recorders: list[Callable[[str, ScalarType | None], object]] = []
-"""Called with the name and dtype of each kernel that runs; see `record_kernels`."""
+Recorder = Callable[[str, ScalarType | None, Callable[..., Any]], Callable[..., Any]]
+
+recorders: list[Recorder] = []
+"""What stands around every run of every kernel, put there when plans are made: given the kernel's name, its dtype and
+the function that computes, each returns a function for its place. See `record_kernels`.
+
+Whoever appends or removes one has the dispatcher forget all plans.
+"""
 
 
 def recording(factory: KernelFactory) -> KernelFactory:
-    """`factory`, its kernels reporting each call to the recorders."""
+    """`factory`, its kernels surrounded by the recorders; each serves the shapes of one plan only."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
         name, dtype = call.kernel_name(), call.dtype
-
-        def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
-            def reported(*data: Any) -> Any:
-                for record in recorders:
-                    record(name, dtype)
-                return function(*data)
-
-            return reported
-
-        fresh = None if kernel.fresh is None else reporting(kernel.fresh)
-        return PlannedKernel(reporting(kernel.into), fresh, kernel.quiet)
+        into, fresh = kernel.into, kernel.fresh
+        for record in recorders:
+            into = record(name, dtype, into)
+            fresh = None if fresh is None else record(name, dtype, fresh)
+        return PlannedKernel(into, fresh, kernel.quiet)
 
     return made
 

@@ -193,16 +193,19 @@ class CachingAllocator(Allocator):
         """Put blocks that were given back into their lists, except those that other streams still use."""
         given_back = self._given_back
         while given_back:
-            block = given_back.popleft()
+            block = given_back[0]
+            # First what may fail: until its events are recorded the block stays where it is.
+            events = None if block.other_streams is None else self._record(cuda, block)
+            given_back.popleft()
             stats = block.stats
             stats.frees += 1
             stats.allocated -= block.counted
             block.counted = 0
-            if block.other_streams is None:
+            if events is None:
                 block.segment.used -= 1
                 block.waiting.append(block)
             else:
-                self._in_use_elsewhere.append((block, self._record(cuda, block)))
+                self._in_use_elsewhere.append((block, events))
         if self._in_use_elsewhere:
             self._in_use_elsewhere = [
                 (block, events)
@@ -214,10 +217,12 @@ class CachingAllocator(Allocator):
         current = cuda.current_device()
         cuda.set_device(block.segment.device)
         events = []
-        for stream in block.other_streams or ():
-            events.append(cuda.create_event())
-            cuda.record_event(events[-1], stream)
-        cuda.set_device(current)
+        try:
+            for stream in block.other_streams or ():
+                events.append(cuda.create_event())
+                cuda.record_event(events[-1], stream)
+        finally:
+            cuda.set_device(current)
         return events
 
     def _release_if_done(self, cuda: Driver, block: Block, events: list[int]) -> bool:

@@ -317,6 +317,11 @@ def driver() -> Driver:
     return found if found is not None else _choose()
 
 
+def current_driver() -> Driver | None:
+    """The process's driver if one has been chosen; chooses none."""
+    return _driver
+
+
 def _choose() -> Driver:
     global _driver
     with _driver_lock:

@@ -278,3 +278,13 @@ def test_gradients_of_a_second_derivative_die() -> None:
     tt.autograd.grad(first.sum(), w)
     del first
     assert [r() for r in refs] == [None, None]
+
+
+def test_a_plan_with_some_scales_at_their_defaults_holds_no_tensor() -> None:
+    a = tt.ones(2, 2, requires_grad=True)
+    b = tt.ones(2, 2)
+    seen = weakref.ref(b)
+    tt.addmm(b, a, b, beta=2)
+    del b
+    gc.collect()
+    assert seen() is None

@@ -1,0 +1,48 @@
+"""`tt.profiler`: what a program spends its time and memory on (`torch.profiler`).
+
+The profiler itself is imported when one of its names is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .dispatch.functional.profile import (
+        ExperimentalConfig,
+        ProfilerAction,
+        ProfilerActivity,
+        profile,
+        record_function,
+        schedule,
+        supported_activities,
+        tensorboard_trace_handler,
+    )
+    from .dispatch.functional.profile_events import DeviceType
+
+__all__ = [
+    "DeviceType",
+    "ExperimentalConfig",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Here and not in the package's own module, where it would slow every `tt.add` down: CPython looks names of a
+    # module up without a cache where the module has this function.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .dispatch.functional import profile
+
+    found = globals()[name] = getattr(profile, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
