@@ -13,18 +13,9 @@ Example:
 """
 
 import sys as _sys
-from importlib import import_module as _import_module
 
 if "triten.dispatch.codegen" not in _sys.orig_argv:
     from . import _C as _C
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
     from ._public import __all__ as __all__
-
-
-def __getattr__(name: str) -> object:
-    # What few programs need, loaded when they do.
-    if name in ("func", "utils"):
-        return _import_module(f".{name}", __name__)
-    if name == "_register_device_module":
-        return _import_module(".utils", __name__)._register_device_module
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .utils import _register_device_module as _register_device_module

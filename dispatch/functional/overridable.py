@@ -44,6 +44,11 @@ IGNORED_METHODS = frozenset(
 
 UNSEEN = frozenset(
     {
+        "_check",
+        "_check_index",
+        "_check_not_implemented",
+        "_check_type",
+        "_check_value",
         "autocast_decrement_nesting",
         "autocast_increment_nesting",
         "broadcast_shapes",
