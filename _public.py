@@ -1,6 +1,6 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from . import autograd, cpu_fallback, cuda, library, nn
+from . import autograd, cpu_fallback, cuda, func, library, nn
 from .dispatch import load as _load
 from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.device import CPU
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.dispatcher import Dispatcher
@@ -76,6 +77,11 @@ def _root_gradient(output: Any, grad: Any) -> Any:
 
 def _one(spec: TensorSpec) -> Any:
     """The gradient of a scalar with respect to itself."""
+    if modes or spec.keys:
+        # Modes and tensor subclasses see how it is made.
+        from ..generated.functions import ones
+
+        return ones(spec.sizes, dtype=spec.dtype, device=spec.device)
     make = _one_plans.get(spec)
     if make is None:
         if len(_one_plans) > 64:
@@ -104,7 +110,7 @@ def backward(
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
     if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
-        make = _one_plans.get(tensors._spec)
+        make = None if modes else _one_plans.get(tensors._spec)
         seed = _root_gradient(tensors, None) if make is None else make()
         run_from(edge_of(tensors), seed, create_graph if retain_graph is None else retain_graph, create_graph)
         return

@@ -5,9 +5,11 @@ A graph is data. It is made by `tt.func.make_graph` or by hand, read and rewritt
 
 from __future__ import annotations
 
+import builtins
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from keyword import iskeyword
 from typing import Any, Final
 
 from ...runtime.tensor_impl import TensorImpl
@@ -39,7 +41,19 @@ class Node:
     take the result, in order. Made by the methods of `Graph`.
     """
 
-    __slots__ = ("_args", "_kwargs", "_next", "_prev", "graph", "meta", "name", "op", "target", "users", "val")
+    __slots__ = (
+        "_args",
+        "_kwargs",
+        "_next",
+        "_prev",
+        "graph",
+        "meta",
+        "name",
+        "op",
+        "target",
+        "users",
+        "val",
+    )
 
     def __init__(self, graph: Graph, name: str, op: str, target: Any, val: Any = None) -> None:
         self.graph = graph
@@ -102,7 +116,9 @@ class Node:
         Raises ValueError for a node of another graph.
         """
         if other.graph is not self.graph:
-            raise ValueError(f"replace_all_uses_with: %{other.name} is a node of another graph than %{self.name}")
+            raise ValueError(
+                f"replace_all_uses_with: %{other.name} is a node of another graph than %{self.name}"
+            )
         users = list(self.users)
         for user in users:
             user.replace_input_with(self, other)
@@ -212,7 +228,9 @@ class Graph:
             if given.graph is not self:
                 for other in node.all_input_nodes:
                     other.users.pop(node, None)
-                raise ValueError(f"create_node: argument %{given.name} of %{node.name} is a node of another graph")
+                raise ValueError(
+                    f"create_node: argument %{given.name} of %{node.name} is a node of another graph"
+                )
         self._insert_before.prepend(node)
         return node
 
@@ -262,9 +280,10 @@ class Graph:
     def unique_name(self, candidate: str) -> str:
         """`candidate` as an identifier, numbered if another node has it."""
         base = "".join(c if c.isalnum() or c == "_" else "_" for c in candidate) or "value"
-        if not base.isidentifier() or base in _RESERVED:
+        if not base.isidentifier() or iskeyword(base) or base in ("self", "tt"):
             base = f"_{base}"
-        count = self._names.get(base)
+        # Built-in names are numbered at once, as the code of a graph may call them.
+        count = 0 if hasattr(builtins, base) else self._names.get(base)
         if count is None:
             self._names[base] = 0
             return base
@@ -278,7 +297,7 @@ class Graph:
 
     @contextmanager
     def inserting_before(self, node: Node | None = None) -> Iterator[None]:
-        """Put new nodes before `node` (None: at the start) while the block runs. Raises ValueError for a foreign one."""
+        """New nodes go before `node` (None: to the start) while the block runs. Raises ValueError for a foreign one."""
         yield from self._inserting(self._root._next if node is None else node)
 
     @contextmanager
@@ -416,12 +435,6 @@ class NodeList:
         return repr(list(self))
 
 
-_RESERVED = frozenset(
-    "False None True and as assert async await break class continue def del elif else except finally for from global "
-    "if import in is lambda nonlocal not or pass raise return self try tt while with yield".split()
-)
-
-
 def _candidate(op: str, target: Any) -> str:
     if isinstance(target, OpOverload):
         return target._opname
@@ -485,7 +498,11 @@ def _packed(val: Any) -> Any:
     if isinstance(val, TensorSpec):
         return _Spec(
             (val.sizes, val.strides, val.dtype, str(val.device)),
-            {"requires_grad": val.requires_grad, "is_inference": val.is_inference, "read_only": val.read_only},
+            {
+                "requires_grad": val.requires_grad,
+                "is_inference": val.is_inference,
+                "read_only": val.read_only,
+            },
         )
     return tuple([_packed(v) for v in val]) if val.__class__ is tuple else val
 
@@ -495,7 +512,7 @@ class _Spec:
 
     __slots__ = ("fields", "flags")
 
-    def __init__(self, fields: tuple[Any, ...], flags: dict[str, bool]) -> None:
+    def __init__(self, fields: tuple[Any, ...], flags: dict[str, Any]) -> None:
         self.fields, self.flags = fields, flags
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -55,7 +55,9 @@ def lint(graph: Graph) -> None:
 def _check_target(graph: Graph, node: Node) -> None:
     if node.op == "get_attr":
         if node.target not in graph.constants:
-            raise RuntimeError(f"%{node.name} names the constant {node.target!r}, which the graph does not have")
+            raise RuntimeError(
+                f"%{node.name} names the constant {node.target!r}, which the graph does not have"
+            )
     elif node.op == "call_function":
         if node.target is operator.getitem:
             _check_getitem(node)
@@ -70,7 +72,9 @@ def _check_getitem(node: Node) -> None:
     if not isinstance(source, Node) or index.__class__ is not int:
         raise RuntimeError(f"%{node.name}: getitem takes a node and an int, got {node.args}")
     if source.val.__class__ is tuple and not 0 <= index < len(source.val):
-        raise RuntimeError(f"%{node.name} takes result {index} of %{source.name}, which has {len(source.val)}")
+        raise RuntimeError(
+            f"%{node.name} takes result {index} of %{source.name}, which has {len(source.val)}"
+        )
 
 
 def _check_call(graph: Graph, node: Node) -> None:
@@ -84,7 +88,9 @@ def _check_call(graph: Graph, node: Node) -> None:
     def plain(value: Any) -> Any:
         if isinstance(value, Attribute):
             if value.name not in graph.constants:
-                raise RuntimeError(f"%{node.name} takes the constant {value.name!r}, which the graph does not have")
+                raise RuntimeError(
+                    f"%{node.name} takes the constant {value.name!r}, which the graph does not have"
+                )
             return graph.constants[value.name]
         return tuple([plain(v) for v in value]) if value.__class__ is tuple else value
 
@@ -98,7 +104,9 @@ def _check_call(graph: Graph, node: Node) -> None:
         else:
             bind(entry.schema, args, kwargs)
     except TypeError as mismatch:
-        raise RuntimeError(f"%{node.name}: {node.target} does not take these arguments: {mismatch}") from mismatch
+        raise RuntimeError(
+            f"%{node.name}: {node.target} does not take these arguments: {mismatch}"
+        ) from mismatch
 
 
 def _unknown_spec() -> TensorSpec:

@@ -124,6 +124,8 @@ def _path(node: Node) -> str:
 
 def _arguments(node: Node) -> str:
     named = [(name, literal(v)) for name, v in node.kwargs.items()]
-    given = [literal(v) for v in node.args] + [f"{n}={v}" for n, v in named if n.isidentifier() and n != "from"]
+    given = [literal(v) for v in node.args] + [
+        f"{n}={v}" for n, v in named if n.isidentifier() and n != "from"
+    ]
     odd = [f"{name!r}: {v}" for name, v in named if not (name.isidentifier() and name != "from")]
     return ", ".join([*given, f"**{{{', '.join(odd)}}}"] if odd else given)

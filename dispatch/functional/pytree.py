@@ -85,7 +85,7 @@ def _flatten_into(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] |
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The tree of these leaves. Raises ValueError for another number of them than the tree has, TypeError for no spec."""
+    """The tree of these leaves. Raises ValueError for another number of them than it has, TypeError for no spec."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
             f"tree_unflatten(leaves, treespec): expected treespec to be a TreeSpec, not {type(treespec).__name__}"
