@@ -16,6 +16,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _functionalize(op: Any, key_set: Any, stack: list[Any]) -> None:
+    # Imported by the first call that is to be rewritten.
+    from .functional.functionalize import functionalize_fallback
+
+    functionalize_fallback(op, key_set, stack)
+
+
 def load() -> None:
     """Define every operator. Called once by the package's root."""
     import os
@@ -37,6 +44,8 @@ def load() -> None:
             dispatcher.register_fallback(
                 key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
             )
+        elif functionality is Functionality.Functionalize:
+            dispatcher.register_fallback(key, KernelFunction(_functionalize, boxed=True, source="functionalize"))
         elif functionality not in (
             Functionality.Dense,
             Functionality.Quantized,
