@@ -45,7 +45,9 @@ def load() -> None:
                 key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
             )
         elif functionality is Functionality.Functionalize:
-            dispatcher.register_fallback(key, KernelFunction(_functionalize, boxed=True, source="functionalize"))
+            dispatcher.register_fallback(
+                key, KernelFunction(_functionalize, boxed=True, source="functionalize")
+            )
         elif functionality not in (
             Functionality.Dense,
             Functionality.Quantized,

@@ -32,9 +32,7 @@ def view_copy_dtype(self: Any, dtype: ScalarType) -> Any:
     return _contiguous(_contiguous(self).view(dtype))
 
 
-def as_strided_copy(
-    self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
-) -> Any:
+def as_strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
     """`torch.as_strided_copy`."""
     view = self.as_strided(size, stride, storage_offset)
     return packets["_strided_copy"].call(
@@ -162,9 +160,7 @@ def as_strided_scatter(
     return packets["_strided_scatter"].call(self, src, size, stride, offset)
 
 
-def _strided_scatter(
-    self: Any, src: Any, size: Sequence[int], stride: Sequence[int], offset: int
-) -> Any:
+def _strided_scatter(self: Any, src: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
     """A copy of the tensor in which the strided view `offset` elements after its first is `src`."""
     out = _spread(self)
     reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True))

@@ -72,6 +72,18 @@ class FunctionalStorage:
         """Whether anything was written since the storage was made."""
         return self.generation > 0
 
+    def laid_out(self, call: Call, copies: bool) -> Any:
+        """The value; under the strides that the tensor would have, unless views of it are copies anyway."""
+        if not copies:
+            self.lay_out(call)
+        return self.value
+
+    def lay_out(self, call: Call) -> Any:
+        """The value under the strides that the tensor would have, as strided views need it."""
+        if self.value._spec.strides != self.spec.strides and self.spec.numel > 1:
+            self.value = call("aten::_restride", self.value, self.spec.strides)
+        return self.value
+
 
 class FunctionalData(DataPtr):
     """The bytes of a functional tensor, were there any: an address, and the way from the storage's value to its own."""
@@ -79,7 +91,12 @@ class FunctionalData(DataPtr):
     __slots__ = ("cached", "generation", "steps", "storage")
 
     def __init__(
-        self, address: int, nbytes: int, base: DataPtr | None, storage: FunctionalStorage, steps: tuple[Step, ...]
+        self,
+        address: int,
+        nbytes: int,
+        base: DataPtr | None,
+        storage: FunctionalStorage,
+        steps: tuple[Step, ...],
     ) -> None:
         super().__init__(address, nbytes, storage.root.device, base)
         self.storage = storage
@@ -99,7 +116,7 @@ class FunctionalData(DataPtr):
         return self.cached
 
     def _replayed(self, call: Call, copies: bool) -> Any:
-        value = self.storage.value
+        value = self.storage.laid_out(call, copies)
         for step in self.steps:
             value = forward(step, value, self.storage, call, copies)
         return value
@@ -108,11 +125,11 @@ class FunctionalData(DataPtr):
         """Replace the value, and with it the storage's. `new` has the sizes and dtype of this handle."""
         storage = self.storage
         whole = self._whole_of(new, call, copies)
-        if not copies and whole._spec.strides != storage.spec.strides and storage.spec.numel > 1:
-            # Views are taken again of the value, so that it must lie as the tensor would.
-            whole = call("aten::_restride", whole, storage.spec.strides)
         storage.value = whole
         storage.generation += 1
+        if storage.spec.is_dense():
+            # What is computed from the value takes after its strides.
+            storage.laid_out(call, copies)
         if self.steps:
             self.generation = -1
             last = self.steps[-1].result
@@ -124,7 +141,7 @@ class FunctionalData(DataPtr):
         steps = self.steps
         if not steps:
             return new
-        values = [self.storage.value]
+        values = [self.storage.laid_out(call, copies)]
         for step in steps[:-1]:
             values.append(forward(step, values[-1], self.storage, call, copies))
         for step, source in zip(reversed(steps), reversed(values), strict=True):
@@ -156,10 +173,7 @@ def copy_name(name: str) -> str:
 def forward(step: Step, value: Any, storage: FunctionalStorage, call: Call, copies: bool) -> Any:
     """The view of a value. A strided view is taken of the whole, whose strides are known."""
     if step.name == "aten::_strided_from":
-        whole = storage.value
-        if whole._spec.strides != storage.spec.strides and storage.spec.numel > 1:
-            whole = call("aten::_restride", whole, storage.spec.strides)
-        return call(copy_name(step.name) if copies else step.name, whole, *step.args)
+        value = storage.lay_out(call)
     return call(copy_name(step.name) if copies else step.name, value, *step.args)
 
 
@@ -269,9 +283,11 @@ def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Any, call:
             f"functionalize: a write to a strided view of dtype {step.result.dtype} of a tensor of dtype "
             f"{storage.spec.dtype} cannot be expressed without memory"
         )
-    whole = storage.value
-    if whole._spec.strides != storage.spec.strides and storage.spec.numel > 1:
-        whole = call("aten::_restride", whole, storage.spec.strides)
     return call(
-        "aten::_strided_scatter", whole, new, step.result.sizes, step.result.strides, step.offset
+        "aten::_strided_scatter",
+        storage.lay_out(call),
+        new,
+        step.result.sizes,
+        step.result.strides,
+        step.offset,
     )

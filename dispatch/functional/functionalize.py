@@ -87,7 +87,10 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     def functionalized(*args: Any, **kwargs: Any) -> Any:
         layer = Layer(remove == "mutations_and_views")
         leaves, spec = tree_flatten((args, kwargs))
-        given, named = tree_unflatten([layer.enter(v) if isinstance(v, TensorImpl) else v for v in leaves], spec)
+        # The larger first, of which the smaller may be views.
+        tensors = sorted((v for v in leaves if isinstance(v, TensorImpl)), key=lambda t: -t._spec.numel)
+        handles = {id(t): layer.enter(t) for t in tensors}
+        given, named = tree_unflatten([handles.get(id(v), v) for v in leaves], spec)
         try:
             with layer.active():
                 result = func(*given, **named)
@@ -145,7 +148,7 @@ class Layer:
     def __init__(self, copies: bool) -> None:
         self.copies = copies
         self.live: list[weakref.ref[Any]] = []
-        self._storages: dict[int, FunctionalStorage] = {}
+        self._storages: dict[int, list[FunctionalStorage]] = {}
         self._handles: dict[int, tuple[Any, Any]] = {}
         self._inputs: list[tuple[Any, Any, _Saved]] = []
         self._gradients: list[tuple[Any, Any]] = []
@@ -206,44 +209,24 @@ class Layer:
 
     def _handle_of(self, tensor: Any) -> Any:
         """A handle of a tensor from outside, in the storage of its memory."""
-        root = root_of(tensor._data)
-        storage = self._storages.get(id(root))
         spec = tensor._spec
         address = address_of(tensor._data)
+        storage = self._storage_of(tensor)
         if storage is None:
+            root = root_of(tensor._data)
             phantom = DataPtr(address_of(root), root.nbytes, spec.device)
-            storage = FunctionalStorage(self, tensor, spec.replace(requires_grad=False, keys=0), phantom, tensor)
-            self._storages[id(root)] = storage
-            steps: tuple[Step, ...] = ()
-        else:
-            steps = self._steps_within(storage, tensor)
-        data = FunctionalData(address, storage.root.address + storage.root.nbytes - address, storage.root, storage, steps)
+            plain = spec.replace(requires_grad=False, keys=0)
+            storage = FunctionalStorage(self, tensor, plain, phantom, tensor)
+            self._storages.setdefault(id(root), []).append(storage)
+        steps = _steps_within(storage, tensor)
+        nbytes = storage.root.address + storage.root.nbytes - address
+        data = FunctionalData(address, nbytes, storage.root, storage, steps)
         return self._made(data, spec, None if spec.is_inference else tensor.version_cell())
 
-    def _steps_within(self, storage: FunctionalStorage, tensor: Any) -> tuple[Step, ...]:
-        """The way from a storage's value to a tensor that shares its memory.
-
-        Raises RuntimeError where the one is no view of the other.
-        """
-        whole, spec = storage.spec, tensor._spec.replace(requires_grad=False, keys=0)
-        distance = address_of(tensor._data) - address_of(storage.origin._data)
-        if (spec.sizes, spec.strides, spec.dtype) == (whole.sizes, whole.strides, whole.dtype) and not distance:
-            return ()
-        reach = sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True))
-        extent = sum((n - 1) * s for n, s in zip(whole.sizes, whole.strides, strict=True))
-        offset = distance // whole.itemsize
-        inside = spec.dtype is whole.dtype and distance >= 0 and offset + reach <= extent and whole.is_dense()
-        if not inside:
-            if not storage.is_written and not _overlap(tensor, storage.origin):
-                # Two parts of one memory that have nothing in common are as good as two memories.
-                apart = FunctionalStorage(self, tensor, spec, storage.root, tensor)
-                self._storages[id(tensor._data)] = apart
-                raise _Apart(apart)
-            raise RuntimeError(
-                f"functionalize: two tensors ({spec!r} and {whole!r}) share memory, and the second is no view of the "
-                "first; pass the one that holds the other before it"
-            )
-        return (Step("aten::_strided_from", (spec.sizes, spec.strides, offset), whole, spec, offset),)
+    def _storage_of(self, tensor: Any) -> FunctionalStorage | None:
+        """The storage that has some of a tensor's memory, which comes from outside."""
+        known = self._storages.get(id(root_of(tensor._data)))
+        return None if known is None else next((s for s in known if _overlap(tensor, s.origin)), None)
 
     def _made(self, data: FunctionalData, spec: TensorSpec, version: list[int] | None) -> Any:
         made: Any = object.__new__(FunctionalTensor)
@@ -264,24 +247,18 @@ class Layer:
         if self.owns(tensor):
             return tensor
         if isinstance(tensor._data, FunctionalData) and tensor._data.storage.layer not in _layers.active:
-            raise RuntimeError("functionalize: a tensor of another thread's functionalized call reached this one")
+            raise RuntimeError(
+                "functionalize: a tensor of another thread's functionalized call reached this one"
+            )
         known = self._handles.get(id(tensor))
         if known is None or known[0] is not tensor:
-            known = self._handles[id(tensor)] = (tensor, self._outside(tensor))
+            known = self._handles[id(tensor)] = (tensor, self._handle_of(tensor))
         return known[1]
-
-    def _outside(self, tensor: Any) -> Any:
-        try:
-            return self._handle_of(tensor)
-        except _Apart as found:
-            spec = tensor._spec
-            data = FunctionalData(address_of(tensor._data), spec.nbytes, found.storage.root, found.storage, ())
-            return self._made(data, spec, None if spec.is_inference else tensor.version_cell())
 
     def value_of(self, tensor: Any) -> Any:
         """The current value of a handle, or of a tensor from outside. Called below the layer."""
         if not self.owns(tensor):
-            storage = self._storages.get(id(root_of(tensor._data)))
+            storage = self._storage_of(tensor)
             if storage is None or not storage.is_written:
                 return tensor
             tensor = self.handle_of(tensor)
@@ -349,7 +326,9 @@ class Layer:
         for handle in handles:
             data = handle._data
             if data.steps and not self.copies:
-                data.generation = -1 if data.cached is not None and data.storage.is_written else data.generation
+                data.generation = (
+                    -1 if data.cached is not None and data.storage.is_written else data.generation
+                )
             values.append(self.value_of(handle))
         for handle, value in zip(handles, values, strict=True):
             spec = value._spec.detached
@@ -391,7 +370,8 @@ class Layer:
         Values may have other strides than the program's tensors. So the operator is asked as its Meta kernel.
         """
         if "dynamic_output_shape" in op.tags or not any(
-            isinstance(t._data, FunctionalData) and t._data.value(self.call, True)._spec.strides != t._spec.strides
+            isinstance(t._data, FunctionalData)
+            and t._data.value(self.call, True)._spec.strides != t._spec.strides
             for t in tensors_in(values)
             if self.owns(t)
         ):
@@ -455,7 +435,9 @@ class Layer:
             steps = (*steps, Step(name, args, before, spec, offset))
         root = storage.root
         made = self._made(
-            FunctionalData(address, root.address + root.nbytes - address, root, storage, steps), spec, result._version
+            FunctionalData(address, root.address + root.nbytes - address, root, storage, steps),
+            spec,
+            result._version,
         )
         base = result._view_base
         if base is not None:
@@ -483,13 +465,15 @@ class Layer:
             if values[i] is None:
                 continue
             if not isinstance(values[i], TensorImpl):
-                raise RuntimeError(f"functionalize: {op.name} writes to a list of tensors, which is not rewritten")
+                raise RuntimeError(
+                    f"functionalize: {op.name} writes to a list of tensors, which is not rewritten"
+                )
             targets[i] = self._target(op, values[i])
         if "inplace_view" in op.tags:
             return self._change_memory(op, values)
         functional = functional_form(op)
         before = {i: t._spec for i, t in targets.items()}
-        result, metas = self._on_meta(op, values)
+        metas = self._on_meta(op, values)[1]
         with self.below():
             given = self._arguments_of(functional, op, values)
             if functional.origin_of(FUNCTIONALIZE, functional.kernels) is IMPLICIT:
@@ -504,11 +488,12 @@ class Layer:
                 self._assign(target, new)
         for tensor, meta in ((values[i], metas[id(values[i])]) for i in targets):
             tensor._version = meta._version
-        del result
         return _returned(schema, values, outs)
 
     def _target(self, op: OperatorEntry, tensor: Any) -> Any:
-        if not self.owns(tensor) or (tensor._data.storage.origin is not None and not tensor._data.storage.is_input):
+        if not self.owns(tensor) or (
+            tensor._data.storage.origin is not None and not tensor._data.storage.is_input
+        ):
             raise RuntimeError(
                 f"functionalize: {op.name} writes to a tensor that the function closes over ({tensor._spec!r}): "
                 "mutating a non-functional tensor with a functional tensor is not allowed. Please ensure that all of "
@@ -555,23 +540,48 @@ class Layer:
         storage = data.storage
         others = [h for h in storage.handles if h is not data]
         if storage.is_input or data.steps or others or target._spec.numel:
-            what = "an argument" if storage.is_input else "a view or its base" if data.steps or others else "elements"
+            what = (
+                "an argument"
+                if storage.is_input
+                else "a view or its base"
+                if data.steps or others
+                else "elements"
+            )
             raise RuntimeError(
                 f"functionalize: {op.name} resizes {what} from {list(target._spec.sizes)} to {list(spec.sizes)}, which "
                 "a program without memory cannot express; give out= a tensor of the result's shape"
             )
         plain = spec.replace(device=target._spec.device, requires_grad=False, keys=0)
-        value = self.call("aten::empty_strided", plain.sizes, plain.strides, dtype=plain.dtype, device=plain.device)
+        value = self.call(
+            "aten::empty_strided", plain.sizes, plain.strides, dtype=plain.dtype, device=plain.device
+        )
         made = self.fresh(value, plain)
         target._data = made._data
         target._spec = plain.replace(keys=FUNCTIONALIZE_BIT)
 
 
-class _Apart(Exception):
-    """A tensor shares memory with a storage and no element of it."""
+def _steps_within(storage: FunctionalStorage, tensor: Any) -> tuple[Step, ...]:
+    """The way from a storage's value to a tensor from outside that shares its memory.
 
-    def __init__(self, storage: FunctionalStorage) -> None:
-        self.storage = storage
+    Raises RuntimeError where the one is no view of the other.
+    """
+    whole, spec = storage.spec, tensor._spec.replace(requires_grad=False, keys=0)
+    distance = address_of(tensor._data) - address_of(storage.origin._data)
+    if (spec.sizes, spec.strides, spec.dtype) == (whole.sizes, whole.strides, whole.dtype) and not distance:
+        return ()
+    offset = distance // whole.itemsize
+    inside = distance >= 0 and offset + _reach(spec) <= _reach(whole) and whole.is_dense()
+    if spec.dtype is not whole.dtype or not inside:
+        raise RuntimeError(
+            f"functionalize: two tensors from outside share memory, and {spec!r} is no view of {whole!r}; pass a tensor "
+            "that holds both"
+        )
+    return (Step("aten::_strided_from", (spec.sizes, spec.strides, offset), whole, spec, offset),)
+
+
+def _reach(spec: TensorSpec) -> int:
+    """How far the last element is from the first."""
+    return sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)) if spec.numel else 0
 
 
 class _Saved:
@@ -666,20 +676,18 @@ def _stand_in(tensor: Any) -> Any:
 
 
 def _overlap(a: Any, b: Any) -> bool:
+    """Whether the memory between the first and the last element of one tensor has some of another's."""
+
     def extent(tensor: Any) -> tuple[int, int]:
-        spec = tensor._spec
         first = address_of(tensor._data)
-        reach = sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True))
-        return first, first + (reach + 1) * spec.itemsize if spec.numel else first
+        return first, first + (_reach(tensor._spec) + 1) * tensor._spec.itemsize
 
     (first, last), (low, high) = extent(a), extent(b)
-    return first < high and low < last
+    return a is b or bool(a._spec.numel and b._spec.numel and first < high and low < last)
 
 
-_SPECIAL = {
-    "aten::normal_": "aten::normal_functional",
-    "aten::arange.start_out": None,
-}
+_SPECIAL = {"aten::normal_": "aten::normal_functional"}
+"""Functional forms that do not have the writing form's name."""
 
 
 @lru_cache(maxsize=1024)
