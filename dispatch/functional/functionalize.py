@@ -9,6 +9,7 @@ that lives on becomes a plain tensor.
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,7 @@ from ..autograd.node import edge_of
 from ..core.argument_roles import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.operator_entry import IMPLICIT, OperatorEntry
-from ..schema import FunctionSchema, base_type
+from ..schema import FunctionSchema
 from ..tensor import Tensor
 from .functional_storage import FunctionalData, FunctionalStorage, Step, fresh_root
 from .pytree import tree_flatten, tree_map, tree_unflatten
@@ -720,9 +721,9 @@ def _functional_name(name: str) -> str | None:
     return None
 
 
-def _kind(argument: Any) -> tuple[Any, ...]:
-    name = base_type(argument.type).name
-    return {"SymInt": "int"}.get(name, name), argument.kwarg_only
+def _kind(argument: Any) -> tuple[str, bool]:
+    """What an argument takes, whatever it is called and however long its list is."""
+    return re.sub(r"\[\d+\]", "[]", str(argument.type)).replace("Sym", ""), argument.kwarg_only
 
 
 def functional_form(op: OperatorEntry) -> OperatorEntry:
