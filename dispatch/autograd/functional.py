@@ -61,6 +61,11 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}"
             )
+        if modes or spec.keys:
+            # Modes and tensor subclasses see how it is made.
+            from ..generated.functions import ones_like
+
+            return ones_like(output)
         return _one(spec)
     if not isinstance(grad, TensorImpl):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
@@ -77,11 +82,6 @@ def _root_gradient(output: Any, grad: Any) -> Any:
 
 def _one(spec: TensorSpec) -> Any:
     """The gradient of a scalar with respect to itself."""
-    if modes or spec.keys:
-        # Modes and tensor subclasses see how it is made.
-        from ..generated.functions import ones
-
-        return ones(spec.sizes, dtype=spec.dtype, device=spec.device)
     make = _one_plans.get(spec)
     if make is None:
         if len(_one_plans) > 64:

@@ -390,7 +390,7 @@ class Layer:
                 made = metas[id(tensor)] = _stand_in(tensor)
             return made
 
-        replaced = []
+        replaced: list[Any] = []
         for position, value in enumerate(values):
             if isinstance(value, Generator):
                 replaced.append(None)
@@ -574,8 +574,8 @@ def _steps_within(storage: FunctionalStorage, tensor: Any) -> tuple[Step, ...]:
     inside = distance >= 0 and offset + _reach(spec) <= _reach(whole) and whole.is_dense()
     if spec.dtype is not whole.dtype or not inside:
         raise RuntimeError(
-            f"functionalize: two tensors from outside share memory, and {spec!r} is no view of {whole!r}; pass a tensor "
-            "that holds both"
+            f"functionalize: two tensors from outside share memory, and {spec!r} is no view of {whole!r}; pass a "
+            "tensor that holds both"
         )
     return (Step("aten::_strided_from", (spec.sizes, spec.strides, offset), whole, spec, offset),)
 

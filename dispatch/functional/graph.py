@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from keyword import iskeyword
 from typing import Any, Final
 
+from ...runtime.generator import Generator
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.op_overload import OpOverload
@@ -385,7 +386,12 @@ class Graph:
         from copy import deepcopy
 
         made = self.copy()
-        made.constants = deepcopy(self.constants, memo)
+        made.constants = {
+            name: _unpacked_constant(_packed_constant(value))
+            if isinstance(value, Generator)
+            else deepcopy(value, memo)
+            for name, value in self.constants.items()
+        }
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -401,7 +407,7 @@ class Graph:
             )
             for node in self.nodes
         ]
-        constants = {name: _packed_tensor(value) for name, value in self.constants.items()}
+        constants = {name: _packed_constant(value) for name, value in self.constants.items()}
         return _rebuilt, (rows, constants)
 
     def __str__(self) -> str:
@@ -540,14 +546,34 @@ class _PackedTensor:
         return _PackedTensor, (self.array, self.spec)
 
 
-def _packed_tensor(value: Any) -> Any:
+class _PackedGenerator:
+    """A constant generator in a pickle: its device and state."""
+
+    __slots__ = ("device", "state")
+
+    def __init__(self, device: str, state: bytes) -> None:
+        self.device, self.state = device, state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _PackedGenerator, (self.device, self.state)
+
+
+def _packed_constant(value: Any) -> Any:
+    if isinstance(value, Generator):
+        return _PackedGenerator(str(value.device), value.state_bytes())
     if not isinstance(value, TensorImpl):
         return value
     tensor: Any = value
     return _PackedTensor(tensor.detach().host_array().copy(), _packed(tensor._spec))
 
 
-def _unpacked_tensor(value: Any) -> Any:
+def _unpacked_constant(value: Any) -> Any:
+    if isinstance(value, _PackedGenerator):
+        from ..random import Generator as PublicGenerator
+
+        made = PublicGenerator(value.device)
+        made.set_state_bytes(value.state)
+        return made
     if not isinstance(value, _PackedTensor):
         return value
     from ..composite.tensor_data import from_numpy
@@ -562,7 +588,7 @@ def _unpacked_tensor(value: Any) -> Any:
 
 def _rebuilt(rows: list[tuple[Any, ...]], constants: dict[str, Any]) -> Graph:
     graph = Graph()
-    graph.constants = {name: _unpacked_tensor(value) for name, value in constants.items()}
+    graph.constants = {name: _unpacked_constant(value) for name, value in constants.items()}
     nodes: list[Node] = []
 
     def back(value: Any) -> Any:

@@ -35,6 +35,7 @@ from .traced import InputLeaf, Traced, check_against
 TRACER_BIT = functionality_bit(Functionality.Tracer)
 FUNCTIONALIZE_BIT = functionality_bit(Functionality.Functionalize)
 MODES = ("real", "fake")
+PLAIN: Any = Tensor
 
 
 def make_graph(
@@ -74,8 +75,8 @@ def make_graph(
         graph(%x : float32[2]):
             %mul : float32[2] = aten.mul.Tensor(%x, %x)
             %sum_1 : float32[] = aten.sum(%mul)
-            %ones : float32[] = aten.ones([], dtype=float32, device=cpu)
-            %expand : float32[2] = aten.expand(%ones, [2])
+            %ones_like : float32[] = aten.ones_like(%sum_1)
+            %expand : float32[2] = aten.expand(%ones_like, [2])
             %mul_1 : float32[2] = aten.mul.Tensor(%expand, %x)
             %mul_2 : float32[2] = aten.mul.Tensor(%expand, %x)
             %add : float32[2] = aten.add.Tensor(%mul_1, %mul_2)
@@ -419,7 +420,7 @@ class Tracer(TensorDispatchMode):
             if outer is not None:
                 outer.made.append(reference)
             elif made.__class__ is TracedTensor:
-                made.__class__ = Tensor
+                made.__class__ = PLAIN
         for tensor, made in self._inputs:
             if made is not tensor:
                 if made._spec is not tensor._spec:

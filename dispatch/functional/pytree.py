@@ -10,6 +10,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from ..structured import result_types
+
 
 class TreeSpec(NamedTuple):
     """A tree without its leaves.
@@ -31,8 +33,19 @@ class TreeSpec(NamedTuple):
         """Whether the tree is one leaf."""
         return self.type is None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields: Any = self.type
+        if fields is not None and _is_named_tuple(fields) and fields.__module__ == result_types.__name__:
+            # Classes of operators' results are made as they are needed, and found by their fields.
+            return _of_results, (fields.__name__, fields._fields, self.children)
+        return TreeSpec, tuple(self)
+
     def __str__(self) -> str:
         return _text(self)
+
+
+def _of_results(base: str, names: tuple[str, ...], children: tuple[TreeSpec, ...]) -> TreeSpec:
+    return TreeSpec(result_types.named_results(base, names), None, children)
 
 
 LEAF: Final = TreeSpec(None, None, ())

@@ -16,36 +16,6 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
 
-class FillBackward0(Node):
-    """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
-
-    __slots__ = ()
-
-    def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
-
-
-def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-
-    def record(self_: Any, value: Any) -> Any:
-        if grad_disabled and not is_grad_enabled():
-            return inner(self_, value)
-        check_inplace(self_)
-        edges = (inplace_edge(self_),)
-        node = FillBackward0()
-        inner(self_, value)
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
-        node.specs = (self_._spec.detached,)
-        rebase_history(self_, node)
-        return self_
-
-    return record
-
-
 class ZeroBackward0(Node):
     """zero_(Tensor(a!) self) -> Tensor(a!)"""
 
@@ -76,7 +46,7 @@ def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
-class FillBackward1(Node):
+class FillBackward0(Node):
     """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
 
     __slots__ = ()
@@ -95,7 +65,7 @@ def plan_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, value)
         edges = (edge_of(self_) if needs_self_ else None,)
         out = inner(self_, value)
-        node = FillBackward1()
+        node = FillBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -119,7 +89,7 @@ def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, value)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = FillBackward1()
+        node = FillBackward0()
         inner(self_, value)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -131,7 +101,7 @@ def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     return record
 
 
-class FillBackward2(Node):
+class FillBackward1(Node):
     """fill.Tensor(Tensor self, Tensor value) -> Tensor"""
 
     __slots__ = ()
@@ -158,7 +128,7 @@ def plan_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, value)
         edges = (edge_of(self_) if needs_self_ else None, edge_of(value) if needs_value else None)
         out = inner(self_, value)
-        node = FillBackward2()
+        node = FillBackward1()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -183,7 +153,7 @@ def plan_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, value)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(value) if needs_value else None)
-        node = FillBackward2()
+        node = FillBackward1()
         inner(self_, value)
         node.next_edges = edges
         node.sequence = next_sequence()
