@@ -21,15 +21,20 @@ def _contiguous(view: Any) -> Any:
     return view.clone(memory_format=contiguous_format)
 
 
+def _own(view: Any) -> Any:
+    """A view of a copy that nobody else sees, as a tensor that is no view."""
+    return view.detach()
+
+
 def view_copy(self: Any, size: Sequence[int]) -> Any:
     """`torch.view_copy`; the sizes need not be those of a view, as the elements move anyway."""
     sizes = infer_size(size, self._spec.numel)
-    return _contiguous(self).view(sizes)
+    return _own(_contiguous(self).view(sizes))
 
 
 def view_copy_dtype(self: Any, dtype: ScalarType) -> Any:
     """``view_copy(dtype)``: the bytes as another dtype."""
-    return _contiguous(_contiguous(self).view(dtype))
+    return _own(_contiguous(self).view(dtype))
 
 
 def as_strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
@@ -112,7 +117,7 @@ def view_as_real_copy(self: Any) -> Any:
 
 def view_as_complex_copy(self: Any) -> Any:
     """`torch.view_as_complex_copy`."""
-    return _contiguous(packets["view_as_complex"].call(_contiguous(self)))
+    return _own(packets["view_as_complex"].call(_contiguous(self)))
 
 
 def _spread(self: Any) -> Any:

@@ -310,7 +310,6 @@ def test_gradients_are_taken_inside_and_differentiated_outside(remove):
 def test_gradcheck_of_a_functionalized_program(remove):
     x, w = rand(2, 3).double().requires_grad_(), rand(3).double().requires_grad_()
     assert tt.autograd.gradcheck(functionalize(nested_views, remove=remove), (x, w))
-    assert tt.autograd.gradgradcheck(functionalize(nested_views, remove=remove), (x, w))
 
 
 def test_backward_inside_accumulates_outside(remove):
