@@ -1,8 +1,31 @@
-"""`tt.func`: functions that transform functions (`torch.func`), and graphs of what a function computes."""
+"""`tt.func`: functions that transform functions (`torch.func`), and graphs of what a function computes.
 
-from .dispatch.functional.functionalize import functionalize
-from .dispatch.functional.graph import Graph, Node
-from .dispatch.functional.make_graph import Tracer, make_graph
-from .dispatch.functional.traced import Traced
+`make_graph` records a function as a `Graph` of operators (`torch.fx.experimental.proxy_tensor.make_fx`);
+`functionalize` takes the writes, and the views, out of one.
+"""
 
-__all__ = ["Graph", "Node", "Traced", "Tracer", "functionalize", "make_graph"]
+from importlib import import_module
+from typing import Any
+
+_PLACES = {
+    "Graph": "graph",
+    "Node": "graph",
+    "Traced": "traced",
+    "functionalize": "functionalize",
+    "make_graph": "make_graph",
+}
+"""The module of `dispatch/functional/` that has a name; it is imported with the name's first use."""
+
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f".dispatch.functional.{place}", __package__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

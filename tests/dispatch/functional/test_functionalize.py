@@ -116,6 +116,13 @@ def batch_norm(x, w):
     return (x - mean) / (var + 1e-5).sqrt()
 
 
+def sizes_from_data(x, w):
+    y = x.clone().t()
+    y[y > 0.9] = 2
+    y[y < 0.5] = w[: int((y < 0.5).sum())].clone()[:1]
+    return y[y > 0.6], y.nonzero(), tt.masked_select(y, y < 1)
+
+
 def random(x, w):
     y = tt.empty_like(x).uniform_()
     y[0].normal_()
@@ -133,6 +140,7 @@ PROGRAMS = [
     batch_norm,
     random,
 ]
+READS = [sizes_from_data]
 
 
 def outcome(f, device="cpu"):
@@ -145,7 +153,7 @@ def outcome(f, device="cpu"):
     return found
 
 
-@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [*PROGRAMS, *READS], ids=lambda f: f.__name__)
 def test_results_and_effects_are_the_programs(f, remove):
     expected = outcome(f)
     actual = outcome(functionalize(f, remove=remove))
