@@ -496,6 +496,59 @@ def test_a_kernel_at_the_tracer_key_decides_how_its_operator_is_recorded():
     assert called(make_graph(lambda x: tt.sigmoid(x))(tt.zeros(1))) == ["sigmoid"]
 
 
+def test_a_kernel_at_the_tracer_key_is_called_once_for_a_recorded_call():
+    calls = []
+    exp = tt.ops.aten.exp.default
+
+    def traced_exp(key_set, x):
+        calls.append(x)
+        return exp.redispatch(key_set.remove(tt.DispatchKey.Tracer), x)
+
+    with tt.library.Library("aten", "IMPL") as lib:
+        lib.impl("exp", traced_exp, "Tracer", with_keyset=True)
+        assert called(make_graph(lambda x: x.exp())(tt.zeros(1))) == ["exp"]
+        assert len(calls) == 1
+
+
+def test_a_leaf_still_gets_its_gradients_afterwards(mode):
+    x, w = rand(3, grad=True), rand(3, grad=True)
+    make_graph(lambda x: (x * w * 2).sum().backward(), mode)(x)
+    if mode == "fake":
+        assert x.grad is None and w.grad is None
+    else:
+        assert w.grad.tolist() == (x * 2).tolist()
+    x.grad = None
+    make_graph(lambda x: x * 2, mode)(x)
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3.0] * 3
+
+
+def test_defaults_of_dtype_and_device_are_those_of_the_recording():
+    traced = make_graph(lambda x: x + tt.ones(2))(tt.ones(2, dtype=tt.float16))
+    tt.set_default_dtype(tt.float64)
+    try:
+        assert traced(tt.ones(2, dtype=tt.float16)).dtype is tt.float32
+    finally:
+        tt.set_default_dtype(tt.float32)
+
+
+def test_a_write_that_returns_nothing_makes_a_value_depend_on_the_inputs():
+    def put(x, y):
+        x.copy_(y)
+
+    with tt.library.Library("graphs", "DEF") as lib:
+        lib.define("put(Tensor(a!) x, Tensor y) -> ()")
+        lib.impl("put", put, "CompositeExplicitAutograd")
+
+        def f(x):
+            y = tt.zeros(2)
+            tt.ops.graphs.put(y[:1], x[:1])
+            return y[0].item()
+
+        with pytest.raises(RuntimeError, match="trying to get value out of a tracing tensor"):
+            make_graph(f)(tt.ones(2))
+
+
 def test_operators_of_ones_own_are_recorded_by_name():
     with tt.library.Library("graphs", "DEF") as lib:
         lib.define("split_sum(Tensor x, int n) -> (Tensor[], Tensor)")
