@@ -323,14 +323,12 @@ class Layer:
     def _release(self) -> None:
         """Make every living handle a plain tensor over its value."""
         handles = [h for h in (reference() for reference in self.live) if h is not None and self.owns(h)]
-        values = []
-        for handle in handles:
-            data = handle._data
-            if data.steps and not self.copies:
-                data.generation = (
-                    -1 if data.cached is not None and data.storage.is_written else data.generation
-                )
-            values.append(self.value_of(handle))
+        if not self.copies:
+            # What was written through a view is taken from the whole, in whose memory it is to lie.
+            for data in {id(h._data): h._data for h in handles}.values():
+                if data.steps and data.storage.is_written:
+                    data.generation = -1
+        values = [self.value_of(handle) for handle in handles]
         for handle, value in zip(handles, values, strict=True):
             spec = value._spec.detached
             handle.__class__ = type(value)
@@ -412,8 +410,7 @@ class Layer:
         schema = op.schema
         source = self.handle_of(values[_aliased(schema)])
         values = [source if i == _aliased(schema) else v for i, v in enumerate(values)]
-        result, metas = self._on_meta(op, values)
-        meta = metas[id(source)]
+        result, _ = self._on_meta(op, values)
         if not isinstance(result, TensorImpl):
             raise RuntimeError(
                 f"functionalize: {op.name} returns several views, and only operators that return one are rewritten"
@@ -447,7 +444,6 @@ class Layer:
         base = result._view_base
         if base is not None:
             made._view_base = source if source._view_base is None else source._view_base
-        source._version = meta._version
         if steps:
             # Taken now, as the program does: what is wrong with it is told where it is wrong.
             with self.below():
@@ -491,8 +487,6 @@ class Layer:
                 if (meta._spec.sizes, meta._spec.strides) != (before[i].sizes, before[i].strides):
                     self._resized(op, target, meta._spec)
                 self._assign(target, new)
-        for tensor, meta in ((values[i], metas[id(values[i])]) for i in targets):
-            tensor._version = meta._version
         return _returned(schema, values, outs)
 
     def _target(self, op: OperatorEntry, tensor: Any) -> Any:

@@ -98,7 +98,10 @@ def dtypes_and_strides(x, w):
     n = tt.zeros(2, 3, dtype=tt.int64)
     n.copy_(z * 3)
     n.ge_(2)
-    return y, z, n, y.as_strided((2, 2), (1, 2)), z.exp()
+    columns = tt.zeros(3, 2).t()
+    columns.masked_fill_(x > 0.5, 2)
+    turned = x.t() * 2
+    return y, z, n, y.as_strided((2, 2), (1, 2)), z.exp(), columns.exp(), turned.as_strided((3,), (1,))
 
 
 def out_forms(x, w):
@@ -107,7 +110,9 @@ def out_forms(x, w):
     values, places = tt.empty(0), tt.empty(0, dtype=tt.int64)
     tt.max(buffer, 0, out=(values, places))
     tt.exp(x, out=buffer[:])
-    return buffer, values, places
+    precise = tt.zeros((), dtype=tt.float64)
+    tt.sum(tt.cat([x, 1e8 * x, -1e8 * x]), out=precise)
+    return buffer, values, places, precise
 
 
 def batch_norm(x, w):
@@ -235,6 +240,8 @@ def test_results_that_share_memory_still_do():
     assert row.tolist() == [2.0, 2.0]
     row.zero_()
     assert y.tolist() == [[0.0, 0.0], [1.0, 1.0]] and y.current_version() == row.current_version() == 2
+    _, row = functionalize(f, remove="mutations_and_views")(tt.zeros(2, 2))
+    assert not row._is_view()
     copied, source = functionalize(lambda x: (x.new_zeros(2).copy_(x), x))(tt.ones(2))
     copied.zero_()
     assert source.tolist() == [1.0, 1.0]

@@ -458,7 +458,7 @@ def test_check_leaves_arguments_generators_and_constants_as_one_call_does():
 
     def f(x):
         count.add_(1)
-        return x.add_(1) + tt.rand(2)
+        return x.add_(1) + tt.rand(2) + count
 
     tt.manual_seed(0)
     x = tt.zeros(2)
