@@ -98,8 +98,8 @@ def dtypes_and_strides(x, w):
     n = tt.zeros(2, 3, dtype=tt.int64)
     n.copy_(z * 3)
     n.ge_(2)
-    columns = tt.zeros(3, 2).t()
-    columns.masked_fill_(x > 0.5, 2)
+    columns = tt.zeros_like(x.t())
+    columns.masked_fill_((x > 0.5).t().contiguous(), 2)
     turned = x.t() * 2
     return y, z, n, y.as_strided((2, 2), (1, 2)), z.exp(), columns.exp(), turned.as_strided((3,), (1,))
 
