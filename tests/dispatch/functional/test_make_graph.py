@@ -523,6 +523,18 @@ def test_a_leaf_still_gets_its_gradients_afterwards(mode):
     assert x.grad.tolist() == [3.0] * 3
 
 
+def test_what_autograd_refuses_is_refused_while_recording(mode):
+    def written_after_saving(x):
+        y = x.exp()
+        y.add_(1)
+        return tt.autograd.grad(y.sum(), x)
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        make_graph(written_after_saving, mode)(rand(3, grad=True))
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
+        make_graph(lambda x: x.add_(1), mode)(rand(3, grad=True))
+
+
 def test_defaults_of_dtype_and_device_are_those_of_the_recording():
     traced = make_graph(lambda x: x + tt.ones(2))(tt.ones(2, dtype=tt.float16))
     tt.set_default_dtype(tt.float64)
