@@ -49,6 +49,13 @@ def _plan_named(op: Any, key_set: int, args: Any) -> Any:
     return plan_named(op, key_set, args)
 
 
+def _functionalize(op: Any, key_set: Any, stack: list[Any]) -> None:
+    # Imported by the first call that is to be rewritten.
+    from .functional.functionalize import functionalize_fallback
+
+    functionalize_fallback(op, key_set, stack)
+
+
 def load() -> None:
     """Define every operator. Called once by the package's root."""
     import os
@@ -82,6 +89,10 @@ def load() -> None:
         elif functionality is Functionality.FuncTorchDynamicLayerBackMode:
             dispatcher.register_fallback(
                 key, KernelFunction(None, planner=plan_batched, source="batching rules of vmap")
+            )
+        elif functionality is Functionality.Functionalize:
+            dispatcher.register_fallback(
+                key, KernelFunction(_functionalize, boxed=True, source="functionalize")
             )
         elif functionality not in (
             Functionality.Dense,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.device import CPU
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.dispatcher import Dispatcher
@@ -92,6 +93,11 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}"
             )
+        if modes or spec.keys:
+            # Modes and tensor subclasses see how it is made.
+            from ..generated.functions import ones_like
+
+            return ones_like(output)
         return _one(spec)
     if not isinstance(grad, TensorImpl):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
@@ -154,7 +160,7 @@ def backward(
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
     """
     if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
-        make = _one_plans.get(tensors._spec)
+        make = None if modes else _one_plans.get(tensors._spec)
         if make is not None:
             seed = make()
         elif has_tensor_function((tensors,)):

@@ -79,12 +79,12 @@ def fill__tensor(self: Any, value: Any) -> Any:
 
 def fill_scalar(self: Any, value: Any) -> Any:
     """`torch.fill`: a new tensor like `self`, filled."""
-    return (self.clone() if self.requires_grad else empty_like(self)).fill_(value)
+    return empty_like(self).fill_(value)
 
 
 def fill_tensor(self: Any, value: Any) -> Any:
     """`torch.fill` with a 0-d tensor."""
-    return (self.clone() if self.requires_grad else empty_like(self)).fill_(value)
+    return empty_like(self).fill_(value)
 
 
 def zero_(self: Any) -> Any:

@@ -11,10 +11,12 @@ import numpy as np
 from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, integer_limits
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ..core.op_overload import find_overload
 from ..iterator.type_promotion import promote_types
 from ..scalars import overflow_error
 from ..tensor import Tensor
@@ -207,6 +209,7 @@ def tensor(
         and -1e4 < data < 1e4
         and get_default_device() is CPU
         and names is None
+        and not modes
     ):
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
         number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
@@ -226,6 +229,9 @@ def tensor(
         else:
             array = _array_of(data, dtype)
         made = _placed(from_numpy(_owned(array)), dtype, where)
+        if modes:
+            # A graph is to make the tensor at each run, not to keep the one that recording made.
+            made = find_overload("aten::lift_fresh_copy")(made)
     if names is not None:
         made.names = names
     if requires_grad:

@@ -125,4 +125,10 @@ def unbox(op: OperatorEntry, function: Callable[..., Any], key_set: int, args: S
         raise RuntimeError(
             f"boxed kernel of {op.name} ({op.schema}) left {len(stack)} values on the stack, expected {returns}"
         )
-    return None if returns == 0 else stack[0] if returns == 1 else tuple(stack)
+    if returns < 2:
+        return stack[0] if returns else None
+    from ..structured.result_types import result_type_of
+
+    gather = result_type_of(op.schema)
+    assert gather is not None
+    return gather(stack)

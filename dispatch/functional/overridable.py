@@ -49,6 +49,7 @@ UNSEEN = frozenset(
         "_check_not_implemented",
         "_check_type",
         "_check_value",
+        "_check_with",
         "autocast_decrement_nesting",
         "autocast_increment_nesting",
         "broadcast_shapes",

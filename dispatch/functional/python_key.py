@@ -108,6 +108,23 @@ def _below(mode: TensorDispatchMode) -> Iterator[None]:
         _stack.modes, local.included = modes, included
 
 
+def active_modes() -> tuple[TensorDispatchMode, ...]:
+    """The modes that would see a call of this thread, outermost first; one that handles a call is not among them."""
+    return tuple(_stack.modes)
+
+
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """This thread in no mode."""
+    modes, included = _stack.modes, local.included
+    _stack.modes = []
+    local.included &= ~PYTHON_BIT
+    try:
+        yield
+    finally:
+        _stack.modes, local.included = modes, included
+
+
 def split_arguments(op: OperatorEntry, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Bound arguments as a caller would write them: defaults at the end and keyword-only ones left out."""
     arguments = op.schema.arguments

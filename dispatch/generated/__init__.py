@@ -9,6 +9,7 @@ FAMILIES = (
     "convolution",
     "copy",
     "factories",
+    "functional_forms",
     "indexing",
     "linalg",
     "loss",

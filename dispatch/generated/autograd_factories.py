@@ -10,18 +10,74 @@ from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
-from ..autograd.node import Node, next_sequence
+from ..autograd.node import AutogradMeta, Node, edge_of, next_sequence
+from ..autograd.recording import requires_grad
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
 
-class FillBackward0(Node):
-    """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
+class ZeroBackward0(Node):
+    """zero_(Tensor(a!) self) -> Tensor(a!)"""
 
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
         return (grad.new_zeros(grad.shape),)
+
+
+def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """zero_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = ZeroBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class FillBackward0(Node):
+    """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(grad.shape),)
+
+
+def plan_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any, value: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, value)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, value)
+        node = FillBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
 
 
 def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -45,26 +101,60 @@ def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     return record
 
 
-class ZeroBackward0(Node):
-    """zero_(Tensor(a!) self) -> Tensor(a!)"""
+class FillBackward1(Node):
+    """fill.Tensor(Tensor self, Tensor value) -> Tensor"""
 
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_value: Any = None
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
+        if edges[1] is not None:
+            grad_value = grad.sum()
+        return grad_self, grad_value
 
 
-def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """zero_(Tensor(a!) self) -> Tensor(a!)"""
+def plan_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fill.Tensor(Tensor self, Tensor value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_value = requires_grad(args[1])
 
-    def record(self_: Any) -> Any:
+    def record(self_: Any, value: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
-            return inner(self_)
+            return inner(self_, value)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(value) if needs_value else None)
+        out = inner(self_, value)
+        node = FillBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+def plan_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_value = requires_grad(args[1])
+
+    def record(self_: Any, value: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, value)
         check_inplace(self_)
-        edges = (inplace_edge(self_),)
-        node = ZeroBackward0()
-        inner(self_)
+        edges = (inplace_edge(self_), edge_of(value) if needs_value else None)
+        node = FillBackward1()
+        inner(self_, value)
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

@@ -10,15 +10,6 @@ from typing import Any
 from .functions import zeros_like
 
 
-def jvp_fill__Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
-    self_t = tangents[0]
-    result_t = None
-    if self_t is not None:
-        result_t = zeros_like(self_t)
-    return (result_t,)
-
-
 def jvp_zero_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """zero_(Tensor(a!) self) -> Tensor(a!)"""
     self_t = tangents[0]
@@ -28,7 +19,26 @@ def jvp_zero_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_fill_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
+def jvp_fill_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """fill.Tensor(Tensor self, Tensor value) -> Tensor"""
+    value_t = tangents[1]
+    result_t = None
+    if value_t is not None:
+        result_t = value_t
+    return (result_t,)
+
+
 FORMULAS = {
-    "aten::fill_.Scalar": jvp_fill__Scalar,
     "aten::zero_": jvp_zero_,
+    "aten::fill.Scalar": jvp_fill_Scalar,
+    "aten::fill.Tensor": jvp_fill_Tensor,
 }

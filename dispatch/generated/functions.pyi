@@ -393,6 +393,51 @@ def eye(
 def eye(n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def eye(n: int, m: int, *, out: Tensor) -> Tensor: ...
+def view_copy(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
+def as_strided_copy(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
+) -> Tensor: ...
+def _strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor: ...
+def expand_copy(input: Tensor, *size: int | Sequence[int], implicit: bool = ...) -> Tensor: ...
+def permute_copy(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
+def transpose_copy(input: Tensor, dim0: int, dim1: int) -> Tensor: ...
+def t_copy(input: Tensor) -> Tensor: ...
+def select_copy(input: Tensor, dim: int, index: int) -> Tensor: ...
+def slice_copy(
+    input: Tensor, dim: int = ..., start: int | None = ..., end: int | None = ..., step: int = ...
+) -> Tensor: ...
+@overload
+def squeeze_copy(input: Tensor) -> Tensor: ...
+@overload
+def squeeze_copy(input: Tensor, dim: int) -> Tensor: ...
+@overload
+def squeeze_copy(input: Tensor, dim: Sequence[int]) -> Tensor: ...
+def unsqueeze_copy(input: Tensor, dim: int) -> Tensor: ...
+def alias_copy(input: Tensor) -> Tensor: ...
+def detach_copy(input: Tensor) -> Tensor: ...
+def diagonal_copy(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor: ...
+def unfold_copy(input: Tensor, dimension: int, size: int, step: int) -> Tensor: ...
+def view_as_real_copy(input: Tensor) -> Tensor: ...
+def view_as_complex_copy(input: Tensor) -> Tensor: ...
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor: ...
+def slice_scatter(
+    input: Tensor,
+    src: Tensor,
+    dim: int = ...,
+    start: int | None = ...,
+    end: int | None = ...,
+    step: int = ...,
+) -> Tensor: ...
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...
+) -> Tensor: ...
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
+) -> Tensor: ...
+def _strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
+) -> Tensor: ...
+def _restride(input: Tensor, stride: Sequence[int]) -> Tensor: ...
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
 @overload
@@ -2031,8 +2076,11 @@ __all__ = [
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_restride",
     "_softmax",
     "_softmax_backward_data",
+    "_strided_copy",
+    "_strided_scatter",
     "_to_copy",
     "abs",
     "abs_",
@@ -2055,6 +2103,7 @@ __all__ = [
     "addmv_",
     "adjoint",
     "alias",
+    "alias_copy",
     "all",
     "amax",
     "amin",
@@ -2072,6 +2121,8 @@ __all__ = [
     "argmin",
     "argwhere",
     "as_strided",
+    "as_strided_copy",
+    "as_strided_scatter",
     "asin",
     "asin_",
     "asinh",
@@ -2139,8 +2190,11 @@ __all__ = [
     "cumsum",
     "cumsum_",
     "detach",
+    "detach_copy",
     "diagonal",
     "diagonal_backward",
+    "diagonal_copy",
+    "diagonal_scatter",
     "div",
     "div_",
     "dot",
@@ -2163,6 +2217,7 @@ __all__ = [
     "exp2",
     "exp2_",
     "exp_",
+    "expand_copy",
     "expm1",
     "expm1_",
     "eye",
@@ -2285,6 +2340,7 @@ __all__ = [
     "ones_like",
     "outer",
     "permute",
+    "permute_copy",
     "positive",
     "pow",
     "pow_",
@@ -2324,6 +2380,8 @@ __all__ = [
     "scatter_add_",
     "select",
     "select_backward",
+    "select_copy",
+    "select_scatter",
     "sigmoid",
     "sigmoid_",
     "sigmoid_backward",
@@ -2337,6 +2395,8 @@ __all__ = [
     "sinh",
     "sinh_",
     "slice_backward",
+    "slice_copy",
+    "slice_scatter",
     "smooth_l1_loss",
     "softmax",
     "softplus",
@@ -2348,6 +2408,7 @@ __all__ = [
     "square",
     "square_",
     "squeeze",
+    "squeeze_copy",
     "stack",
     "std",
     "std_mean",
@@ -2357,6 +2418,7 @@ __all__ = [
     "swapaxes",
     "swapdims",
     "t",
+    "t_copy",
     "take",
     "take_along_dim",
     "tan",
@@ -2368,6 +2430,7 @@ __all__ = [
     "threshold_backward",
     "tile",
     "transpose",
+    "transpose_copy",
     "tril",
     "tril_",
     "triu",
@@ -2376,13 +2439,18 @@ __all__ = [
     "trunc_",
     "unbind",
     "unflatten",
+    "unfold_copy",
     "unsqueeze",
+    "unsqueeze_copy",
     "value_selecting_reduction_backward",
     "var",
     "var_mean",
     "vdot",
     "view_as_complex",
+    "view_as_complex_copy",
     "view_as_real",
+    "view_as_real_copy",
+    "view_copy",
     "vstack",
     "where",
     "zero_",

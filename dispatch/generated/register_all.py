@@ -9,6 +9,7 @@ from . import (
     registrations_convolution,
     registrations_copy,
     registrations_factories,
+    registrations_functional_forms,
     registrations_indexing,
     registrations_linalg,
     registrations_loss,
@@ -27,6 +28,7 @@ def register_all() -> None:
     registrations_convolution.register()
     registrations_copy.register()
     registrations_factories.register()
+    registrations_functional_forms.register()
     registrations_indexing.register()
     registrations_linalg.register()
     registrations_loss.register()

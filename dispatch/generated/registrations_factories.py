@@ -178,18 +178,21 @@ def register() -> None:
         "native_functions/factories.yaml:103",
     )
     composite("fill_.Tensor", "CompositeImplicitAutograd", composition.fill__tensor)
+    autograd("fill_.Tensor", autograd_factories.plan_fill__Tensor)
     define(
         "fill.Scalar",
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
         "native_functions/factories.yaml:108",
     )
-    composite("fill.Scalar", "CompositeImplicitAutograd", composition.fill_scalar)
+    composite("fill.Scalar", "CompositeExplicitAutograd", composition.fill_scalar)
+    autograd("fill.Scalar", autograd_factories.plan_fill_Scalar)
     define(
         "fill.Tensor",
         "fill.Tensor(Tensor self, Tensor value) -> Tensor",
         "native_functions/factories.yaml:112",
     )
-    composite("fill.Tensor", "CompositeImplicitAutograd", composition.fill_tensor)
+    composite("fill.Tensor", "CompositeExplicitAutograd", composition.fill_tensor)
+    autograd("fill.Tensor", autograd_factories.plan_fill_Tensor)
     define("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)", "native_functions/factories.yaml:116")
     structured("zero_", native.fill, "zero_stub", "inplace")
     composite("zero_", "CompositeExplicitAutograd", composition.zero_)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
+from .methods_functional_forms import FunctionalFormsMethods
 from .methods_indexing import IndexingMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
@@ -24,6 +25,7 @@ class TensorMethods(
     ConvolutionMethods,
     CopyMethods,
     FactoriesMethods,
+    FunctionalFormsMethods,
     IndexingMethods,
     LinalgMethods,
     LossMethods,

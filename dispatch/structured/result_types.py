@@ -18,9 +18,13 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
     names = tuple(r.name or "" for r in schema.returns)
     if not all(names):
         return tuple
-    base = schema.operator_name.base_name
+    make: Callable[[Sequence[Any]], Any] = named_results(schema.operator_name.base_name, names)._make
+    return make
+
+
+def named_results(base: str, names: tuple[str, ...]) -> Any:
+    """The one class of an operator's results."""
     key = (base, names)
     if key not in _types:
         _types[key] = namedtuple(base, names)
-    make: Callable[[Sequence[Any]], Any] = _types[key]._make
-    return make
+    return _types[key]

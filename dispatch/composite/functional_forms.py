@@ -1,0 +1,258 @@
+"""Functional forms of views and writes (aten/src/ATen/native/TensorShape.cpp, FunctionalInverses.cpp).
+
+A copy of a view is contiguous, as in PyTorch. A scatter keeps the strides of the tensor that it scatters into. The
+functional form of a write makes a copy of the tensor and writes to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.memory_format import contiguous_format
+from ...runtime.scalar_type import dtype as ScalarType
+from ..core.overload_packet import packets
+from ..generated.functions import empty_like
+from ..structured.native.views import expand as expanded
+from ..structured.native.views import infer_size
+
+
+def _contiguous(view: Any) -> Any:
+    return view.clone(memory_format=contiguous_format)
+
+
+def _own(view: Any) -> Any:
+    """A view of a copy that nobody else sees, as a tensor that is no view."""
+    return view.detach()
+
+
+def view_copy(self: Any, size: Sequence[int]) -> Any:
+    """`torch.view_copy`; the sizes need not be those of a view, as the elements move anyway."""
+    sizes = infer_size(size, self._spec.numel)
+    return _own(_contiguous(self).view(sizes))
+
+
+def view_copy_dtype(self: Any, dtype: ScalarType) -> Any:
+    """``view_copy(dtype)``: the bytes as another dtype."""
+    return _own(_contiguous(self).view(dtype))
+
+
+def as_strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
+    """`torch.as_strided_copy`."""
+    view = self.as_strided(size, stride, storage_offset)
+    return packets["_strided_copy"].call(
+        self, view._spec.sizes, view._spec.strides, view.storage_offset() - self.storage_offset()
+    )
+
+
+def _strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+    """A strided view `offset` elements after the tensor's first, copied."""
+    return _contiguous(self._strided_from(size, stride, offset))
+
+
+def expand_copy(self: Any, size: Sequence[int], implicit: bool) -> Any:
+    """`torch.expand_copy`."""
+    return _contiguous(self.expand(size, implicit=implicit))
+
+
+def permute_copy(self: Any, dims: Sequence[int]) -> Any:
+    """`torch.permute_copy`."""
+    return _contiguous(self.permute(dims))
+
+
+def transpose_copy(self: Any, dim0: int, dim1: int) -> Any:
+    """`torch.transpose_copy`."""
+    return _contiguous(self.transpose(dim0, dim1))
+
+
+def t_copy(self: Any) -> Any:
+    """`torch.t_copy`."""
+    return _contiguous(self.t())
+
+
+def select_copy(self: Any, dim: int, index: int) -> Any:
+    """`torch.select_copy`."""
+    return _contiguous(self.select(dim, index))
+
+
+def slice_copy(self: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
+    """`torch.slice_copy`."""
+    return _contiguous(self.slice(dim, start, end, step))
+
+
+def squeeze_copy(self: Any) -> Any:
+    """`torch.squeeze_copy`."""
+    return _contiguous(self.squeeze())
+
+
+def squeeze_copy_dim(self: Any, dim: int | Sequence[int]) -> Any:
+    """`torch.squeeze_copy` of some dimensions."""
+    return _contiguous(self.squeeze(dim))
+
+
+def unsqueeze_copy(self: Any, dim: int) -> Any:
+    """`torch.unsqueeze_copy`."""
+    return _contiguous(self.unsqueeze(dim))
+
+
+def alias_copy(self: Any) -> Any:
+    """`torch.alias_copy`, `torch.detach_copy`."""
+    return _contiguous(self)
+
+
+def diagonal_copy(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """`torch.diagonal_copy`."""
+    return _contiguous(self.diagonal(offset, dim1, dim2))
+
+
+def unfold_copy(self: Any, dimension: int, size: int, step: int) -> Any:
+    """`torch.unfold_copy`."""
+    return _contiguous(self.unfold(dimension, size, step))
+
+
+def view_as_real_copy(self: Any) -> Any:
+    """`torch.view_as_real_copy`."""
+    return _contiguous(packets["view_as_real"].call(self))
+
+
+def view_as_complex_copy(self: Any) -> Any:
+    """`torch.view_as_complex_copy`."""
+    return _own(packets["view_as_complex"].call(_contiguous(self)))
+
+
+def _spread(self: Any) -> Any:
+    """A copy with the tensor's own strides, whatever lies between its elements."""
+    spec = self._spec
+    if spec.overlaps:
+        return _contiguous(self)
+    return self.new_empty_strided(spec.sizes, spec.strides).copy_(self)
+
+
+def _scattered(name: str, self: Any, part: Any, src: Any, out: Any) -> Any:
+    if part._spec.sizes != src._spec.sizes:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src._spec.sizes)}, slice size "
+            f"= {list(part._spec.sizes)} ({name})"
+        )
+    part.copy_(src)
+    return out
+
+
+def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
+    """`torch.select_scatter`."""
+    out = _spread(self)
+    return _scattered("select_scatter", self, out.select(dim, index), src, out)
+
+
+def slice_scatter(self: Any, src: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
+    """`torch.slice_scatter`."""
+    out = _spread(self)
+    return _scattered("slice_scatter", self, out.slice(dim, start, end, step), src, out)
+
+
+def diagonal_scatter(self: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """`torch.diagonal_scatter`."""
+    out = _spread(self)
+    return _scattered("diagonal_scatter", self, out.diagonal(offset, dim1, dim2), src, out)
+
+
+def as_strided_scatter(
+    self: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> Any:
+    """`torch.as_strided_scatter`: the view is one of the tensor's storage, and must lie in the tensor."""
+    own = self.storage_offset()
+    offset = 0 if storage_offset is None else storage_offset - own
+    return packets["_strided_scatter"].call(self, src, size, stride, offset)
+
+
+def _strided_scatter(self: Any, src: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+    """A copy of the tensor in which the strided view `offset` elements after its first is `src`."""
+    out = _spread(self)
+    reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    extent = sum((n - 1) * s for n, s in zip(out._spec.sizes, out._spec.strides, strict=True))
+    if src._spec.numel and (offset < 0 or offset + reach > extent):
+        raise RuntimeError(
+            f"as_strided_scatter: sizes {list(size)}, strides {list(stride)} and offset {offset} reach beyond the "
+            f"elements of self, whose last is {extent} after its first"
+        )
+    return _scattered("as_strided_scatter", self, out._strided_from(size, stride, offset), src, out)
+
+
+def copy(self: Any, src: Any, non_blocking: bool) -> Any:
+    """``self.copy_(src)`` as a new tensor."""
+    spec = self._spec
+    expanded(src._spec, spec.sizes, False)
+    if spec.overlaps:
+        return empty_like(self, memory_format=contiguous_format).copy_(src, non_blocking)
+    return self.new_empty_strided(spec.sizes, spec.strides).copy_(src, non_blocking)
+
+
+def _restride(self: Any, stride: Sequence[int]) -> Any:
+    """The same elements under other strides."""
+    return self.new_empty_strided(self._spec.sizes, stride).copy_(self)
+
+
+def lift_fresh_copy(self: Any) -> Any:
+    """A tensor that a program made of Python's data, as one of its own at each run."""
+    return self.clone()
+
+
+def zero(self: Any) -> Any:
+    """``zero_`` as a new tensor."""
+    return empty_like(self).zero_()
+
+
+def _arange(self: Any, start: Any, step: Any) -> Any:
+    """``_arange_`` as a new tensor."""
+    return packets["_arange_"].call(empty_like(self), start, step)
+
+
+def _linspace(self: Any, start: Any, end: Any) -> Any:
+    """``_linspace_`` as a new tensor."""
+    return packets["_linspace_"].call(empty_like(self), start, end)
+
+
+def embedding_renorm(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    """``embedding_renorm_`` as a new tensor."""
+    return packets["embedding_renorm_"].call(_spread(self), indices, max_norm, norm_type)
+
+
+def uniform(self: Any, low: float, high: float, generator: Any) -> Any:
+    """``uniform_`` as a new tensor."""
+    return empty_like(self).uniform_(low, high, generator=generator)
+
+
+def normal_functional(self: Any, mean: float, std: float, generator: Any) -> Any:
+    """``normal_`` as a new tensor."""
+    return empty_like(self).normal_(mean, std, generator=generator)
+
+
+def log_normal(self: Any, mean: float, std: float, generator: Any) -> Any:
+    """``log_normal_`` as a new tensor."""
+    return empty_like(self).log_normal_(mean, std, generator=generator)
+
+
+def cauchy(self: Any, median: float, sigma: float, generator: Any) -> Any:
+    """``cauchy_`` as a new tensor."""
+    return empty_like(self).cauchy_(median, sigma, generator=generator)
+
+
+def exponential(self: Any, lambd: float, generator: Any) -> Any:
+    """``exponential_`` as a new tensor."""
+    return empty_like(self).exponential_(lambd, generator=generator)
+
+
+def geometric(self: Any, p: float, generator: Any) -> Any:
+    """``geometric_`` as a new tensor."""
+    return empty_like(self).geometric_(p, generator=generator)
+
+
+def random(self: Any, *bounds: Any) -> Any:
+    """``random_`` as a new tensor."""
+    *given, generator = bounds
+    return empty_like(self).random_(*given, generator=generator)
+
+
+def bernoulli_functional(self: Any, p: Any, generator: Any) -> Any:
+    """``bernoulli_`` as a new tensor: `p` gives the probabilities, `self` dtype and sizes."""
+    return empty_like(self).bernoulli_(p, generator=generator)

@@ -1,0 +1,465 @@
+"""Every operator of the library that writes, and every view, survives functionalization with the same results."""
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.dispatch.core.dispatcher import Dispatcher
+from triten.dispatch.core.op_overload import OpOverload
+from triten.dispatch.schema import base_type
+from triten.func import functionalize, make_graph
+
+REMOVE = ("mutations", "mutations_and_views")
+
+
+def operators(wanted):
+    dispatcher = Dispatcher.singleton()
+    entries = [dispatcher.find_schema(name) for name in dispatcher.get_all_op_names()]
+    # Overloads by dimension names are made of those by positions, of named tensors alone.
+    return [
+        e.name
+        for e in entries
+        if e and e.name.startswith("aten::") and wanted(e.schema) and "Dimname" not in str(e.schema)
+    ]
+
+
+def make(kind, shape=(3, 4)):
+    rng = np.random.default_rng(0)
+    if kind == "bool":
+        return tt.from_numpy(rng.random(shape) < 0.5)
+    if kind == "int":
+        return tt.from_numpy(rng.integers(1, 5, shape))
+    if kind == "index":
+        return tt.from_numpy(rng.permutation(3)[: shape[0]].astype(np.int64))
+    if kind == "complex":
+        return tt.from_numpy((rng.random(shape) + 1j * rng.random(shape)).astype(np.complex64))
+    return tt.from_numpy(rng.random(shape).astype(np.float32) * 0.8 + 0.1)
+
+
+F = "float"
+INDEX_2D = tt.tensor([[0, 1, 2, 0], [1, 2, 0, 1]])
+SAMPLES = {
+    "addbmm_": (make(F), make(F, (2, 3, 5)), make(F, (2, 5, 4))),
+    "addmm_": (make(F), make(F, (3, 5)), make(F, (5, 4))),
+    "addmv_": (make(F, (3,)), make(F, (3, 5)), make(F, (5,))),
+    "baddbmm_": (make(F, (2, 3, 4)), make(F, (2, 3, 5)), make(F, (2, 5, 4))),
+    "clamp_": (make(F), 0.3),
+    "clamp_.Tensor": (make(F), make(F) * 0.5),
+    "clip_": (make(F), 0.3),
+    "clip_.Tensor": (make(F), make(F) * 0.5),
+    "div_.Tensor_mode": (make(F), make(F), {"rounding_mode": "floor"}),
+    "dropout_": (make(F), 0.5, True),
+    "embedding_renorm_": (make(F), tt.tensor([0, 2]), 0.5, 2.0),
+    "fill_.Tensor": (make(F), tt.tensor(3.0)),
+    "geometric_": (make(F), 0.5),
+    "index_add_": (make(F), 0, make("index"), make(F)),
+    "index_copy_": (make(F), 0, make("index"), make(F)),
+    "index_fill_.int_Scalar": (make(F), 0, tt.tensor([0, 2]), 9.0),
+    "index_fill_.int_Tensor": (make(F), 0, tt.tensor([0, 2]), tt.tensor(9.0)),
+    "index_put_": (make(F), (tt.tensor([0, 2]),), make(F, (2, 4))),
+    "_index_put_impl_": (make(F), (tt.tensor([0, 2]),), make(F, (2, 4))),
+    "masked_fill_.Scalar": (make(F), make("bool"), 2.0),
+    "masked_fill_.Tensor": (make(F), make("bool"), tt.tensor(2.0)),
+    "random_.from": (make(F), 2, 9),
+    "scatter_.reduce": (make(F), 0, INDEX_2D, make(F), {"reduce": "add"}),
+    "scatter_.src": (make(F), 0, INDEX_2D, make(F)),
+    "scatter_.value": (make(F), 0, INDEX_2D, 5.0),
+    "scatter_.value_reduce": (make(F), 0, INDEX_2D, 5.0, {"reduce": "multiply"}),
+    "scatter_add_": (make(F), 0, INDEX_2D, make(F)),
+}
+CHANGES_MEMORY = ("resize_", "set_", "resize_as_")
+
+
+def sample_value(argument, kind):
+    """A value for a schema's argument; KeyError leaves the default."""
+    base = base_type(argument.type).name
+    if str(argument.type) == "Tensor":
+        return make(kind)
+    if argument.has_default or base == "Generator":
+        raise KeyError(argument.name)
+    return {
+        "Scalar": 2,
+        "float": 2.0,
+        "int": (1,) if "[" in str(argument.type) else 1,
+        "SymInt": (1,) if "[" in str(argument.type) else 1,
+        "bool": False,
+    }[base]
+
+
+def sample(op, call):
+    """Arguments for an operator, the first kind of tensors that it takes: (args, kwargs)."""
+    short = op.name().removeprefix("aten::")
+    if short in SAMPLES:
+        *args, last = SAMPLES[short]
+        return (args, last) if isinstance(last, dict) else ((*args, last), {})
+    for kind in ("float", "int", "bool", "complex"):
+        args, kwargs = [], {}
+        for argument in op._schema.arguments:
+            if argument.is_out:
+                continue
+            try:
+                value = sample_value(argument, kind)
+            except KeyError:
+                continue
+            if argument.kwarg_only:
+                kwargs[argument.name] = value
+            else:
+                args.append(value)
+        try:
+            call(op, args, kwargs)
+        except (RuntimeError, TypeError, IndexError, NotImplementedError):
+            continue
+        return args, kwargs
+    raise AssertionError(f"{op._schema}: no sample; add one to SAMPLES")
+
+
+def assert_same(actual, expected):
+    assert type(actual) is tt.Tensor
+    assert (actual.shape, actual.dtype, actual.device) == (expected.shape, expected.dtype, expected.device)
+    a, b = actual.detach().numpy(), expected.detach().numpy()
+    np.testing.assert_array_equal(a, b)
+
+
+def targets(function, *args):
+    graph = make_graph(function)(*args).graph
+    graph.lint()
+    return [n.target for n in graph.nodes if n.op == "call_function" and isinstance(n.target, OpOverload)]
+
+
+def writes(function, *args):
+    return [t.name() for t in targets(function, *args) if t._schema.is_mutable]
+
+
+def views(function, *args):
+    found = targets(function, *args)
+    return [
+        t.name() for t in found if not t._schema.is_mutable and any(r.alias_info for r in t._schema.returns)
+    ]
+
+
+IN_PLACE = operators(lambda s: s.is_mutable and not s.out_arguments)
+OUT = [name for name in operators(lambda s: bool(s.out_arguments)) if name != "aten::empty.out"]
+VIEWS = operators(lambda s: not s.is_mutable and any(r.alias_info for r in s.returns))
+
+
+def test_the_lists_are_of_the_registry():
+    assert len(IN_PLACE) > 100 and len(OUT) > 150 and len(VIEWS) > 50
+
+
+def seed(kwargs):
+    (kwargs.get("generator") or tt).manual_seed(0)
+
+
+def write(op, args, kwargs, target=None):
+    seed(kwargs)
+    target = args[0].clone() if target is None else target
+    op(target, *args[1:], **kwargs)
+    return target
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("remove", REMOVE)
+def test_in_place_operators(name, remove):
+    op = OpOverload(Dispatcher.singleton().find_schema_or_throw(name))
+    if op._opname in CHANGES_MEMORY:
+        pytest.skip("refused, see test_changes_of_memory_are_refused")
+    args, kwargs = sample(op, write)
+    expected = write(op, args, kwargs)
+
+    def program(x):
+        return write(op, args, kwargs, x)
+
+    x = args[0].clone()
+    assert_same(functionalize(program, remove=remove)(x), expected)
+    assert_same(x, expected)
+    assert writes(functionalize(program, remove=remove), args[0].clone()) == ["aten::copy_"]
+
+    def through_a_view(x):
+        y = tt.zeros(2, *x.shape, dtype=x.dtype)
+        y[1] = x
+        write(op, args, kwargs, y.transpose(0, 1)[:, 1])
+        return y
+
+    expected = through_a_view(args[0])
+    assert_same(functionalize(through_a_view, remove=remove)(args[0]), expected)
+    assert writes(functionalize(through_a_view, remove=remove), args[0]) == []
+    if remove == "mutations_and_views":
+        assert views(functionalize(through_a_view, remove=remove), args[0]) == []
+
+
+OUT_SAMPLES = {
+    "arange.out": (5,),
+    "arange.start_out": (1, 7, 2),
+    "addbmm.out": SAMPLES["addbmm_"],
+    "addmm.out": SAMPLES["addmm_"],
+    "addmv.out": SAMPLES["addmv_"],
+    "baddbmm.out": SAMPLES["baddbmm_"],
+    "clamp.out": (make(F), 0.3),
+    "clamp.Tensor_out": (make(F), make(F) * 0.5),
+    "clip.out": (make(F), 0.3),
+    "clip.Tensor_out": (make(F), make(F) * 0.5),
+    "bmm.out": (make(F, (2, 3, 5)), make(F, (2, 5, 4))),
+    "mm.out": (make(F, (3, 5)), make(F, (5, 4))),
+    "mv.out": (make(F, (3, 5)), make(F, (5,))),
+    "dot.out": (make(F, (3,)), make(F, (3,))),
+    "vdot.out": (make(F, (3,)), make(F, (3,))),
+    "cat.out": ([make(F), make(F)],),
+    "concat.out": ([make(F), make(F)],),
+    "concatenate.out": ([make(F), make(F)],),
+    "stack.out": ([make(F), make(F)],),
+    "div.out_mode": (make(F), make(F), {"rounding_mode": "trunc"}),
+    "index_add.out": SAMPLES["index_add_"],
+    "index_copy.out": SAMPLES["index_copy_"],
+    "index_fill.int_Scalar_out": SAMPLES["index_fill_.int_Scalar"],
+    "index_put.out": SAMPLES["index_put_"],
+    "index_select.out": (make(F), 0, tt.tensor([0, 2])),
+    "gather.out": (make(F), 0, INDEX_2D),
+    "scatter.src_out": SAMPLES["scatter_.src"],
+    "scatter.value_out": SAMPLES["scatter_.value"],
+    "scatter.reduce_out": SAMPLES["scatter_.reduce"],
+    "scatter.value_reduce_out": SAMPLES["scatter_.value_reduce"],
+    "scatter_add.out": SAMPLES["scatter_add_"],
+    "masked_select.out": (make(F), make("bool")),
+    "full.out": ((3,), 2.0),
+    "eye.out": (3,),
+    "eye.m_out": (3, 4),
+    "linspace.out": (0, 1, 5),
+    "randperm.out": (5,),
+    "randint.out": (9, (3,)),
+    "randint.low_out": (2, 9, (3,)),
+    "normal.float_float_out": (0.0, 1.0, (3,)),
+    "bernoulli.out": (make(F),),
+    "multinomial.out": (make(F), 2),
+    "take.out": (make(F), tt.tensor([0, 5])),
+    "_softmax_backward_data.out": (make(F), make(F), 1, tt.float32),
+    "_log_softmax_backward_data.out": (make(F), make(F), 1, tt.float32),
+    "avg_pool2d.out": (make(F, (1, 2, 4, 4)), (2, 2)),
+    "max_pool2d_with_indices.out": (make(F, (1, 2, 4, 4)), (2, 2)),
+    "ger.out": (make(F, (3,)), make(F, (4,))),
+    "outer.out": (make(F, (3,)), make(F, (4,))),
+    "matmul.out": (make(F, (2, 3, 5)), make(F, (5, 4))),
+    "nll_loss_forward.output": (make(F), make("index"), None, 1, -100),
+    "nll_loss_backward.grad_input": (tt.tensor(1.0), make(F), make("index"), None, 1, -100, tt.tensor(3.0)),
+    "nll_loss2d_forward.output": (make(F, (1, 3, 2, 4)), INDEX_2D[None], None, 1, -100),
+    "nll_loss2d_backward.grad_input": (
+        *(tt.tensor(1.0), make(F, (1, 3, 2, 4)), INDEX_2D[None]),
+        *(None, 1, -100, tt.tensor(8.0)),
+    ),
+    "rand.generator_out": ((3,), {"generator": tt.Generator()}),
+    "randn.generator_out": ((3,), {"generator": tt.Generator()}),
+    "randint.generator_out": (9, (3,), {"generator": tt.Generator()}),
+    "randint.low_generator_out": (2, 9, (3,), {"generator": tt.Generator()}),
+    "randperm.generator_out": (5, {"generator": tt.Generator()}),
+}
+
+
+def call_out(op, args, kwargs, outs=None):
+    """Call an ``out=`` overload on zeros of the results' geometry, or on these."""
+    names = [a.name for a in op._schema.out_arguments]
+    if outs is None:
+        outs = [tt.empty(0, dtype=kind) for kind in out_dtypes(op, args, kwargs)]
+    seed(kwargs)
+    op(*args, **kwargs, **dict(zip(names, outs, strict=True)))
+    return outs
+
+
+def out_dtypes(op, args, kwargs):
+    """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
+    names = [a.name for a in op._schema.out_arguments]
+    first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64]
+    for last in first:
+        for head in first:
+            kinds = [head] * (len(names) - 1) + [last]
+            trial = [tt.empty(0, dtype=kind) for kind in kinds]
+            try:
+                op(*args, **kwargs, **dict(zip(names, trial, strict=True)))
+            except (RuntimeError, TypeError, IndexError, NotImplementedError):
+                continue
+            return kinds
+    raise TypeError(op.name())
+
+
+def out_sample(op):
+    short = op.name().removeprefix("aten::")
+    if OUT_SAMPLES.get(short) is not None:
+        *args, last = OUT_SAMPLES[short]
+        return (args, last) if isinstance(last, dict) else ((*args, last), {})
+    return sample(op, call_out)
+
+
+@pytest.mark.parametrize("name", OUT)
+@pytest.mark.parametrize("remove", REMOVE)
+def test_out_forms(name, remove):
+    op = OpOverload(Dispatcher.singleton().find_schema_or_throw(name))
+    args, kwargs = out_sample(op)
+    expected = call_out(op, args, kwargs)
+
+    def program(*outs):
+        return tuple(call_out(op, args, kwargs, list(outs)))
+
+    outs = [tt.zeros_like(e) for e in expected]
+    results = functionalize(program, remove=remove)(*outs)
+    for out, result, wanted in zip(outs, results, expected, strict=True):
+        assert result is out
+        assert_same(out, wanted)
+    left = writes(functionalize(program, remove=remove), *[tt.zeros_like(e) for e in expected])
+    assert left == ["aten::copy_"] * len(outs)
+
+    def own(x):
+        made = [tt.zeros_like(e) for e in expected]
+        call_out(op, args, kwargs, made)
+        return [m + x.to(m.dtype) for m in made]
+
+    zero = tt.zeros(())
+    for result, wanted in zip(functionalize(own, remove=remove)(zero), own(zero), strict=True):
+        assert_same(result, wanted)
+    assert writes(functionalize(own, remove=remove), zero) == []
+
+
+X = make(F, (2, 3, 4))
+COMPLEX = make("complex")
+VIEW_SAMPLES = {
+    "_basic_index": (X, (1, 1, 0, 0, 2, 1, 3, 1, 0, 0, 0, 0)),
+    "_select_first": (X, 1),
+    "_slice_first": (X, 0, 2, 1),
+    "_strided_from": (X, (2, 3), (4, 2), 3),
+    "adjoint": (X,),
+    "alias": (X,),
+    "as_strided": (X, (2, 3), (4, 2), 3),
+    "broadcast_to": (X[:, :1], (2, 3, 4)),
+    "chunk": (X, 2, 1),
+    "conj": (X,),
+    "contiguous": (X,),
+    "detach": (X,),
+    "diagonal": (X, 1, 1, 2),
+    "expand": (X[:, :1], (2, 3, 4)),
+    "expand_as": (X[:, :1], X),
+    "flatten.using_ints": (X, 1),
+    "imag": (COMPLEX,),
+    "moveaxis.int": (X, 0, 2),
+    "moveaxis.intlist": (X, (0,), (2,)),
+    "movedim.int": (X, 0, 2),
+    "movedim.intlist": (X, (0,), (2,)),
+    "narrow": (X, 2, 1, 2),
+    "narrow.Tensor": (X, 2, tt.tensor(1), 2),
+    "permute": (X, (2, 0, 1)),
+    "positive": (X,),
+    "ravel": (X,),
+    "real": (COMPLEX,),
+    "reshape": (X, (4, 6)),
+    "reshape_as": (X, make(F, (4, 6))),
+    "resolve_conj": (X,),
+    "resolve_neg": (X,),
+    "select.int": (X, 1, 2),
+    "slice.Tensor": (X, 2, 1, 4, 2),
+    "split.Tensor": (X, 2, 2),
+    "split.sizes": (X, (1, 3), 2),
+    "split_with_sizes": (X, (1, 3), 2),
+    "squeeze": (X[:, :1],),
+    "squeeze.dim": (X[:, :1], 1),
+    "squeeze.dims": (X[:, :1], (1,)),
+    "swapaxes": (X, 0, 1),
+    "swapdims": (X, 0, 1),
+    "t": (make(F),),
+    "tensor_split.indices": (X, (1, 3), 2),
+    "tensor_split.sections": (X, 3, 2),
+    "tensor_split.tensor_indices_or_sections": (X, tt.tensor([1, 3]), 2),
+    "to.device": (X, "cpu", tt.float32),
+    "to.dtype": (X, tt.float32),
+    "to.dtype_layout": (X,),
+    "to.other": (X, X),
+    "to.prim_Device": (X, "cpu"),
+    "transpose.int": (X, 0, 2),
+    "unbind.int": (X, 1),
+    "unflatten.int": (X, 2, (2, 2)),
+    "unfold": (X, 2, 2, 2),
+    "unsqueeze": (X, 1),
+    "view": (X, (4, 6)),
+    "view.dtype": (X, tt.int32),
+    "view_as": (X, make(F, (4, 6))),
+    "view_as_complex": (make(F, (3, 2)),),
+    "view_as_real": (COMPLEX,),
+}
+
+
+def test_every_view_has_a_sample():
+    assert set(VIEWS) == {f"aten::{name}" for name in VIEW_SAMPLES}
+
+
+@pytest.mark.parametrize("short", VIEW_SAMPLES)
+@pytest.mark.parametrize("remove", REMOVE)
+def test_views(short, remove):
+    """What is written to a view is seen in its base and beside it, and the other way round."""
+    op = OpOverload(Dispatcher.singleton().find_schema_or_throw(f"aten::{short}"))
+    first, *rest = VIEW_SAMPLES[short]
+    repeats = any(n > 1 and s == 0 for n, s in zip(*_geometry(op(first, *rest)), strict=True))
+
+    def parts(x):
+        made = op(x, *rest)
+        return list(made) if isinstance(made, tuple | list) else [made]
+
+    def program(base):
+        x = base.clone() if first.is_contiguous() else base.clone(memory_format=tt.contiguous_format)
+        before = parts(x)
+        x.add_(1)
+        seen = [p.clone() for p in before]
+        if not repeats:
+            for part in before:
+                part.add_(part)
+        after = parts(x)
+        return [x, *seen, *before, *after]
+
+    expected = program(first)
+    actual = functionalize(program, remove=remove)(first)
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected, strict=True):
+        assert_same(a, e)
+        if remove == "mutations":
+            assert a.stride() == e.stride()
+    assert writes(functionalize(program, remove=remove), first) == []
+    if remove == "mutations_and_views":
+        assert views(functionalize(program, remove=remove), first) == []
+
+    def on_the_input(x):
+        for part in parts(x):
+            part.mul_(3)
+
+    if not repeats:
+        x, y = first.clone(), first.clone()
+        on_the_input(x)
+        functionalize(on_the_input, remove=remove)(y)
+        assert_same(y, x)
+
+
+def _geometry(result):
+    one = result[0] if isinstance(result, tuple | list) else result
+    return one.shape, one.stride()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.resize_(7), r"aten::resize_ resizes an argument from \[3, 4\] to \[7\]"),
+        (lambda x: x.clone().resize_(7), r"aten::resize_ resizes elements from \[3, 4\] to \[7\]"),
+        (lambda x: x.set_(x.clone()), "aten::set_.source_Tensor gives a tensor other memory"),
+        (lambda x: x.set_(), "aten::set_ gives a tensor other memory"),
+        (lambda x: tt.add(x, 1, out=x.new_zeros(2)), "resizes elements from .* give out= a tensor of the"),
+        (lambda x: tt.add(x, 1, out=x[0]), "resizes an argument"),
+    ],
+)
+def test_changes_of_memory_are_refused(change, message):
+    x = make(F)
+    with pytest.raises(RuntimeError, match=message):
+        functionalize(change)(x)
+    assert_same(x, make(F))
+
+
+def test_a_resize_to_the_same_sizes_and_an_empty_out_are_no_change():
+    def program(x):
+        out = x.new_empty(0)
+        tt.exp(x, out=out)
+        return out.add_(1), x.clone().resize_(3, 4)
+
+    for actual, expected in zip(functionalize(program)(make(F)), program(make(F)), strict=True):
+        assert_same(actual, expected)
+    assert writes(functionalize(program), make(F)) == []
