@@ -101,20 +101,19 @@ class TensorImpl:
     def _wrapped(self, dim: int | str) -> int:
         rank = self._spec.ndim
         try:
-            is_inside = -rank <= dim < rank  # type: ignore[operator]
+            if -rank <= dim < rank:  # type: ignore[operator]
+                return dim % rank  # type: ignore[return-value]
         except TypeError:
             if not isinstance(dim, str):
                 raise
             from .dimname import position_of
 
             return position_of(dim, self._spec.names)
-        if not is_inside:
-            if rank == 0 and dim in (0, -1):
-                raise IndexError(f"dimension specified as {dim} but tensor has no dimensions")
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
-            )
-        return dim % rank  # type: ignore[return-value]
+        if rank == 0 and dim in (0, -1):
+            raise IndexError(f"dimension specified as {dim} but tensor has no dimensions")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+        )
 
     def is_contiguous(self, memory_format: mf.memory_format = mf.contiguous_format) -> bool:
         """Whether the elements lie in this memory format's order without gaps."""
