@@ -50,8 +50,7 @@ class StructuredCall(NamedTuple):
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""
-        name = "add_stub" if self.name in ("add", "sub") else self.kernel_name()
-        return NotImplementedError(f"\"{name}\" not implemented for '{spec.dtype.scalar_name}'")
+        return NotImplementedError(f"\"{self.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}'")
 
 
 class PlannedKernel(NamedTuple):
@@ -177,7 +176,9 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
         if name not in MOVING or adds:
             for spec in _computed(call):
                 if is_only_stored(spec.dtype):
-                    raise call.refuse(spec)
+                    # PyTorch's name for the one kernel of both.
+                    kernel = "add_stub" if name in ("add_stub", "sub_stub") else call.kernel_name()
+                    raise NotImplementedError(f"\"{kernel}\" not implemented for '{spec.dtype.scalar_name}'")
         return factory(call)
 
     return made

@@ -172,5 +172,6 @@ def resolve_device(device: Device) -> Device:
         return Device(device.type)
     if device.index is None:
         return Device(device.type, current_device(device.type))
-    check_index(device)
+    if device.type != "cuda":
+        check_index(device)
     return device
