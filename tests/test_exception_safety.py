@@ -148,10 +148,9 @@ def library(request):
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     driver()
-    before = thread_state()
+    before = (thread_state(), list(modes), list(observers), list(recorders))
     yield
-    assert thread_state() == before
-    assert modes == [] and observers == [] and recorders == []
+    assert (thread_state(), modes, observers, recorders) == before
 
 
 def matrix(device, grad=False):

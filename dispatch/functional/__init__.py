@@ -1,4 +1,4 @@
-"""Layers above and between the kernels: trace, modes, tensor subclasses, names of dimensions, autocast, transforms.
+"""Layers above and between the kernels: trace, modes, tensor subclasses, names, autocast, transforms, graphs.
 
 Each is usable alone and nested, and costs nothing while it is off. Kernels and formulas do not belong here.
 """

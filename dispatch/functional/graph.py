@@ -13,8 +13,6 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from ...runtime.generator import Generator
-from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
 from ..core.op_overload import OpOverload
 
 OPS: Final = ("placeholder", "get_attr", "call_function", "output")
@@ -385,9 +383,11 @@ class Graph:
     def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
         from copy import deepcopy
 
+        from .graph_pickle import packed_constant, unpacked_constant
+
         made = self.copy()
         made.constants = {
-            name: _unpacked_constant(_packed_constant(value))
+            name: unpacked_constant(packed_constant(value))
             if isinstance(value, Generator)
             else deepcopy(value, memo)
             for name, value in self.constants.items()
@@ -395,20 +395,9 @@ class Graph:
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        numbers = {node: _Reference(i) for i, node in enumerate(self.nodes)}
-        rows = [
-            (
-                node.name,
-                node.op,
-                "getitem" if node.target is operator.getitem else node.target,
-                map_nodes(node.args, numbers.__getitem__),
-                map_nodes(dict(node.kwargs), numbers.__getitem__),
-                _packed(node.val),
-            )
-            for node in self.nodes
-        ]
-        constants = {name: _packed_constant(value) for name, value in self.constants.items()}
-        return _rebuilt, (rows, constants)
+        from .graph_pickle import packed_graph
+
+        return packed_graph(self)
 
     def __str__(self) -> str:
         from .graph_text import graph_text
@@ -449,18 +438,6 @@ def _candidate(op: str, target: Any) -> str:
     return str(target)
 
 
-class _Reference:
-    """Stands for a node in a pickle, by its place."""
-
-    __slots__ = ("place",)
-
-    def __init__(self, place: int) -> None:
-        self.place = place
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Reference, (self.place,)
-
-
 def _names_constant(node: Node, name: str) -> bool:
     if node.op == "get_attr":
         return bool(node.target == name)
@@ -497,115 +474,3 @@ class Attribute:
 
     def __repr__(self) -> str:
         return f"self.{self.name}"
-
-
-def _packed(val: Any) -> Any:
-    """What a node's `val` is, without interned objects."""
-    if isinstance(val, TensorSpec):
-        return _Spec(
-            (val.sizes, val.strides, val.dtype, str(val.device)),
-            {
-                "requires_grad": val.requires_grad,
-                "is_inference": val.is_inference,
-                "read_only": val.read_only,
-            },
-        )
-    return tuple([_packed(v) for v in val]) if val.__class__ is tuple else val
-
-
-class _Spec:
-    """A TensorSpec in a pickle."""
-
-    __slots__ = ("fields", "flags")
-
-    def __init__(self, fields: tuple[Any, ...], flags: dict[str, Any]) -> None:
-        self.fields, self.flags = fields, flags
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Spec, (self.fields, self.flags)
-
-
-def _unpacked(val: Any) -> Any:
-    if isinstance(val, _Spec):
-        from ...runtime.device import device as Device
-
-        sizes, strides, dtype, where = val.fields
-        return TensorSpec.of(sizes, strides, dtype, Device(where), **val.flags)
-    return tuple([_unpacked(v) for v in val]) if val.__class__ is tuple else val
-
-
-class _PackedTensor:
-    """A constant tensor in a pickle: its elements in host memory, and its spec."""
-
-    __slots__ = ("array", "spec")
-
-    def __init__(self, array: Any, spec: _Spec) -> None:
-        self.array, self.spec = array, spec
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _PackedTensor, (self.array, self.spec)
-
-
-class _PackedGenerator:
-    """A constant generator in a pickle: its device and state."""
-
-    __slots__ = ("device", "state")
-
-    def __init__(self, device: str, state: bytes) -> None:
-        self.device, self.state = device, state
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _PackedGenerator, (self.device, self.state)
-
-
-def _packed_constant(value: Any) -> Any:
-    if isinstance(value, Generator):
-        return _PackedGenerator(str(value.device), value.state_bytes())
-    if not isinstance(value, TensorImpl):
-        return value
-    tensor: Any = value
-    return _PackedTensor(tensor.detach().host_array().copy(), _packed(tensor._spec))
-
-
-def _unpacked_constant(value: Any) -> Any:
-    if isinstance(value, _PackedGenerator):
-        from ..random import Generator as PublicGenerator
-
-        made = PublicGenerator(value.device)
-        made.set_state_bytes(value.state)
-        return made
-    if not isinstance(value, _PackedTensor):
-        return value
-    from ..composite.tensor_data import from_numpy
-
-    spec = _unpacked(value.spec)
-    tensor: Any = from_numpy(value.array).to(spec.device)
-    if tensor._spec.strides != spec.strides:
-        strided = tensor.new_empty_strided(spec.sizes, spec.strides)
-        tensor = strided.copy_(tensor)
-    return tensor.requires_grad_() if spec.requires_grad else tensor
-
-
-def _rebuilt(rows: list[tuple[Any, ...]], constants: dict[str, Any]) -> Graph:
-    graph = Graph()
-    graph.constants = {name: _unpacked_constant(value) for name, value in constants.items()}
-    nodes: list[Node] = []
-
-    def back(value: Any) -> Any:
-        if isinstance(value, _Reference):
-            return nodes[value.place]
-        if value.__class__ is tuple:
-            return tuple([back(v) for v in value])
-        return {key: back(v) for key, v in value.items()} if value.__class__ is dict else value
-
-    for name, op, target, args, kwargs, val in rows:
-        made = graph.create_node(
-            op,
-            operator.getitem if target == "getitem" else target,
-            back(args),
-            back(kwargs),
-            name,
-            _unpacked(val),
-        )
-        nodes.append(made)
-    return graph

@@ -12,7 +12,8 @@ from ...runtime.device import CPU
 from ...runtime.generator import Generator, default_generator
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from .graph import Graph, _packed, _unpacked
+from .graph import Graph
+from .graph_pickle import packed, unpacked
 from .pytree import TreeSpec, tree_flatten, tree_unflatten
 
 
@@ -98,7 +99,7 @@ class Traced:
         return Traced(deepcopy(self.graph, memo), self.inputs, self.in_spec, self.out_spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        inputs = [(leaf.name, _packed(leaf.spec), leaf.value) for leaf in self.inputs]
+        inputs = [(leaf.name, packed(leaf.spec), leaf.value) for leaf in self.inputs]
         return _traced, (self.graph, inputs, self.in_spec, self.out_spec)
 
     def __repr__(self) -> str:
@@ -106,7 +107,7 @@ class Traced:
 
 
 def _traced(graph: Graph, inputs: Sequence[Any], in_spec: TreeSpec, out_spec: TreeSpec) -> Traced:
-    leaves = [InputLeaf(name, _unpacked(spec), value) for name, spec, value in inputs]
+    leaves = [InputLeaf(name, unpacked(spec), value) for name, spec, value in inputs]
     return Traced(graph, leaves, in_spec, out_spec)
 
 

@@ -220,6 +220,7 @@ RANDOM = {
     "random_", "bernoulli_.Tensor", "bernoulli_.float", "bernoulli", "bernoulli.p", "normal.Tensor_float",
     "normal.float_Tensor", "normal.Tensor_Tensor", "native_dropout", "uniform", "normal_functional", "log_normal",
     "cauchy", "exponential", "geometric", "random.from", "random.to", "random", "bernoulli.Tensor",
+    "bernoulli.float",
 }  # fmt: skip
 ELSEWHERE = {
     "_basic_index": lambda x: x[1, 2:, None],
