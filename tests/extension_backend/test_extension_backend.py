@@ -396,6 +396,13 @@ def test_autograd_serves_the_backend():
         loss.backward()
         second, = tt.autograd.grad((a ** 3).sum(), a, create_graph=True)
         return loss.item(), a.grad.tolist(), tt.autograd.grad(second.sum(), a)[0].tolist(), str(a.grad.device)
+    def parts(device):
+        a = tt.arange(9.0, device=device).reshape(3, 3).requires_grad_()
+        (a[0].sum() + a[1:].sum() + a.diagonal().sum() + a[:, 1].sum() + a.narrow(1, 0, 2).sum()).backward()
+        b = tt.arange(9.0, device=device).reshape(3, 3).requires_grad_()
+        b.as_strided((2, 2), (3, 2), 1).mul(2).sum().backward()
+        return a.grad.tolist(), b.grad.tolist()
+    assert parts("npu") == parts("cpu")
     loss, grad, second, device = work("npu")
     expected = work("cpu")
     assert device == "npu:0" and loss == pytest.approx(expected[0], rel=1e-6)
@@ -428,6 +435,9 @@ def test_views_of_the_backends_own_kernels_are_tied_to_their_base():
         (y * y).sum().backward()
         assert x.grad.tolist() == [4, 4, 4]
         assert tt.neg(tt.ones(2, device="npu")).tolist() == [0, 0]
+        lib.impl("max.dim", lambda x, dim, keepdim=False: (x[0], x[1]))
+        found = tt.ones(2, 2, device="npu").max(0)
+        assert found.values.tolist() == found.indices.tolist() == [1, 1]
     """)
 
 
@@ -465,12 +475,18 @@ def test_a_backend_without_kernels_or_fallback_refuses_clearly():
     with pytest.raises(NotImplementedError, match="Allocator for npu is not set.*those with one: cpu, .*meta"):
         tt.empty(2, device="npu")
     class Allocator(tt.library.Allocator):
+        count = 0
         def allocate(self, nbytes, device):
+            self.count += 1
             return tt.library.DataPtr(1 << 60, nbytes, device)
         def copy_data(self, dst, src, nbytes):
             raise AssertionError
-    tt.library.set_allocator("npu", Allocator())
+    allocator = Allocator()
+    tt.library.set_allocator("npu", allocator)
     x = tt.empty(2, device="npu")
+    with pytest.raises(NotImplementedError, match="'aten::add.out'"):
+        x + x
+    assert allocator.count == 1
     for operator, call in {
         "add.out": lambda: x + x, "relu": lambda: x.relu(), "fill_.Scalar": lambda: tt.ones(2, device="npu"),
         "uniform_": lambda: x.uniform_(), "rand": lambda: tt.rand(2, device="npu"), "nonzero": lambda: x.nonzero(),

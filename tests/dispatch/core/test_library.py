@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import triten as tt
+from triten.dispatch.core import operator_entry
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.library import Library
 
@@ -238,6 +239,21 @@ def test_a_fallback_takes_the_place_of_a_fallthrough_until_it_is_taken_back(lib:
             tt.ops.t_library.f.default.redispatch(keys, tt.zeros(1))
         assert tt.ops.t_library.f.default.redispatch(keys, tt.zeros(1)).item() == 1.0
     assert seen == [f"{NS}::f"] * 2
+
+
+def test_fallbacks_are_taken_back_in_any_order(lib: Library) -> None:
+    lib.define("f(Tensor x) -> Tensor")
+    lib.impl("f", lambda x: x + 1, "CPU")
+    keys = tt.DispatchKeySet([tt.DispatchKey.Tracer, tt.DispatchKey.CPU])
+    first, second = Library("_", "IMPL"), Library("_", "IMPL")
+    first.fallback(tt.library.fallthrough_kernel, "Tracer")
+    second.fallback(lambda op, keys, stack: None, "Tracer")
+    first.close()
+    x = tt.zeros(1)
+    assert tt.ops.t_library.f.default.redispatch(keys, x) is x
+    second.close()
+    assert tt.ops.t_library.f.default.redispatch(keys, x).item() == 1.0
+    assert operator_entry.fallbacks[tt.DispatchKey.Tracer].source == "functionality without kernel"
 
 
 def test_fallbacks_elsewhere_are_refused(lib: Library) -> None:
