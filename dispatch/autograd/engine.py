@@ -11,11 +11,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
 
+_BATCHED = functionality_bit(Functionality.Batched)
 _accumulating = threading.RLock()
 """Held while a leaf's gradient is read and written, since threads may share leaves."""
 
@@ -272,7 +274,7 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
         present = meta.grad
         if present is None:
             meta.grad = grad if grad._spec.requires_grad or not _is_shared(grad) else grad.clone()
-        elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys:
+        elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys & _BATCHED:
             # A batched gradient may have more examples than what is there.
             meta.grad = present + grad
         else:

@@ -97,7 +97,8 @@ def _root_gradient(output: Any, grad: Any) -> Any:
             # Modes and tensor subclasses see how it is made.
             from ..generated.functions import ones_like
 
-            return ones_like(output)
+            seed = ones_like(output)
+            return seed if seed._spec.unnamed is seed._spec else _twin_of(seed)
         return _one(spec)
     if not isinstance(grad, TensorImpl):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
@@ -116,8 +117,6 @@ def _root_gradient(output: Any, grad: Any) -> Any:
 
 def _ignoring_names(grad: Any) -> Any:
     """A gradient without the names that it was given with, which PyTorch warns of."""
-    from ..functional.named_key import twin_of
-
     warnings.warn(
         f"Autograd was passed a named grad tensor with dims {list(grad._spec.names)}. Autograd does not yet support "
         "named tensor semantics, so all names will be ignored. In practice all computed gradients will still be "
@@ -125,7 +124,13 @@ def _ignoring_names(grad: Any) -> Any:
         UserWarning,
         stacklevel=4,
     )
-    return twin_of(grad)
+    return _twin_of(grad)
+
+
+def _twin_of(tensor: Any) -> Any:
+    from ..functional.named_key import twin_of
+
+    return twin_of(tensor)
 
 
 def _one(spec: TensorSpec) -> Any:

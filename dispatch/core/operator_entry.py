@@ -40,6 +40,7 @@ NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
 AUTOGRAD = BY_NAME["Autograd"]
 BACKEND_SELECT = BY_NAME["BackendSelect"]
 ADINPLACE = BY_NAME["ADInplaceOrView"]
+NAMED = BY_NAME["Named"]
 _DENSE = functionality_bit(Functionality.Dense)
 _NAMED = functionality_bit(Functionality.Named)
 _BACKEND_FUNCTIONALITIES = {
@@ -204,7 +205,7 @@ class OperatorEntry:
                 f"Could not run '{self.name}': its definition at {self.source} was taken back."
             )
         # Autograd ignores names, as PyTorch's does: the Named kernel takes them off and calls again, from autograd on.
-        remaining = bits & BELOW_AUTOGRAD if bits & _NAMED else bits
+        remaining = bits & BELOW_AUTOGRAD if bits & _NAMED and NAMED not in self.kernels else bits
         while True:
             key = highest_priority(remaining)
             if key.functionality is None:

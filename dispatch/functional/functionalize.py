@@ -11,8 +11,9 @@ from typing import Any
 
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.tensor_impl import TensorImpl
+from ..core.argument_roles import tensors_in
 from ..core.operator_entry import OperatorEntry
-from .functional_layer import Layer, layers
+from .functional_layer import FUNCTIONALIZE_BIT, FunctionalTensor, Layer, layers
 from .pytree import tree_flatten, tree_unflatten
 
 REMOVE = ("mutations", "mutations_and_views")
@@ -86,11 +87,15 @@ def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: li
     """The Functionalize key's kernel for every operator."""
     values = list(stack)
     stack.clear()
-    if not layers.active:
+    if layers.active:
+        result = layers.active[-1].run(op, values)
+    elif any(isinstance(tensor, FunctionalTensor) for tensor in tensors_in(values)):
         raise RuntimeError(
             f"{op.name} got a functional tensor outside of the functionalize() call, or the thread, that made it"
         )
-    result = layers.active[-1].run(op, values)
+    else:
+        # Somebody has included the key for tensors that are not functional.
+        result = op.call_with_keys(key_set.raw_repr() & ~FUNCTIONALIZE_BIT, values)
     returns = len(op.schema.returns)
     if returns == 1:
         stack.append(result)

@@ -17,6 +17,7 @@ from ...runtime.named_spec import NAMED_BIT, NamedSpec, check_resize, check_writ
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.inplace import tell_views
 from ..autograd.node import edge_of
+from ..core.argument_roles import tensors_in
 from ..core.kernel_function import Plan
 from ..core.operator_entry import IMPLICIT, OperatorEntry
 from ..schema import base_type
@@ -30,6 +31,9 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
     An operator without rule is taken apart if it is a composite, else refused with RuntimeError.
     """
+    if not any(tensor._spec.__class__ is NamedSpec for tensor in tensors_in(args)):
+        # Somebody has included the key for tensors that have no names.
+        return op.plan(key_set & ~NAMED_BIT, args)
     # An overload by names becomes the one by positions, whose rule counts.
     by_name = any(base_type(argument.type).name == "Dimname" for argument in op.schema.arguments)
     rule = None if by_name else rule_of(op.name)

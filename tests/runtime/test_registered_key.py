@@ -36,9 +36,9 @@ def test_the_key_is_one_like_the_others():
         and dispatch_key.parse("TestAudit") is AUDIT
     )
     keys = tt.DispatchKeySet([AUDIT, tt.DispatchKey.CPU, tt.DispatchKey.PythonDispatcher])
-    assert list(keys) == [AUDIT, tt.DispatchKey.PythonDispatcher, tt.DispatchKey.CPU]
+    assert list(keys) == [tt.DispatchKey.CPU, tt.DispatchKey.PythonDispatcher, AUDIT]
     assert keys.highest_priority() is AUDIT and (keys | LATER).highest_priority() is LATER and AUDIT in keys
-    assert str(keys - AUDIT) == "DispatchKeySet(PythonDispatcher, CPU)" and keys.raw_repr() < 1 << 64
+    assert str(keys - AUDIT) == "DispatchKeySet(CPU, PythonDispatcher)" and keys.raw_repr() < 1 << 64
 
 
 def test_it_is_above_all_that_was_there_and_below_what_comes_later():

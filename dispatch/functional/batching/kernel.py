@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....runtime.dispatch_key import BY_NAME
 from ....runtime.tensor_impl import TensorImpl
 from ...core.argument_roles import tensors_in
 from ...core.kernel_function import Plan
@@ -19,12 +20,17 @@ from ..levels import VmapLevel, run_below
 from .layout import Batch, result_of_one
 from .table import rule_for
 
+_KEY = BY_NAME["FuncTorchDynamicLayerBackMode"].bits
+
 
 def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The plan of a call with batched tensors; the level, which specs do not tell, is found at each call.
 
     What the operator says about one example, its errors above all, it says here, from metadata.
     """
+    if not any(tensor._data.__class__ is BatchedValue for tensor in tensors_in(args)):
+        # Somebody has included the key for tensors that are not mapped.
+        return op.plan(key_set & ~_KEY, args)
     rule, describable = rule_for(op)
     if describable and not any(args[i] is not None for i in op.device_positions):
         result_of_one(op, args)

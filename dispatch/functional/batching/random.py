@@ -88,7 +88,8 @@ def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:
     return batched(run_outside(level, op.call, *given), 0, level)
 
 
-def _refuse_same(batch: Batch) -> None:
+def refuse_same(batch: Batch) -> None:
+    """Raise RuntimeError where one draw is to serve examples that differ."""
     if batch.level.randomness == "same":
         raise RuntimeError(
             f"Vmap does not currently support same randomness with a batched tensor input ({batch.op.name})."
@@ -111,7 +112,7 @@ def inplace(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
     given = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]
     if batch.level.randomness == "same":
         if any(d is not None for d in dims[1:]):
-            _refuse_same(batch)
+            refuse_same(batch)
         drawn = self.new_empty(sizes_of(self, dims[0]))
         batch.op.call(drawn, *args)
         front(self, dims[0]).copy_(drawn)
@@ -122,13 +123,13 @@ def inplace(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
 
 def functional(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     """`bernoulli`, `normal` of tensors."""
-    _refuse_same(batch)
+    refuse_same(batch)
     return pointwise(batch, dims, *args)
 
 
 def multinomial(batch: Batch, dims: Dims, self: Any, count: int, *rest: Any) -> tuple[Any, Any]:
     """`multinomial` over rows."""
-    _refuse_same(batch)
+    refuse_same(batch)
     x = whole(self, dims[0], batch.size)
     lead = x._spec.sizes[:-1]
     rows = 1

@@ -5,19 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.operator_entry import OperatorEntry
-from . import convolution, factories, indexing, linalg, loss, pointwise, pooling, random, reduction, views
+from . import (
+    convolution,
+    factories,
+    functional_forms,
+    indexing,
+    linalg,
+    loss,
+    pointwise,
+    pooling,
+    random,
+    reduction,
+    views,
+)
 from .layout import Batch, Dims, Rule
 from .loop import loop, refuse_alias
 
-_FAMILIES = (pointwise, reduction, views, linalg, indexing, convolution, pooling, loss, factories, random)
+_FAMILIES = (
+    pointwise,
+    reduction,
+    views,
+    linalg,
+    indexing,
+    convolution,
+    pooling,
+    loss,
+    factories,
+    random,
+    functional_forms,
+)
 
 RULES: dict[str, Rule] = {
     f"aten::{name}": rule for family in _FAMILIES for name, rule in family.RULES.items()
 }
 
 LOOPED = {
-    "aten::_arange_": "fills what `arange` has just made, which is never mapped",
-    "aten::_linspace_": "fills what `linspace` has just made, which is never mapped",
+    **dict.fromkeys(
+        ("aten::_arange", "aten::_arange_", "aten::_linspace", "aten::_linspace_"),
+        "fills what a factory has just made, which is never mapped",
+    ),
+    "aten::_restride": "keeps strides, which belong to one example",
+    "aten::embedding_renorm": "writes rows that repeat within an example",
     "aten::_copy_from": "is what a backend from outside copies by, below the mapped dimension",
     "aten::embedding_renorm_": "writes rows that repeat within an example",
 }
@@ -47,7 +75,7 @@ REFUSED = {
 }
 """Operators that cannot be mapped, and what the error says."""
 
-UNDESCRIBABLE = {f"aten::{name}" for name in random.RULES} | {
+UNDESCRIBABLE = {f"aten::{name}" for name in (*random.RULES, *functional_forms.DRAWS)} | {
     "aten::index.Tensor",
     "aten::index_put",
     "aten::index_put_",

@@ -828,3 +828,77 @@ def test_the_map_of_a_gradient_is_that_of_the_examples(name):
             continue
         values = [o.make(np.random.default_rng(3), d) for o, d in zip(operands, dims, strict=True)]
         assert_same(tt.vmap(inside, in_dims=dims)(*values), one_by_one(inside, values, dims))
+
+
+FORMS = {
+    "view_copy": ([6],),
+    "_strided_copy": ([2, 2], [1, 3], 1),
+    "expand_copy": ([4, 2, 3],),
+    "permute_copy": ([1, 0],),
+    "transpose_copy.int": (0, 1),
+    "select_copy.int": (1, 2),
+    "slice_copy.Tensor": (1, 1, 3, 1),
+    "squeeze_copy": (),
+    "unsqueeze_copy": (1,),
+    "t_copy": (),
+    "alias_copy": (),
+    "diagonal_copy": (1, 0, 1),
+    "unfold_copy": (1, 2, 1),
+    "zero": (),
+    "fill.Scalar": (2.0,),
+    "lift_fresh_copy": (),
+}
+SCATTERS = {
+    "select_scatter": ((2,), (1, 2)),
+    "slice_scatter": ((2, 2), (1, 1, 3, 1)),
+    "diagonal_scatter": ((2,), (1, 0, 1)),
+    "_strided_scatter": ((2, 2), ([2, 2], [1, 3], 0)),
+    "copy": ((3,), ()),
+    "fill.Tensor": ((), ()),
+}
+
+
+def overload_of(name):
+    base, _, overload = name.partition(".")
+    return getattr(getattr(tt.ops.aten, base), overload or "default")
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_forms_without_views(name, dim):
+    call, args = overload_of(name), FORMS[name]
+    x = (
+        tt.arange(24.0).reshape(4, 2, 3).movedim(0, dim)
+        if hasattr(tt, "movedim")
+        else tt.arange(24.0).reshape(4, 2, 3)
+    )
+    dim = dim if hasattr(tt, "movedim") else 0
+    found = tt.vmap(lambda each: call(each, *args), in_dims=dim)(x)
+    assert found.tolist() == tt.stack([call(each, *args) for each in x.unbind(dim)]).tolist()
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+@pytest.mark.parametrize("in_dims", [(0, 0), (None, 0), (0, None)])
+def test_scatters(name, in_dims):
+    call, (shape, args) = overload_of(name), SCATTERS[name]
+    x = tt.arange(24.0).reshape(4, 2, 3)
+    src = -tt.ones((4, *shape)) * tt.arange(1.0, 5.0).reshape((4, *[1] * len(shape)))
+    given = [t if d == 0 else t[0] for t, d in zip((x, src), in_dims, strict=True)]
+    found = tt.vmap(lambda a, b: call(a, b, *args), in_dims=in_dims)(*given)
+    each = [
+        call(*[t[i] if d == 0 else t for t, d in zip(given, in_dims, strict=True)], *args) for i in range(4)
+    ]
+    assert found.tolist() == tt.stack(each).tolist()
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal_functional", "exponential", "bernoulli.float", "random"])
+def test_draws_without_writes(name):
+    call = overload_of(name)
+    x = tt.zeros(4, 50)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        tt.vmap(call)(x)
+    different = tt.vmap(call, randomness="different")(x)
+    assert different.shape == (4, 50)
+    assert different[0].tolist() != different[1].tolist()
+    same = tt.vmap(call, randomness="same")(x)
+    assert same[0].tolist() == same[1].tolist()

@@ -1,0 +1,107 @@
+"""Rules of operators that are views and writes without either (`functional_forms.yaml`): those of their origins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import random, views
+from .layout import Batch, Dims, Rule, aligned, rank_of, whole
+from .pointwise import unary
+
+
+def copied(view: Rule) -> Rule:
+    """The rule of a view's copy."""
+
+    def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+        result, dim = view(batch, dims, *args)
+        return result.clone(), dim
+
+    return rule
+
+
+def scattered(view: Rule) -> Rule:
+    """The rule of ``x_scatter``: a copy whose view is written to."""
+
+    def rule(batch: Batch, dims: Dims, self: Any, src: Any, *args: Any) -> tuple[Any, Any]:
+        out = whole(self, dims[0], batch.size).clone()
+        target, dim = view(batch, (0,), out, *args)
+        target.copy_(aligned(src, dims[1], rank_of(target, dim)))
+        return out, 0
+
+    return rule
+
+
+def written(batch: Batch, dims: Dims, self: Any, value: Any, *rest: Any) -> tuple[Any, Any]:
+    """`copy`, `fill` with a tensor: the value in the shape of the first."""
+    out = whole(self, dims[0], batch.size).clone()
+    return out.copy_(aligned(value, dims[1], rank_of(self, dims[0]))), 0
+
+
+def drawn(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
+    """`uniform` and its like, which draw as their in-place forms do."""
+    if batch.level.randomness == "same":
+        if any(d is not None for d in dims[1:]):
+            random.refuse_same(batch)
+        example = self if dims[0] is None else self.select(dims[0], 0)
+        return batch.op.call(example, *args), None
+    given = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]
+    return batch.op.call(whole(self, dims[0], batch.size), *given), 0
+
+
+_COPIES = {
+    "_strided_copy": "_strided_from",
+    "alias_copy": "alias",
+    "detach_copy": "detach",
+    "diagonal_copy": "diagonal",
+    "expand_copy": "expand",
+    "permute_copy": "permute",
+    "select_copy.int": "select.int",
+    "slice_copy.Tensor": "slice.Tensor",
+    "squeeze_copy": "squeeze",
+    "squeeze_copy.dim": "squeeze.dim",
+    "squeeze_copy.dims": "squeeze.dims",
+    "t_copy": "t",
+    "transpose_copy.int": "transpose.int",
+    "unfold_copy": "unfold",
+    "unsqueeze_copy": "unsqueeze",
+    "view_as_complex_copy": "view_as_complex",
+    "view_as_real_copy": "view_as_real",
+    "view_copy": "view",
+    "view_copy.dtype": "view.dtype",
+}
+_SCATTERS = {
+    "_strided_scatter": "_strided_from",
+    "diagonal_scatter": "diagonal",
+    "select_scatter": "select.int",
+    "slice_scatter": "slice.Tensor",
+}
+DRAWS = (
+    "bernoulli.Tensor",
+    "bernoulli.float",
+    "cauchy",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "normal_functional",
+    "random",
+    "random.from",
+    "random.to",
+    "uniform",
+)
+
+
+def _of(names: dict[str, str], form: Callable[[Rule], Rule]) -> dict[str, Rule]:
+    return {name: form(views.RULES[view]) for name, view in names.items()}
+
+
+RULES: dict[str, Rule] = {
+    **_of(_COPIES, copied),
+    **_of(_SCATTERS, scattered),
+    **dict.fromkeys(DRAWS, drawn),
+    "copy": written,
+    "fill.Tensor": written,
+    "fill.Scalar": unary,
+    "zero": unary,
+    "lift_fresh_copy": unary,
+}
