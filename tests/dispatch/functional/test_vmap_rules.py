@@ -867,12 +867,7 @@ def overload_of(name):
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_forms_without_views(name, dim):
     call, args = overload_of(name), FORMS[name]
-    x = (
-        tt.arange(24.0).reshape(4, 2, 3).movedim(0, dim)
-        if hasattr(tt, "movedim")
-        else tt.arange(24.0).reshape(4, 2, 3)
-    )
-    dim = dim if hasattr(tt, "movedim") else 0
+    x = tt.arange(24.0).reshape(4, 2, 3).movedim(0, dim)
     found = tt.vmap(lambda each: call(each, *args), in_dims=dim)(x)
     assert found.tolist() == tt.stack([call(each, *args) for each in x.unbind(dim)]).tolist()
 

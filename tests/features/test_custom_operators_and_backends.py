@@ -1,4 +1,4 @@
-"""The README's guide to extensions runs as it is written."""
+"""Custom operators, backends and modes of a package of its own: the README's guide runs as it is written."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import triten
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 BLOCKS = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
