@@ -7,8 +7,8 @@ from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, s
 from .dispatch.composite.tensor_data import as_tensor, asarray, from_numpy, tensor
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag
-from .dispatch.functional.autocast_mode import autocast
-from .dispatch.functional.autocast_state import (
+from .dispatch.functional.autocast.mode import autocast
+from .dispatch.functional.autocast.state import (
     autocast_decrement_nesting,
     autocast_increment_nesting,
     clear_autocast_cache,

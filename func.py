@@ -9,17 +9,17 @@ from importlib import import_module
 from typing import Any
 
 _PLACES = {
-    "Graph": "graph",
-    "Node": "graph",
-    "Traced": "traced",
-    "functionalize": "functionalize",
+    "Graph": "graph.graph",
+    "Node": "graph.graph",
+    "Traced": "graph.traced",
+    "functionalize": "functionalization.functionalize",
     "grad": "transforms",
     "grad_and_value": "transforms",
     "hessian": "jacobians",
     "jacfwd": "jacobians",
     "jacrev": "jacobians",
     "jvp": "transforms",
-    "make_graph": "make_graph",
+    "make_graph": "graph.make_graph",
     "vjp": "transforms",
     "vmap": "vmap",
 }

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .dispatch.functional.profile import (
+    from .dispatch.functional.profiler.events import DeviceType
+    from .dispatch.functional.profiler.profile import (
         ExperimentalConfig,
         ProfilerAction,
         ProfilerActivity,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         supported_activities,
         tensorboard_trace_handler,
     )
-    from .dispatch.functional.profile_events import DeviceType
 
 __all__ = [
     "DeviceType",
@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
     # module up without a cache where the module has this function.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .dispatch.functional import profile
+    from .dispatch.functional.profiler import profile
 
     found = globals()[name] = getattr(profile, name)
     return found

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.functional.autocast_mode import autocast, custom_bwd, custom_fwd
-from ..dispatch.functional.autocast_state import is_autocast_available
+from ..dispatch.functional.autocast.mode import autocast, custom_bwd, custom_fwd
+from ..dispatch.functional.autocast.state import is_autocast_available
 
 if TYPE_CHECKING:
     from .grad_scaler import GradScaler, OptState

@@ -44,14 +44,14 @@ def _forward_mode(op: Any, key_set: Any, stack: list[Any]) -> None:
 
 def _plan_named(op: Any, key_set: int, args: Any) -> Any:
     """The planner of the Named key, loaded when the first named tensor comes."""
-    from .functional.named_key import plan_named
+    from .functional.named.key import plan_named
 
     return plan_named(op, key_set, args)
 
 
 def _functionalize(op: Any, key_set: Any, stack: list[Any]) -> None:
     # Imported by the first call that is to be rewritten.
-    from .functional.functionalize import functionalize_fallback
+    from .functional.functionalization.functionalize import functionalize_fallback
 
     functionalize_fallback(op, key_set, stack)
 

@@ -31,7 +31,7 @@ class NamedMethods(_Base):
 
     @names.setter
     def names(self, names: Any) -> None:
-        from .functional.named_tensor import assign_names
+        from .functional.named.tensor import assign_names
 
         assign_names(self, names)
 
@@ -54,13 +54,13 @@ class NamedMethods(_Base):
             >>> x.rename("A", ...).names, x.rename(C="channels").names, x.rename(None).names
             (('A', 'C'), ('N', 'channels'), (None, None))
         """
-        from .functional.named_tensor import rename
+        from .functional.named.tensor import rename
 
         return rename(self, names, rename_map)
 
     def rename_(self, *names: Any, **rename_map: str | None) -> Any:
         """`rename` of this tensor itself (`torch.Tensor.rename_`)."""
-        from .functional.named_tensor import rename_
+        from .functional.named.tensor import rename_
 
         return rename_(self, names, rename_map)
 
@@ -74,7 +74,7 @@ class NamedMethods(_Base):
             >>> tt.zeros(2, 3, 4).refine_names(..., "H", "W").names
             (None, 'H', 'W')
         """
-        from .functional.named_tensor import refine_names
+        from .functional.named.tensor import refine_names
 
         return refine_names(self, names)
 
@@ -91,13 +91,13 @@ class NamedMethods(_Base):
             >>> x.align_to("C", "H", "N").shape, x.align_to(..., "N").names
             (triten.Size([3, 1, 2]), ('C', 'N'))
         """
-        from .functional.named_tensor import align_to
+        from .functional.named.tensor import align_to
 
         return align_to(self, names)
 
     def align_as(self, other: Any) -> Any:
         """`align_to` the names of another tensor (`torch.Tensor.align_as`)."""
-        from .functional.named_tensor import align
+        from .functional.named.tensor import align
 
         return align(self, other._spec.names)
 
@@ -115,7 +115,7 @@ def align_tensors(*tensors: Any) -> tuple[Any, ...]:
         >>> [t.shape for t in tt.align_tensors(c, x)]
         [triten.Size([3, 1]), triten.Size([3, 2])]
     """
-    from .functional.named_tensor import align_tensors as aligned
+    from .functional.named.tensor import align_tensors as aligned
 
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
     if has_tensor_function(given):

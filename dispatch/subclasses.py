@@ -9,7 +9,7 @@ from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
 from .core.tensor_function import DisableTensorFunctionSubclass, plain_classes
-from .functional.subclass_attributes import default_nowrap_functions
+from .functional.overrides.subclass_attributes import default_nowrap_functions
 
 
 class SubclassMethods:

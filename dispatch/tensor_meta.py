@@ -18,7 +18,7 @@ class TensorMeta(type):
         root = max((i for i, each in enumerate(order) if isinstance(each, TensorMeta)), default=0)
         if root == 0:
             return order
-        from .functional.subclass_attributes import overridden_attributes
+        from .functional.overrides.subclass_attributes import overridden_attributes
 
         overridden = overridden_attributes()
         handler = next((each.__dict__[HANDLER] for each in order if HANDLER in each.__dict__), None)

@@ -22,7 +22,8 @@ from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.kernel_function import KernelFunction
 from triten.dispatch.core.operator_entry import observers
 from triten.dispatch.custom_ops import fake_context
-from triten.dispatch.functional import profile_session, python_key, trace
+from triten.dispatch.functional import python_key, trace
+from triten.dispatch.functional.profiler import session as profile_session
 from triten.dispatch.iterator import parallel
 from triten.dispatch.structured.stub import recorders
 from triten.runtime import grad_mode

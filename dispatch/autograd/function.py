@@ -84,7 +84,7 @@ class FunctionCtx(Node):
             else:
                 out.append(unpack_result(self, tensor, version, number))
         if any(t is not None and t._spec.unnamed is not t._spec for t in out):
-            from ..functional.named_key import without_names
+            from ..functional.named.key import without_names
 
             return without_names(tuple(out))  # type: ignore[no-any-return]
         return tuple(out)

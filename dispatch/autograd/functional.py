@@ -128,7 +128,7 @@ def _ignoring_names(grad: Any) -> Any:
 
 
 def _twin_of(tensor: Any) -> Any:
-    from ..functional.named_key import twin_of
+    from ..functional.named.key import twin_of
 
     return twin_of(tensor)
 

@@ -12,7 +12,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
-from triten.dispatch.functional.autocast_state import state as thread_state
+from triten.dispatch.functional.autocast.state import state as thread_state
 from triten.runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, local, modes
 
 F = tt.nn.functional
@@ -722,7 +722,7 @@ def test_nothing_is_registered_or_loaded_until_it_is_used(tmp_path):
 
     program = (
         "import sys, triten as tt\n"
-        "names = [f'triten.dispatch.functional.{n}' for n in ('autocast_kernels', 'autocast_lists')]\n"
+        "names = [f'triten.dispatch.functional.autocast.{n}' for n in ('kernels', 'lists')]\n"
         "assert not any(n in sys.modules for n in names)\n"
         "from triten.dispatch.core.dispatcher import Dispatcher as D\n"
         "assert not D.singleton().get_registrations_for_dispatch_key('AutocastCPU')\n"

@@ -5,8 +5,8 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
-from triten.dispatch.functional import autocast_lists as lists
-from triten.dispatch.functional.autocast_state import DEFAULT_DTYPES
+from triten.dispatch.functional.autocast import lists
+from triten.dispatch.functional.autocast.state import DEFAULT_DTYPES
 
 COUNTS = {"cpu": 127, "cuda": 119, "xpu": 117, "mps": 95}
 

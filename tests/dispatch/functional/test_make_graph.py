@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.functional.make_graph import TracedTensor
+from triten.dispatch.functional.graph.make_graph import TracedTensor
 from triten.func import functionalize, make_graph
 from triten.runtime.local_dispatch_key_set import local, modes
 

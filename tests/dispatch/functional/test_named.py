@@ -13,7 +13,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
-from triten.dispatch.functional import named_rules
+from triten.dispatch.functional.named import rules
 from triten.runtime import named_spec
 from triten.runtime.dimname import checked_names, position_of, unify_from_right
 from triten.runtime.local_dispatch_key_set import local, modes
@@ -102,10 +102,10 @@ def test_the_table_is_what_pytorch_says():
 def test_every_row_of_the_rules_is_an_operator():
     known = {name.removeprefix("aten::") for name in Dispatcher.singleton().get_all_op_names()}
     bases = {name.partition(".")[0] for name in known}
-    rows = [name for names in named_rules.KINDS.values() for name in names.split()]
+    rows = [name for names in rules.KINDS.values() for name in names.split()]
     assert len(rows) == len(set(rows))
     assert [row for row in rows if row not in bases] == []
-    others = named_rules.REFUSED | named_rules.TAKEN_APART
+    others = rules.REFUSED | rules.TAKEN_APART
     assert [name for name in others if name not in known and name not in bases] == []
 
 

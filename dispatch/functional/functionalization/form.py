@@ -1,0 +1,100 @@
+"""The operator that gives as a result what another one writes: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
+
+It is found by name and by the kinds of its arguments, so that operators of one's own have it by being named so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.dispatcher import Dispatcher
+from ...core.operator_entry import OperatorEntry
+from ...schema import FunctionSchema
+
+_SPECIAL = {"aten::normal_": "aten::normal_functional"}
+"""Functional forms that do not have the writing form's name."""
+
+_names: dict[str, str | None] = {}
+Dispatcher.singleton().on_change.append(_names.clear)
+
+
+def _functional_name(name: str) -> str | None:
+    """The operator that gives as a result what another one writes; None if there is none."""
+    if name not in _names:
+        _names[name] = _find_functional(name)
+    return _names[name]
+
+
+def _find_functional(name: str) -> str | None:
+    dispatcher = Dispatcher.singleton()
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special
+    schema = dispatcher.find_schema_or_throw(name).schema
+    base = name.partition(".")[0]
+    wanted = [a for a in schema.arguments if not a.is_out]
+    if schema.out_arguments:
+        count = len(schema.out_arguments)
+    elif base.endswith("_"):
+        base, count = base[:-1], 1
+    else:
+        return None
+    kinds = [_kind(a) for a in wanted]
+    for candidate in dispatcher.packets.get(base, ()):
+        entry = dispatcher.find_schema(candidate)
+        if entry is None or entry.schema.is_mutable or len(entry.schema.returns) != count:
+            continue
+        arguments = entry.schema.arguments
+        if [_kind(a) for a in arguments[: len(kinds)]] == kinds and all(
+            a.name in ("dtype", "layout", "device", "pin_memory", "memory_format") and a.has_default
+            for a in arguments[len(kinds) :]
+        ):
+            return candidate
+    return None
+
+
+def _kind(argument: Any) -> tuple[str, bool]:
+    """What an argument takes, whatever it is called and however long its list is."""
+    return re.sub(r"\[\d+\]", "[]", str(argument.type)).replace("Sym", ""), argument.kwarg_only
+
+
+def functional_form(op: OperatorEntry) -> OperatorEntry:
+    """The operator that gives as a result what `op` writes. Raises RuntimeError if there is none."""
+    name = _functional_name(op.name)
+    if name is None:
+        raise RuntimeError(
+            f"functionalize: {op.name} writes to its arguments and has no functional form ({op.schema})"
+        )
+    return Dispatcher.singleton().find_schema_or_throw(name)
+
+
+def functional_arguments(functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> list[Any]:
+    """The arguments of the functional form: those of the writing one but ``out=``, whose dtype is asked for."""
+    given = [v for v, a in zip(values, op.schema.arguments, strict=True) if not a.is_out]
+    outs = [v for v, a in zip(values, op.schema.arguments, strict=True) if a.is_out and v is not None]
+    arguments = functional.schema.arguments
+    for position, argument in enumerate(arguments):
+        if position >= len(given):
+            like = outs[0]._spec if outs and argument.name in ("dtype", "device") else None
+            given.append(None if like is None else getattr(like, argument.name))
+        elif argument.name == "dtype" and given[position] is None and outs:
+            given[position] = outs[0]._spec.dtype
+    return given
+
+
+def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any]) -> Any:
+    """What the writing operator returns: the arguments that it wrote."""
+    results = []
+    for each in schema.returns:
+        info = each.alias_info
+        assert info is not None, f"{schema} returns what it does not write"
+        results.append(
+            next(
+                v
+                for v, a in zip(values, schema.arguments, strict=True)
+                if a.alias_info is not None and set(a.alias_info.before_set) & set(info.before_set)
+            )
+        )
+    return results[0] if len(results) == 1 else tuple(results)

@@ -1,0 +1,103 @@
+"""Functionalization: programs without writes, and without views (aten/src/ATen/FunctionalizeFallbackKernel.cpp).
+
+One fallback at the Functionalize key, below autograd and above the Python key. At the end of a call what was written
+to inputs is copied to them, and every handle that lives on becomes a plain tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....runtime.dispatch_key_set import DispatchKeySet
+from ....runtime.tensor_impl import TensorImpl
+from ...core.argument_roles import tensors_in
+from ...core.operator_entry import OperatorEntry
+from ..pytree import tree_flatten, tree_unflatten
+from .layer import FUNCTIONALIZE_BIT, FunctionalTensor, Layer, layers
+
+REMOVE = ("mutations", "mutations_and_views")
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """A function that computes what `func` does without operators that write (`torch.func.functionalize`).
+
+    Results, and what is written to arguments, are those of `func`: a written argument gets its new value by one
+    ``copy_`` at the end. So ``make_graph(functionalize(func))`` is a program of functional operators. In-place
+    operators, ``out=``, views and writes to views are rewritten, those of backward too where `func` takes gradients;
+    gradients flow through the function as through `func`.
+
+    Args:
+        func: a function of tensors, nested in tuples, lists and dicts.
+        remove: ``"mutations"`` leaves views in place; ``"mutations_and_views"`` makes them copies (``view_copy``,
+            ``select_copy``). Results that were views then have memory of their own, and strides of results may be
+            other ones.
+
+    Raises (the function returned):
+        RuntimeError: for a write to a tensor that `func` closes over (make it an argument); for ``resize_``, ``set_``
+            and other changes of a tensor's memory; for an operator that writes and has no functional form.
+        ValueError: for an unknown `remove`.
+
+    Example:
+        >>> import triten as tt
+        >>> def f(x):
+        ...     y = x.clone()
+        ...     y[0].add_(1)
+        ...     return y
+        >>> tt.func.functionalize(f)(tt.zeros(2, 2))
+        tensor([[1., 1.],
+                [0., 0.]])
+        >>> print(tt.func.make_graph(tt.func.functionalize(f))(tt.zeros(2, 2)).graph)
+        graph(%x : float32[2, 2]):
+            %clone : float32[2, 2] = aten.clone(%x)
+            %select : float32[2] = aten.select.int(%clone, 0, 0)
+            %add : float32[2] = aten.add.Tensor(%select, 1)
+            %select_scatter : float32[2, 2] = aten.select_scatter(%clone, %add, 0, 0)
+            return [%select_scatter]
+    """
+    if remove not in REMOVE:
+        raise ValueError(
+            f"functionalize(f, remove): Valid options for remove are {', '.join(map(repr, REMOVE))}, got {remove!r}"
+        )
+    if not callable(func):
+        raise TypeError(f"functionalize(): func must be callable, got {type(func).__name__}")
+
+    def functionalized(*args: Any, **kwargs: Any) -> Any:
+        layer = Layer(remove == "mutations_and_views")
+        leaves, spec = tree_flatten((args, kwargs))
+        # The larger first, of which the smaller may be views.
+        tensors = sorted((v for v in leaves if isinstance(v, TensorImpl)), key=lambda t: -t._spec.numel)
+        handles = {id(t): layer.enter(t) for t in tensors}
+        given, named = tree_unflatten([handles.get(id(v), v) for v in leaves], spec)
+        try:
+            with layer.active():
+                result = func(*given, **named)
+        except BaseException:
+            layer.abandon()
+            raise
+        return layer.leave(result)
+
+    functionalized.__name__ = getattr(func, "__name__", "functionalized")
+    functionalized.__doc__ = getattr(func, "__doc__", None)
+    functionalized.__wrapped__ = func  # type: ignore[attr-defined]
+    return functionalized
+
+
+def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
+    """The Functionalize key's kernel for every operator."""
+    values = list(stack)
+    stack.clear()
+    if layers.active:
+        result = layers.active[-1].run(op, values)
+    elif any(isinstance(tensor, FunctionalTensor) for tensor in tensors_in(values)):
+        raise RuntimeError(
+            f"{op.name} got a functional tensor outside of the functionalize() call, or the thread, that made it"
+        )
+    else:
+        # Somebody has included the key for tensors that are not functional.
+        result = op.call_with_keys(key_set.raw_repr() & ~FUNCTIONALIZE_BIT, values)
+    returns = len(op.schema.returns)
+    if returns == 1:
+        stack.append(result)
+    elif returns:
+        stack.extend(result)

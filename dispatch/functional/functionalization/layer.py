@@ -1,0 +1,602 @@
+"""One functionalized call: handles in place of tensors, and how operators run on them (ATen/FunctionalTensorWrapper.h).
+
+Tensors of the program are handles (`FunctionalTensor`) of values that nobody writes to (see `storage`). An
+operator that writes runs as its functional form, whose result replaces the value of what it would have written; a view
+is remembered and taken again when the value it is a view of is another.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ....runtime.data_ptr import DataPtr
+from ....runtime.device import device as Device
+from ....runtime.dispatch_key import AUTOGRAD_BITS, BY_NAME, Functionality, functionality_bit
+from ....runtime.generator import Generator
+from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard, local
+from ....runtime.storage import address_of, root_of
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.tensor_spec import TensorSpec
+from ...autograd.node import edge_of
+from ...core.argument_roles import tensors_in
+from ...core.dispatcher import Dispatcher
+from ...core.operator_entry import IMPLICIT, OperatorEntry
+from ...core.tensor_function import disabled_tensor_function, plain_classes
+from ...schema import FunctionSchema
+from ...tensor import Tensor
+from ..python_key import without_modes
+from ..pytree import tree_map
+from .form import functional_arguments, functional_form, returned
+from .storage import FunctionalData, FunctionalStorage, Step, forward, fresh_root
+
+FUNCTIONALIZE = BY_NAME["Functionalize"]
+FUNCTIONALIZE_BIT = functionality_bit(Functionality.Functionalize)
+META = Device("meta")
+META_KEYS = BY_NAME["Meta"].bits
+
+
+class Layers(threading.local):
+    """The functionalized functions that this thread is in, outermost first."""
+
+    def __init__(self) -> None:
+        self.active: list[Layer] = []
+
+
+layers = Layers()
+
+
+class FunctionalTensor(Tensor):
+    """A handle of a value while a function is functionalized."""
+
+    __slots__ = ()
+    __tensor_function__: Any = disabled_tensor_function
+
+    def __init__(self) -> None:
+        if layers.active:
+            layers.active[-1].live.append(weakref.ref(self))
+
+    def _current(self) -> Any:
+        data = self._data
+        with data.storage.layer.below():
+            return data.storage.layer.value_of(self)
+
+    def host_array(self) -> Any:
+        return self._current().host_array()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        raise RuntimeError(
+            "numpy() inside functionalize: a functional tensor has no memory to share; use tolist() for its values, or "
+            "take the array outside"
+        )
+
+    def untyped_storage(self) -> Any:
+        raise RuntimeError("untyped_storage() inside functionalize: a functional tensor has no memory")
+
+
+plain_classes.add(FunctionalTensor)
+
+
+class Layer:
+    """One functionalized call: its handles, and how operators run on them."""
+
+    def __init__(self, copies: bool) -> None:
+        self.copies = copies
+        self.live: list[weakref.ref[Any]] = []
+        self._storages: dict[int, list[FunctionalStorage]] = {}
+        self._handles: dict[int, tuple[Any, Any]] = {}
+        self._inputs: list[tuple[Any, Any, _Saved]] = []
+        self._gradients: list[tuple[Any, Any]] = []
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Have this thread's operators run in this layer."""
+        layers.active.append(self)
+        try:
+            with IncludeDispatchKeyGuard(FUNCTIONALIZE_BIT):
+                yield
+        finally:
+            layers.active.pop()
+
+    @contextmanager
+    def below(self) -> Iterator[None]:
+        """This thread below the layer and below autograd, where values are computed."""
+        active, included = layers.active, local.included
+        layers.active = active[: active.index(self)] if self in active else active
+        if not layers.active:
+            local.included &= ~FUNCTIONALIZE_BIT
+        try:
+            with ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
+                yield
+        finally:
+            layers.active, local.included = active, included
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """An operator on values, by its full name; `args` may stop early."""
+        entry = Dispatcher.singleton().find_schema_or_throw(name)
+        if kwargs or len(args) != len(entry.schema.arguments):
+            from ...core.op_overload import OpOverload
+
+            arguments = entry.schema.arguments
+            positional = [v for v, a in zip(args, arguments, strict=False) if not a.kwarg_only]
+            named = {a.name: v for v, a in zip(args, arguments, strict=False) if a.kwarg_only}
+            return OpOverload(entry)(*positional, **named, **kwargs)
+        return entry.call(*args)
+
+    def enter(self, tensor: Any) -> Any:
+        """The handle of an argument: the same tensor to autograd, with a value in place of memory."""
+        if tensor._spec.requires_grad:
+            # The end of the graph must hold the caller's tensor, not the handle.
+            edge_of(tensor)
+        if tensor._autograd is not None and tensor._autograd.grad is not None:
+            grad = tensor._autograd.grad
+            if not any(owner._autograd is tensor._autograd for owner, _ in self._gradients):
+                self._gradients.append((tensor, grad))
+                tensor._autograd.grad = self.enter(grad)
+        saved = _Saved(tensor)
+        handle = self._handle_of(tensor)
+        storage: FunctionalStorage = handle._data.storage
+        storage.is_input = True
+        handle._spec = handle._spec.replace(requires_grad=tensor._spec.requires_grad)
+        handle._autograd, handle._view_base = tensor._autograd, tensor._view_base
+        self._inputs.append((tensor, handle, saved))
+        return handle
+
+    def _handle_of(self, tensor: Any) -> Any:
+        """A handle of a tensor from outside, in the storage of its memory."""
+        spec = tensor._spec
+        address = address_of(tensor._data)
+        storage = self._storage_of(tensor)
+        if storage is None:
+            root = root_of(tensor._data)
+            phantom = DataPtr(address_of(root), root.nbytes, spec.device)
+            plain = spec.replace(requires_grad=False, keys=0)
+            storage = FunctionalStorage(self, tensor, plain, phantom, tensor)
+            self._storages.setdefault(id(root), []).append(storage)
+        steps = _steps_within(storage, tensor)
+        nbytes = storage.root.address + storage.root.nbytes - address
+        data = FunctionalData(address, nbytes, storage.root, storage, steps)
+        return self._made(data, spec, None if spec.is_inference else tensor.version_cell())
+
+    def _storage_of(self, tensor: Any) -> FunctionalStorage | None:
+        """The storage that has some of a tensor's memory, which comes from outside."""
+        known = self._storages.get(id(root_of(tensor._data)))
+        return None if known is None else next((s for s in known if _overlap(tensor, s.origin)), None)
+
+    def _made(self, data: FunctionalData, spec: TensorSpec, version: list[int] | None) -> Any:
+        made: Any = object.__new__(FunctionalTensor)
+        self.live.append(weakref.ref(made))
+        made._data = data
+        made._spec = spec.replace(requires_grad=False, keys=FUNCTIONALIZE_BIT)
+        made._version = version
+        made._autograd = made._view_base = None
+        return made
+
+    def owns(self, tensor: Any) -> bool:
+        """Whether a tensor is a handle of this layer."""
+        data = tensor._data
+        return isinstance(data, FunctionalData) and data.storage.layer is self
+
+    def handle_of(self, tensor: Any) -> Any:
+        """The handle of any tensor of the program: itself, or one of a tensor from outside."""
+        if self.owns(tensor):
+            return tensor
+        if isinstance(tensor._data, FunctionalData) and tensor._data.storage.layer not in layers.active:
+            raise RuntimeError(
+                "functionalize: a tensor of another thread's functionalized call reached this one"
+            )
+        known = self._handles.get(id(tensor))
+        if known is None or known[0] is not tensor:
+            known = self._handles[id(tensor)] = (tensor, self._handle_of(tensor))
+        return known[1]
+
+    def value_of(self, tensor: Any) -> Any:
+        """The current value of a handle, or of a tensor from outside. Called below the layer."""
+        if not self.owns(tensor):
+            storage = self._storage_of(tensor)
+            if storage is None or not storage.is_written:
+                return tensor
+            tensor = self.handle_of(tensor)
+        return tensor._data.value(self.call, self.copies)
+
+    def fresh(self, value: Any, spec: TensorSpec) -> Any:
+        """The handle of a new value, which looks like `spec`."""
+        plain = spec.replace(requires_grad=False, keys=0)
+        root = fresh_root(plain)
+        storage = FunctionalStorage(self, value, plain, root)
+        return self._made(FunctionalData(root.address, root.nbytes, root, storage, ()), plain, None)
+
+    def leave(self, result: Any) -> Any:
+        """Copy what was written to where it belongs, and make the handles plain tensors. Returns the result."""
+        originals = {id(handle): tensor for tensor, handle, _ in self._inputs}
+        with self.below():
+            for storage in self._written():
+                origin = storage.origin
+                versions = origin._version
+                before = None if versions is None else versions[0]
+                origin.copy_(storage.value)
+                if before is not None:
+                    # The writes were counted when they were made; saved tensors tell by the count.
+                    origin._version[0] = before
+                storage.value = origin
+                storage.generation += 1
+            outputs = tree_map(lambda v: v if originals.get(id(v)) is None else originals[id(v)], result)
+            self._release()
+        for tensor, handle, _ in self._inputs:
+            tensor._autograd = handle._autograd
+            if handle._spec.requires_grad != tensor._spec.requires_grad:
+                tensor._spec = tensor._spec.twin
+        self._give_gradients_back()
+        return outputs
+
+    def abandon(self) -> None:
+        """After an error: inputs keep what they were, and handles that live on become plain tensors."""
+        with self.below():
+            self._release()
+        for tensor, _, saved in self._inputs:
+            saved.restore(tensor)
+        for tensor, grad in self._gradients:
+            tensor._autograd.grad = grad
+
+    def _written(self) -> list[FunctionalStorage]:
+        found: dict[int, FunctionalStorage] = {}
+        for _, handle, _ in self._inputs:
+            storage = handle._data.storage
+            if storage.is_written and storage.is_input:
+                found[id(storage)] = storage
+        return list(found.values())
+
+    def _give_gradients_back(self) -> None:
+        """A gradient that was added to is the caller's tensor again, which has the sum by now."""
+        handles = {id(handle): tensor for tensor, handle, _ in self._inputs}
+        for tensor, grad in self._gradients:
+            present = tensor._autograd.grad
+            if present is not None and handles.get(id(present)) is grad:
+                tensor._autograd.grad = grad
+
+    def _release(self) -> None:
+        """Make every living handle a plain tensor over its value."""
+        handles = [h for h in (reference() for reference in self.live) if h is not None and self.owns(h)]
+        if not self.copies:
+            # What was written through a view is taken from the whole, in whose memory it is to lie.
+            for data in {id(h._data): h._data for h in handles}.values():
+                if data.steps and data.storage.is_written:
+                    data.generation = -1
+        values = [self.value_of(handle) for handle in handles]
+        for handle, value in zip(handles, values, strict=True):
+            spec = value._spec.detached
+            handle.__class__ = type(value)
+            handle._data = value._data
+            handle._spec = spec.differentiable if handle._spec.requires_grad else spec
+            if self.copies and handle._view_base is not None:
+                handle._view_base = None
+            _adopt(handle)
+
+    def run(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """One operator of the program, on handles and tensors from outside."""
+        schema = op.schema
+        if schema.is_mutable:
+            return self._write(op, values)
+        if any(r.alias_info is not None for r in schema.returns):
+            return self._view(op, values)
+        with self.below():
+            result = op.call(*self._values(values))
+            if self.copies:
+                return self._wrapped(result, self._expected(op, values, result))
+            return self._wrapped(result, result)
+
+    def _values(self, values: Sequence[Any]) -> list[Any]:
+        return [_mapped(v, self.value_of) for v in values]
+
+    def _wrapped(self, result: Any, like: Any) -> Any:
+        """Handles of results, each of which looks like the tensor at its place in `like`."""
+        if isinstance(result, TensorImpl):
+            return self.fresh(result, like._spec.replace(device=result._spec.device))
+        if isinstance(result, list | tuple):
+            made_of: Any = getattr(type(result), "_make", type(result))
+            return made_of([self._wrapped(r, s) for r, s in zip(result, like, strict=True)])
+        return result
+
+    def _expected(self, op: OperatorEntry, values: Sequence[Any], result: Any) -> Any:
+        """What the operator's results would look like, were views not copied.
+
+        Values may have other strides than the program's tensors, so that the operator's Meta kernel is asked. One
+        whose results' sizes depend on data has none; the results themselves are what can be known.
+        """
+        if not any(
+            isinstance(t._data, FunctionalData)
+            and t._data.value(self.call, True)._spec.strides != t._spec.strides
+            for t in tensors_in(values)
+            if self.owns(t)
+        ):
+            return result
+        try:
+            return self._on_meta(op, values)[0]
+        except NotImplementedError:
+            return result
+
+    def _on_meta(self, op: OperatorEntry, values: Sequence[Any]) -> tuple[Any, dict[int, Any]]:
+        """The operator's Meta kernel on stand-ins of its arguments; those too, by the ids of what they stand for."""
+        op.runtime_roles()
+        metas: dict[int, Any] = {}
+
+        def stand_in(tensor: Any) -> Any:
+            made = metas.get(id(tensor))
+            if made is None:
+                made = metas[id(tensor)] = _stand_in(tensor)
+            return made
+
+        replaced: list[Any] = []
+        for position, value in enumerate(values):
+            if isinstance(value, Generator):
+                replaced.append(None)
+            elif position in op.device_positions:
+                replaced.append(META)
+            else:
+                replaced.append(_mapped(value, stand_in))
+        with without_modes(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS | FUNCTIONALIZE_BIT):
+            return op.call_with_keys(META_KEYS, replaced), metas
+
+    def _view(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """A view: the same storage by one step more."""
+        schema = op.schema
+        source = self.handle_of(values[_aliased(schema)])
+        values = [source if i == _aliased(schema) else v for i, v in enumerate(values)]
+        result, _ = self._on_meta(op, values)
+        if not isinstance(result, TensorImpl):
+            raise RuntimeError(
+                f"functionalize: {op.name} returns several views, and only operators that return one are rewritten"
+            )
+        name, args = _plain_view(op.name, tuple(values[1:]))
+        data: FunctionalData = source._data
+        storage = data.storage
+        address = address_of(result._data)
+        spec = result._spec.replace(device=source._spec.device)
+        steps = data.steps
+        if name not in _ALIASES:
+            before = source._spec.replace(requires_grad=False, keys=0)
+            start = storage.root.address if storage.origin is None else address_of(storage.origin._data)
+            offset = (address - start) // spec.itemsize
+            if name == "aten::_strided_from":
+                if spec.dtype is not storage.spec.dtype:
+                    raise RuntimeError(
+                        f"functionalize: as_strided of a view of dtype {spec.dtype} of a tensor of dtype "
+                        f"{storage.spec.dtype} cannot be expressed without memory"
+                    )
+                steps = ()
+                args = (spec.sizes, spec.strides, offset)
+                before = storage.spec
+            steps = (*steps, Step(name, args, before, spec, offset))
+        root = storage.root
+        made = self._made(
+            FunctionalData(address, root.address + root.nbytes - address, root, storage, steps),
+            spec,
+            result._version,
+        )
+        base = result._view_base
+        if base is not None:
+            made._view_base = source if source._view_base is None else source._view_base
+        if steps:
+            # Taken now, as the program does: what is wrong with it is told where it is wrong.
+            with self.below():
+                if data.generation == storage.generation or not data.steps:
+                    here = made._data
+                    here.cached = forward(
+                        steps[-1], data.value(self.call, self.copies), storage, self.call, self.copies
+                    )
+                    here.generation = storage.generation
+        return made
+
+    def _write(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """An operator that writes: its functional form, and new values for what is written."""
+        schema = op.schema
+        written = [i for i, a in enumerate(schema.arguments) if a.is_write]
+        targets: dict[int, Any] = {}
+        for i in written:
+            if values[i] is None:
+                continue
+            if not isinstance(values[i], TensorImpl):
+                raise RuntimeError(
+                    f"functionalize: {op.name} writes to a list of tensors, which is not rewritten"
+                )
+            targets[i] = self._target(op, values[i])
+        if "inplace_view" in op.tags:
+            return self._change_memory(op, values)
+        functional = functional_form(op)
+        before = {i: t._spec for i, t in targets.items()}
+        metas = self._on_meta(op, values)[1]
+        with self.below():
+            given = self._arguments_of(functional, op, values)
+            if functional.origin_of(FUNCTIONALIZE, functional.kernels) is IMPLICIT:
+                results = self._values([self._composed(functional, op, values)])[0]
+            else:
+                results = functional.call(*given)
+            outs = results if isinstance(results, list | tuple) else (results,)
+            for (i, target), new in zip(targets.items(), outs, strict=True):
+                meta = metas[id(target)]
+                if (meta._spec.sizes, meta._spec.strides) != (before[i].sizes, before[i].strides):
+                    self._resized(op, target, meta._spec)
+                self._assign(target, new)
+        return returned(schema, values, outs)
+
+    def _target(self, op: OperatorEntry, tensor: Any) -> Any:
+        if not self.owns(tensor) or (
+            tensor._data.storage.origin is not None and not tensor._data.storage.is_input
+        ):
+            raise RuntimeError(
+                f"functionalize: {op.name} writes to a tensor that the function closes over ({tensor._spec!r}): "
+                "mutating a non-functional tensor with a functional tensor is not allowed. Please ensure that all of "
+                "your inputs are wrapped inside of a functionalize() call."
+            )
+        return tensor
+
+    def _assign(self, target: Any, new: Any) -> None:
+        """Make `new`, cast to its dtype and device, the value of a handle."""
+        spec = target._spec
+        if new._spec.dtype is not spec.dtype or new._spec.device is not spec.device:
+            new = self.call("aten::_to_copy", new, dtype=spec.dtype, device=spec.device)
+        if new._spec.sizes != spec.sizes:
+            new = self.call("aten::expand_copy" if self.copies else "aten::expand", new, spec.sizes)
+        target._data.write(new, self.call, self.copies)
+
+    def _arguments_of(self, functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> list[Any]:
+        return self._values(functional_arguments(functional, op, values))
+
+    def _composed(self, functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """A functional form that is a composition: its parts go through this layer."""
+        with self.active(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
+            return functional.call(*functional_arguments(functional, op, values))
+
+    def _change_memory(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """``resize_`` and ``set_``: only a resize to the same sizes, or of a new tensor nobody else sees."""
+        target = values[0]
+        name = op.name.partition("::")[2].partition(".")[0]
+        if name in ("resize_", "resize_as_"):
+            sizes = tuple(values[1]) if name == "resize_" else values[1]._spec.sizes
+            if sizes == target._spec.sizes and values[2] is None:
+                return target
+            meta = self._on_meta(op, values)[1][id(target)]
+            with self.below():
+                self._resized(op, target, meta._spec)
+            return target
+        raise RuntimeError(
+            f"functionalize: {op.name} gives a tensor other memory, which a program without memory cannot express"
+        )
+
+    def _resized(self, op: OperatorEntry, target: Any, spec: TensorSpec) -> None:
+        """Give a tensor of the function's own other sizes; its elements are as good as new."""
+        data: FunctionalData = target._data
+        storage = data.storage
+        others = [h for h in storage.handles if h is not data]
+        if storage.is_input or data.steps or others or target._spec.numel:
+            what = (
+                "an argument"
+                if storage.is_input
+                else "a view or its base"
+                if data.steps or others
+                else "elements"
+            )
+            raise RuntimeError(
+                f"functionalize: {op.name} resizes {what} from {list(target._spec.sizes)} to {list(spec.sizes)}, which "
+                "a program without memory cannot express; give out= a tensor of the result's shape"
+            )
+        plain = spec.replace(device=target._spec.device, requires_grad=False, keys=0)
+        value = self.call(
+            "aten::empty_strided", plain.sizes, plain.strides, dtype=plain.dtype, device=plain.device
+        )
+        made = self.fresh(value, plain)
+        target._data = made._data
+        target._spec = plain.replace(keys=FUNCTIONALIZE_BIT)
+
+
+def _steps_within(storage: FunctionalStorage, tensor: Any) -> tuple[Step, ...]:
+    """The way from a storage's value to a tensor from outside that shares its memory.
+
+    Raises RuntimeError where the one is no view of the other.
+    """
+    whole, spec = storage.spec, tensor._spec.replace(requires_grad=False, keys=0)
+    distance = address_of(tensor._data) - address_of(storage.origin._data)
+    if (spec.sizes, spec.strides, spec.dtype) == (whole.sizes, whole.strides, whole.dtype) and not distance:
+        return ()
+    offset = distance // whole.itemsize
+    inside = distance >= 0 and offset + _reach(spec) <= _reach(whole) and whole.is_dense()
+    if spec.dtype is not whole.dtype or not inside:
+        raise RuntimeError(
+            f"functionalize: two tensors from outside share memory, and {spec!r} is no view of {whole!r}; pass a "
+            "tensor that holds both"
+        )
+    return (Step("aten::_strided_from", (spec.sizes, spec.strides, offset), whole, spec, offset),)
+
+
+def _reach(spec: TensorSpec) -> int:
+    """How far the last element is from the first."""
+    return sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)) if spec.numel else 0
+
+
+class _Saved:
+    """What autograd kept of an input when the call began."""
+
+    def __init__(self, tensor: Any) -> None:
+        meta = tensor._autograd
+        self.meta = meta
+        self.edge = None if meta is None else meta.edge
+        self.grad = None if meta is None else meta.grad
+        self.version = None if tensor._version is None else tensor._version[0]
+
+    def restore(self, tensor: Any) -> None:
+        """Put it back."""
+        tensor._autograd = self.meta
+        if self.meta is not None:
+            self.meta.edge = self.edge
+            self.meta.grad = self.grad
+        if tensor._version is not None:
+            tensor._version[0] = self.version or 0
+
+
+def _adopt(tensor: Any) -> None:
+    """Have the layer or tracer around this one give the tensor its own class back in its time."""
+    if isinstance(tensor._data, FunctionalData):
+        tensor._data.storage.layer.live.append(weakref.ref(tensor))
+        return
+    from ..graph.make_graph import TracedTensor, innermost_tracer
+
+    tracer = innermost_tracer()
+    if tracer is not None and isinstance(tensor, TracedTensor):
+        tracer.made.append(weakref.ref(tensor))
+
+
+_ALIASES = frozenset({"aten::alias", "aten::detach"})
+"""Views of the whole tensor, which are no step."""
+
+
+def _plain_view(name: str, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The operator that stands for an internal one, and the arguments after the tensor."""
+    if name == "aten::_slice_first":
+        return "aten::slice.Tensor", (0, *args)
+    if name == "aten::_select_first":
+        return "aten::select.int", (0, int(args[0]))
+    if name == "aten::_basic_index":
+        return "aten::_strided_from", ()
+    return name, args
+
+
+def _aliased(schema: FunctionSchema) -> int:
+    """Which argument a view is one of."""
+    return next(i for i, a in enumerate(schema.arguments) if a.alias_info is not None)
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, TensorImpl):
+        return function(value)
+    if value.__class__ is list or value.__class__ is tuple:
+        return tuple([function(v) if isinstance(v, TensorImpl) else v for v in value])
+    return value
+
+
+def _stand_in(tensor: Any) -> Any:
+    """A meta tensor where a tensor would lie."""
+    spec = tensor._spec
+    meta = Tensor()
+    meta._spec = spec.replace(device=META, keys=0, requires_grad=False)
+    data = tensor._data
+    root = root_of(data)
+    base = DataPtr(address_of(root), root.nbytes, META)
+    address = address_of(data)
+    meta._data = DataPtr(address, base.address + base.nbytes - address, META, base)
+    meta._version = None if spec.is_inference else tensor.version_cell()
+    meta._autograd = meta._view_base = None
+    return meta
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether the memory between the first and the last element of one tensor has some of another's."""
+
+    def extent(tensor: Any) -> tuple[int, int]:
+        first = address_of(tensor._data)
+        return first, first + (_reach(tensor._spec) + 1) * tensor._spec.itemsize
+
+    (first, last), (low, high) = extent(a), extent(b)
+    return a is b or bool(a._spec.numel and b._spec.numel and first < high and low < last)

@@ -1,0 +1,293 @@
+"""What a functional tensor is a handle of: a value that writes replace, and views of it (ATen/FunctionalStorageImpl.h).
+
+A tensor under functionalization has no memory. All that would share memory share a `FunctionalStorage`, which has the
+current value of the whole, a plain tensor that nobody writes to, and counts the writes. Each handle knows by which
+views it comes from the whole: forward they give its value, and backward the value of the whole after a write to it.
+Addresses are kept as real memory would have them, so that strides, offsets and overlaps can be told.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ....runtime.allocator import storage_size
+from ....runtime.data_ptr import DataPtr
+from ....runtime.tensor_spec import TensorSpec
+
+_ALIGNMENT = 64
+_addresses = itertools.count(1 << 48, 1 << 40)
+"""Addresses of memory that is not there; no two storages overlap."""
+
+Call = Callable[..., Any]
+"""Calls an operator by its full name on values."""
+
+
+class Step(NamedTuple):
+    """One view: the operator's name, its arguments after the tensor, and what it leads from and to.
+
+    `offset` is where the result's first element lies after the base's first, in elements of the result.
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    source: TensorSpec
+    result: TensorSpec
+    offset: int
+
+
+class FunctionalStorage:
+    """The whole that handles share.
+
+    `origin` is the tensor from outside that it began as; `is_input` says that a write may go back to that.
+    `generation` counts the writes.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "generation",
+        "handles",
+        "is_input",
+        "layer",
+        "origin",
+        "root",
+        "spec",
+        "value",
+    )
+
+    def __init__(self, layer: Any, value: Any, spec: TensorSpec, root: DataPtr, origin: Any = None) -> None:
+        self.layer = layer
+        self.value = value
+        self.spec = spec
+        self.root = root
+        self.origin = origin
+        self.is_input = False
+        self.generation = 0
+        self.handles: weakref.WeakSet[FunctionalData] = weakref.WeakSet()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether anything was written since the storage was made."""
+        return self.generation > 0
+
+    def laid_out(self, call: Call, copies: bool) -> Any:
+        """The value; under the strides that the tensor would have, unless views of it are copies anyway."""
+        if not copies:
+            self.lay_out(call)
+        return self.value
+
+    def lay_out(self, call: Call) -> Any:
+        """The value under the strides that the tensor would have, as strided views need it."""
+        if self.value._spec.strides != self.spec.strides and self.spec.numel > 1:
+            self.value = call("aten::_restride", self.value, self.spec.strides)
+        return self.value
+
+
+class FunctionalData(DataPtr):
+    """The bytes of a functional tensor, were there any: an address, and the way from the storage's value to its own."""
+
+    __slots__ = ("cached", "generation", "steps", "storage")
+
+    def __init__(
+        self,
+        address: int,
+        nbytes: int,
+        base: DataPtr | None,
+        storage: FunctionalStorage,
+        steps: tuple[Step, ...],
+    ) -> None:
+        super().__init__(address, nbytes, storage.root.device, base)
+        self.storage = storage
+        self.steps = steps
+        self.cached: Any = None
+        self.generation = -1
+        storage.handles.add(self)
+
+    def value(self, call: Call, copies: bool) -> Any:
+        """The current value; made from the storage's by the views again if that was written to since."""
+        storage = self.storage
+        if not self.steps:
+            return storage.value
+        if self.generation != storage.generation:
+            self.cached = self._replayed(call, copies)
+            self.generation = storage.generation
+        return self.cached
+
+    def _replayed(self, call: Call, copies: bool) -> Any:
+        value = self.storage.laid_out(call, copies)
+        for step in self.steps:
+            value = forward(step, value, self.storage, call, copies)
+        return value
+
+    def write(self, new: Any, call: Call, copies: bool) -> None:
+        """Replace the value, and with it the storage's. `new` has the sizes and dtype of this handle."""
+        storage = self.storage
+        whole = self._whole_of(new, call, copies)
+        storage.value = whole
+        storage.generation += 1
+        if storage.spec.is_dense():
+            # What is computed from the value takes after its strides.
+            storage.laid_out(call, copies)
+        if self.steps:
+            self.generation = -1
+            last = self.steps[-1].result
+            if copies or (new._spec.sizes, new._spec.strides) == (last.sizes, last.strides):
+                self.cached, self.generation = new, storage.generation
+
+    def _whole_of(self, new: Any, call: Call, copies: bool) -> Any:
+        """The storage's value with `new` in this handle's place: the views backward."""
+        steps = self.steps
+        if not steps:
+            return new
+        values = [self.storage.laid_out(call, copies)]
+        for step in steps[:-1]:
+            values.append(forward(step, values[-1], self.storage, call, copies))
+        for step, source in zip(reversed(steps), reversed(values), strict=True):
+            if inverse_of(step) is None:
+                return scattered_into_whole(step, self.storage, new, call)
+            new = backward(step, source, new, call, copies)
+        return new
+
+
+def fresh_root(spec: TensorSpec) -> DataPtr:
+    """The memory that a new tensor of this spec would have."""
+    return DataPtr(next(_addresses), storage_size(spec.sizes, spec.strides) * spec.itemsize, spec.device)
+
+
+_COPY_NAMES = {
+    "aten::_strided_from": "aten::_strided_copy",
+}
+
+
+def copy_name(name: str) -> str:
+    """The operator that copies a view: ``select_copy.int`` of ``select.int``."""
+    known = _COPY_NAMES.get(name)
+    if known is not None:
+        return known
+    base, dot, overload = name.partition(".")
+    return f"{base}_copy{dot}{overload}"
+
+
+def forward(step: Step, value: Any, storage: FunctionalStorage, call: Call, copies: bool) -> Any:
+    """The view of a value. A strided view is taken of the whole, whose strides are known."""
+    if step.name == "aten::_strided_from":
+        value = storage.lay_out(call)
+    return call(copy_name(step.name) if copies else step.name, value, *step.args)
+
+
+def _reshape(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    sizes = step.source.sizes
+    if copies:
+        return call("aten::view_copy", new, sizes)
+    if not new._spec.is_contiguous:
+        new = call("aten::clone", new, memory_format=_contiguous())
+    return call("aten::view", new, sizes)
+
+
+def _contiguous() -> Any:
+    from ....runtime.memory_format import contiguous_format
+
+    return contiguous_format
+
+
+def _expand(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    if step.result.numel != step.source.numel:
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+    return _reshape(step, source, new, call, copies)
+
+
+def _same_view(name: str) -> Callable[..., Any]:
+    """The inverse of a view that undoes itself."""
+
+    def undo(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+        return call(copy_name(name) if copies else name, new, *step.args)
+
+    return undo
+
+
+def _permute(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    dims: Sequence[int] = step.args[0]
+    inverse = [0] * len(dims)
+    for position, d in enumerate(dims):
+        inverse[d % len(dims)] = position
+    return call("aten::permute_copy" if copies else "aten::permute", new, tuple(inverse))
+
+
+def _view_dtype(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    new = call("aten::clone", new, memory_format=_contiguous())
+    return call("aten::view_copy.dtype" if copies else "aten::view.dtype", new, step.source.dtype)
+
+
+def _as_real(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    if copies:
+        return call("aten::view_as_complex_copy", new)
+    if not new._spec.is_contiguous:
+        new = call("aten::clone", new, memory_format=_contiguous())
+    return call("aten::view_as_complex", new)
+
+
+def _as_complex(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    return call("aten::view_as_real_copy" if copies else "aten::view_as_real", new)
+
+
+def _scatter(name: str) -> Callable[..., Any]:
+    def scatter(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+        return call(name, source, new, *step.args)
+
+    return scatter
+
+
+_INVERSES: dict[str, Callable[..., Any]] = {
+    "aten::view": _reshape,
+    "aten::squeeze": _reshape,
+    "aten::squeeze.dim": _reshape,
+    "aten::squeeze.dims": _reshape,
+    "aten::unsqueeze": _reshape,
+    "aten::expand": _expand,
+    "aten::permute": _permute,
+    "aten::t": _same_view("aten::t"),
+    "aten::transpose.int": _same_view("aten::transpose.int"),
+    "aten::view.dtype": _view_dtype,
+    "aten::view_as_real": _as_real,
+    "aten::view_as_complex": _as_complex,
+    "aten::select.int": _scatter("aten::select_scatter"),
+    "aten::slice.Tensor": _scatter("aten::slice_scatter"),
+    "aten::diagonal": _scatter("aten::diagonal_scatter"),
+}
+"""How a new value of a view's result becomes one of what it is a view of. Others are scattered by their strides."""
+
+
+def inverse_of(step: Step) -> Callable[..., Any] | None:
+    """The view backward, None where it is known by its strides only."""
+    return _INVERSES.get(step.name)
+
+
+def backward(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    """The value of what the view was taken of, with `new` where the view is."""
+    inverse = _INVERSES[step.name]
+    return inverse(step, source, new, call, copies)
+
+
+def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Any, call: Call) -> Any:
+    """The storage's value with `new` where a strided view is.
+
+    Raises RuntimeError for a view of another dtype than the whole, and for one that reaches beyond it.
+    """
+    if step.result.dtype is not storage.spec.dtype:
+        raise RuntimeError(
+            f"functionalize: a write to a strided view of dtype {step.result.dtype} of a tensor of dtype "
+            f"{storage.spec.dtype} cannot be expressed without memory"
+        )
+    return call(
+        "aten::_strided_scatter",
+        storage.lay_out(call),
+        new,
+        step.result.sizes,
+        step.result.strides,
+        step.offset,
+    )

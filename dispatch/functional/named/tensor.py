@@ -1,0 +1,179 @@
+"""Changing the names of a tensor, and its dimensions by their names (ATen/native/NamedTensor.cpp).
+
+All but `rename_` and `assign_names` are views, through which gradients pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import EllipsisType
+from typing import Any
+
+from ....runtime.dimname import Names, checked_names, describe
+from ....runtime.named_spec import named
+from ....runtime.tensor_impl import TensorImpl
+from .key import renamed
+
+
+def assign_names(tensor: Any, names: Any) -> None:
+    """``tensor.names = names``: a sequence of names, or None for none."""
+    if names is None:
+        tensor._spec = tensor._spec.unnamed
+        return
+    if not isinstance(names, tuple | list):
+        raise TypeError(f"names must be a tuple of names or None, not {type(names).__name__}")
+    rename_(tensor, tuple(names), {})
+
+
+def rename(tensor: Any, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Any:
+    """`Tensor.rename`."""
+    return renamed(tensor, _new_names("rename", tensor, names, rename_map))
+
+
+def rename_(tensor: Any, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Any:
+    """`Tensor.rename_`."""
+    tensor._spec = named(tensor._spec, _new_names("rename_", tensor, names, rename_map))
+    return tensor
+
+
+def _new_names(
+    function: str, tensor: Any, names: Sequence[Any], rename_map: Mapping[str, str | None]
+) -> Names:
+    """What `rename` makes of a tensor's names."""
+    before: Names = tensor._spec.names
+    if names and rename_map:
+        raise RuntimeError(
+            f"{function}: This function takes either positional args or keyword args, but not both. Use "
+            f"tensor.{function}(*names) to name dims and tensor.{function}(**rename_map) to rename dims."
+        )
+    if rename_map:
+        for old, new in rename_map.items():
+            if old not in before:
+                raise RuntimeError(
+                    f"{function}: Tried to rename dim '{old}' to dim {new} in Tensor[{before}] but dim '{old}' does "
+                    "not exist"
+                )
+        return checked_names(
+            _typed(function, [rename_map.get(name, name) if name is not None else None for name in before]),
+            len(before),
+        )
+    if len(names) == 1 and names[0] is None:
+        return (None,) * len(before)
+    return checked_names(_typed(function, _with_ellipsis(function, names, before)), len(before))
+
+
+def _is_ellipsis(name: Any) -> bool:
+    return isinstance(name, EllipsisType) or (isinstance(name, str) and name == "...")
+
+
+def _one_ellipsis(function: str, names: Sequence[Any]) -> int | None:
+    """Where ``...`` stands among names, None for nowhere. Raises RuntimeError for several."""
+    places = [i for i, name in enumerate(names) if _is_ellipsis(name)]
+    if len(places) > 1:
+        raise RuntimeError(
+            f"{function}: More than one Ellipsis ('...') found in names ({tuple(names)}). This function supports up "
+            "to one Ellipsis."
+        )
+    return places[0] if places else None
+
+
+def _with_ellipsis(function: str, names: Sequence[Any], before: Names) -> list[Any]:
+    """Names with ``...`` replaced by the tensor's own at its dimensions."""
+    place = _one_ellipsis(function, names)
+    if place is None:
+        return list(names)
+    after = len(names) - place - 1
+    return [*names[:place], *before[place : len(before) - after], *names[place + 1 :]]
+
+
+def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
+    """Names, none of them of another type. Raises TypeError."""
+    for name in names:
+        if name is not None and not isinstance(name, str):
+            raise TypeError(
+                f"{function}(): expected None or string for Dimname but got {type(name).__name__}"
+            )
+    return list(names)
+
+
+def refine_names(tensor: Any, names: Sequence[Any]) -> Any:
+    """`Tensor.refine_names`."""
+    before: Names = tensor._spec.names
+    wanted = _typed("refine_names", _with_ellipsis("refine_names", names, before))
+    failed = f"refine_names: cannot coerce Tensor{describe(before)} to Tensor{describe(wanted)} because"
+    if len(wanted) != len(before):
+        raise RuntimeError(
+            f"{failed} they have a different number of dims ({len(before)} and {len(wanted)} respectively)."
+        )
+    after = checked_names(wanted, len(before))
+    for position, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old is not None and new is None:
+            raise RuntimeError(f"{failed} {old!r} is more specific than None at index {position}")
+        if old is not None and old != new:
+            raise RuntimeError(f"{failed} {old!r} is different from {new!r} at index {position}")
+    return renamed(tensor, after)
+
+
+def align_to(tensor: Any, names: Sequence[Any]) -> Any:
+    """`Tensor.align_to`."""
+    place = _one_ellipsis("align_to", names)
+    if place is None:
+        wanted = _typed("align_to", names)
+        return align(tensor, checked_names(wanted, len(wanted)))
+    before: Names = tensor._spec.names
+    given = _typed("align_to", [*names[:place], *names[place + 1 :]])
+    if None in given:
+        raise RuntimeError(
+            f"align_to: the desired order of dimensions cannot contain a None name, got {tuple(names)}"
+        )
+    checked_names(given, len(given))
+    rest = [d for d, name in enumerate(before) if name is None or name not in given]
+    return _arranged(tensor, [*given[:place], *rest, *given[place:]])
+
+
+def _refuse_unnamed(before: Names) -> None:
+    raise RuntimeError(
+        f"align_to: All input dims must be named. Found unnamed dim at index {before.index(None)} of "
+        f"Tensor{describe(before)}"
+    )
+
+
+def align(tensor: Any, wanted: Names) -> Any:
+    """A tensor with its dimensions in the order of `wanted`, new ones of size 1."""
+    before: Names = tensor._spec.names
+    if None in before:
+        _refuse_unnamed(before)
+    for name in before:
+        if name not in wanted:
+            raise RuntimeError(
+                f"align_to: Cannot find dim {name!r} from Tensor{describe(wanted)} in desired alignment "
+                f"{describe(wanted)}."
+            )
+    return _arranged(tensor, list(wanted))
+
+
+def _arranged(tensor: Any, order: Sequence[str | int | None]) -> Any:
+    """A view whose dimensions are those of `order`: by name or position; what the tensor has not is new, of size 1."""
+    before: Names = tensor._spec.names
+    places = [d if isinstance(d, int) else before.index(d) if d in before else None for d in order]
+    view = renamed(tensor, (None,) * len(before)).permute([d for d in places if d is not None])
+    for position, place in enumerate(places):
+        if place is None:
+            view = view.unsqueeze(position)
+    names = [d if not isinstance(d, int) else before[d] for d in order]
+    view._spec = named(view._spec, checked_names(names, len(names)))
+    return view
+
+
+def align_tensors(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """`align_tensors` of the public namespace, of tensors or of one list of them."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    for position, tensor in enumerate(given):
+        if not isinstance(tensor, TensorImpl):
+            raise TypeError(
+                f"align_tensors(): expected Tensor as element {position}, but got {type(tensor).__name__}"
+            )
+    if not given:
+        return ()
+    longest: Any = max(given, key=lambda tensor: tensor._spec.ndim)
+    return tuple([align(tensor, longest._spec.names) for tensor in given])

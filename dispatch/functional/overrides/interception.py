@@ -1,0 +1,132 @@
+"""How a function mode gets to see every public call, while a call outside of modes pays nothing.
+
+While some thread is in a mode, the code of each public function is exchanged for one that asks; the function objects
+stay, so that whoever holds ``tt.add`` holds the same one. Arguments so arrive as the caller wrote them. When the last
+mode is left, a function gets its own code back at its next call; only those have to be exchanged again for the next
+mode.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from ...core.op_overload import OpOverload, OpOverloadGroup
+from ...core.tensor_function import ALL_DISABLED, handle, handle_operator, overloaded, state
+from .overridable import (
+    MODES_ONLY,
+    UNSEEN,
+    accessors,
+    overridable_attributes,
+    presented,
+    public_functions,
+)
+from .subclass_attributes import is_operator
+
+_lock = threading.Lock()
+_active = 0
+_all: list[Interception] = []
+_restored: list[Interception] = []
+
+
+def _asking(*args: Any, **kwargs: Any) -> Any:
+    ask: Any = "ask"
+    return ask(args, kwargs)
+
+
+class Interception:
+    """The exchange of one function's code.
+
+    Args:
+        function: a Python function without free variables.
+        func: what handlers get for it; None for a callable object's ``__call__``, which is its first argument.
+        by_arguments: whether arguments may handle the call too.
+        operator: whether a TypeError is answered with NotImplemented.
+    """
+
+    __slots__ = ("asking", "by_arguments", "func", "function", "operator", "original", "own")
+
+    def __init__(
+        self, function: FunctionType, func: Any, by_arguments: bool = True, operator: bool = False
+    ) -> None:
+        self.function = function
+        self.func = func
+        self.by_arguments = by_arguments
+        self.operator = operator
+        self.own: CodeType = function.__code__
+        self.original = FunctionType(
+            self.own, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        self.original.__kwdefaults__ = function.__kwdefaults__
+        self.original.__annotations__ = function.__annotations__
+        code = _asking.__code__
+        self.asking: CodeType = code.replace(
+            co_name=self.own.co_name,
+            co_qualname=self.own.co_qualname,
+            co_consts=tuple([self.ask if each == "ask" else each for each in code.co_consts]),
+        )
+
+    def exchange(self) -> None:
+        """Have the function ask; `inspect.signature` still finds its own."""
+        self.function.__wrapped__ = self.original  # type: ignore[attr-defined]
+        self.function.__code__ = self.asking
+
+    def _restore(self) -> None:
+        with _lock:
+            if not _active and self.function.__code__ is self.asking:
+                self.function.__code__ = self.own
+                del self.function.__wrapped__  # type: ignore[attr-defined]
+                _restored.append(self)
+
+    def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of the function while it is exchanged."""
+        if not _active:
+            self._restore()
+            return self.original(*args, **kwargs)
+        disabled = state.disabled
+        askers = overloaded(args, kwargs) if self.by_arguments and not disabled else []
+        if not askers and (not state.modes or disabled == ALL_DISABLED):
+            return self.original(*args, **kwargs)
+        func = self.func
+        if func is None:
+            func, args = args[0], args[1:]
+        return (handle_operator if self.operator else handle)(func, askers, args, kwargs)
+
+
+def _interceptions() -> Iterator[Interception]:
+    seen: set[Callable[..., Any]] = set()
+    for _, name, function in public_functions():
+        if function not in seen and name not in UNSEEN:
+            seen.add(function)
+            yield Interception(function, function, name not in MODES_ONLY)
+    for name, attribute in overridable_attributes():
+        if isinstance(attribute, property):
+            for _, function, func in accessors(attribute):
+                yield Interception(function, func)
+        elif attribute not in seen:
+            seen.add(attribute)
+            yield Interception(attribute, presented(name), operator=is_operator(name))
+    for kind in (OpOverload, OpOverloadGroup):
+        yield Interception(kind.__dict__["__call__"], None)
+
+
+def enter() -> None:
+    """A thread enters a mode: exchange what is not exchanged."""
+    global _active
+    with _lock:
+        if not _all:
+            _all.extend(_interceptions())
+            _restored.extend(_all)
+        _active += 1
+        for each in _restored:
+            each.exchange()
+        _restored.clear()
+
+
+def leave() -> None:
+    """A thread leaves a mode. When it was the last one, functions get their own code as they are called."""
+    global _active
+    with _lock:
+        _active -= 1

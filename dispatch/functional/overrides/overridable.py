@@ -1,0 +1,170 @@
+"""Which public callables can be overridden, and what they are called (torch/overrides.py).
+
+The namespaces are those that `triten.overrides` names. `Tensor`'s attributes are found in the classes that it is made
+of: a method is the function, a property its ``__get__``, ``__set__`` and ``__delete__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+from ...core.public_form import PRESENTED
+from ...tensor import Tensor
+
+namespaces: list[Callable[[], list[tuple[str, ModuleType]]]] = []
+"""What gives the public modules, by name; `triten.overrides` adds itself."""
+
+IGNORED_METHODS = frozenset(
+    {
+        "__getattribute__",
+        "__hash__",
+        "__init__",
+        "__init_subclass__",
+        "__iter__",
+        "__new__",
+        "__tensor_function__",
+        "__array_wrap__",
+        "_make_subclass",
+        "_make_wrapper_subclass",
+        "as_subclass",
+        "bump_version",
+        "current_version",
+        "from_data",
+        "host_array",
+        "key_set",
+        "set_sizes_and_strides",
+        "set_sizes_contiguous",
+        "version_cell",
+    }
+)
+"""Methods of `Tensor` that nothing overrides: construction, and those of the runtime. What `__iter__` calls is seen."""
+
+UNSEEN = frozenset(
+    {
+        "_check",
+        "_check_index",
+        "_check_not_implemented",
+        "_check_type",
+        "_check_value",
+        "_check_with",
+        "autocast_decrement_nesting",
+        "autocast_increment_nesting",
+        "broadcast_shapes",
+        "clear_autocast_cache",
+        "cpu_kernel",
+        "get_autocast_dtype",
+        "get_default_device",
+        "get_default_dtype",
+        "get_num_threads",
+        "get_rng_state",
+        "gradcheck",
+        "gradgradcheck",
+        "initial_seed",
+        "is_autocast_available",
+        "is_autocast_cache_enabled",
+        "is_autocast_enabled",
+        "is_grad_enabled",
+        "is_inference_mode_enabled",
+        "manual_seed",
+        "seed",
+        "set_autocast_cache_enabled",
+        "set_autocast_dtype",
+        "set_autocast_enabled",
+        "set_default_device",
+        "set_default_dtype",
+        "set_num_threads",
+        "set_rng_state",
+        "vmap",
+    }
+)
+"""Functions that neither arguments nor modes override: they take no tensor and make none, or call what is seen."""
+
+MODES_ONLY = frozenset(
+    {
+        "arange",
+        "as_tensor",
+        "asarray",
+        "can_cast",
+        "empty",
+        "empty_strided",
+        "eye",
+        "from_numpy",
+        "full",
+        "linspace",
+        "logspace",
+        "normal",
+        "ones",
+        "promote_types",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "range",
+        "scalar_tensor",
+        "tensor",
+        "tril_indices",
+        "triu_indices",
+        "zeros",
+    }
+)
+"""Functions that take no tensor, or take one as mere data: only modes override them."""
+
+
+def tensor_attributes() -> Iterator[tuple[str, Any]]:
+    """The names of `Tensor`'s attributes with the functions and properties behind them, `object`'s left out."""
+    for name in dir(Tensor):
+        owner = next(each for each in Tensor.__mro__ if name in each.__dict__)
+        attribute = owner.__dict__[name]
+        if owner is not object and isinstance(attribute, FunctionType | property):
+            yield name, attribute
+
+
+def overridable_attributes() -> Iterator[tuple[str, Any]]:
+    """Those of `tensor_attributes` that can be overridden: public ones, special methods, and two of views."""
+    for name, attribute in tensor_attributes():
+        is_private = name.startswith("_") and not name.startswith("__") and name not in ("_base", "_is_view")
+        if not is_private and name not in IGNORED_METHODS:
+            yield name, attribute
+
+
+def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
+    """The accessors that a property has: their names, the functions behind them, what a handler gets for them."""
+    if attribute.fget is not None:
+        yield "__get__", attribute.fget, attribute.__get__
+    if attribute.fset is not None:
+        yield "__set__", attribute.fset, attribute.__set__
+    if attribute.fdel is not None:
+        yield "__delete__", attribute.fdel, attribute.__delete__
+
+
+def presented(name: str) -> Any:
+    """The method that a handler gets for a method of `Tensor`."""
+    return getattr(Tensor, PRESENTED.get(name, name))
+
+
+def public_functions() -> Iterator[tuple[str, str, Any]]:
+    """Namespace, name and function of the public functions that are no attributes of `Tensor`."""
+    for each in namespaces:
+        for qualified, module in each():
+            for name in module.__all__:
+                function = getattr(module, name)
+                if isinstance(function, FunctionType):
+                    yield qualified, name, function
+
+
+@cache
+def index() -> dict[Any, str]:
+    """The qualified public name of every callable that there is: of several the first, or a method's own."""
+    names: dict[Any, str] = {}
+    for qualified, name, function in public_functions():
+        names.setdefault(function, f"{qualified}.{name}")
+    for name, attribute in tensor_attributes():
+        if isinstance(attribute, property):
+            for accessor, _, func in accessors(attribute):
+                names[func] = f"triten.Tensor.{name}.{accessor}"
+        elif attribute not in names or attribute.__name__ == name:
+            names[attribute] = f"triten.Tensor.{name}"
+    return names

@@ -1,0 +1,81 @@
+"""What a subclass of `Tensor` inherits in place of `Tensor`'s attributes: the same, by way of its handler.
+
+`TensorMeta` puts the class that is made here before `Tensor`; a plain tensor's attributes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+from ...core.tensor_function import handle, handle_operator, overloaded
+
+
+@cache
+def overridden_attributes() -> type:
+    """The class of all overridden attributes, made when the first subclass is.
+
+    Reflected operators are not among them: a class with its own is asked before its base's operator, and a handler
+    would get the operands exchanged. `Tensor`'s ask.
+    """
+    from ...tensor import Tensor
+    from .overridable import accessors, overridable_attributes, presented
+
+    body: dict[str, Any] = {
+        "__slots__": (),
+        "__hash__": Tensor.__hash__,
+        "__doc__": "Attributes of `Tensor` that ask the handlers of their arguments.",
+    }
+    for name, attribute in overridable_attributes():
+        if isinstance(attribute, property):
+            parts = {
+                part: _overridden(func, function, False) for part, function, func in accessors(attribute)
+            }
+            body[name] = property(
+                parts.get("__get__"), parts.get("__set__"), parts.get("__delete__"), attribute.__doc__
+            )
+        elif name not in REFLECTED_OPERATORS:
+            body[name] = _overridden(presented(name), attribute, is_operator(name))
+    return type("OverriddenAttributes", (), body)
+
+
+_ARITHMETIC = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"]
+_ARITHMETIC += ["and", "or", "xor", "lshift", "rshift"]
+REFLECTED_OPERATORS = frozenset(f"__r{name}__" for name in [*_ARITHMETIC, "div"])
+BINARY_OPERATORS = REFLECTED_OPERATORS | frozenset(
+    [f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "i")]
+    + [f"__{name}__" for name in ["eq", "ne", "lt", "le", "gt", "ge"]]
+)
+
+
+def is_operator(name: str) -> bool:
+    """Whether a method is a binary operator of Python's, which answers NotImplemented where others raise TypeError."""
+    return name in BINARY_OPERATORS
+
+
+def _overridden(func: Any, original: Any, operator: bool) -> Callable[..., Any]:
+    """A function that asks first; `func` is what handlers get, `original` what serves where there are none to ask."""
+
+    call_handlers = handle_operator if operator else handle
+
+    @wraps(original)
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        askers = overloaded(args, kwargs)
+        if not askers:
+            return original(*args, **kwargs)
+        return call_handlers(func, askers, args, kwargs)
+
+    return ask
+
+
+@cache
+def default_nowrap_functions() -> set[Any]:
+    """Functions whose result `Tensor.__tensor_function__` leaves as it is: they give a tensor that is kept somewhere.
+
+    Source: torch.overrides.get_default_nowrap_functions.
+    """
+    from ...tensor import Tensor
+
+    properties: Any = Tensor
+    return {properties._base.__get__, properties.grad.__get__}

@@ -1,0 +1,288 @@
+"""A profiler while it runs: what it puts around plans, kernels, nodes, allocators and launches, and takes away again.
+
+One runs at a time in a process. It writes down what the thread does that started it, or all threads do, if asked.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from _thread import get_ident
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any
+
+from ....runtime.cuda.driver import current_driver
+from ....runtime.dispatch_key import DispatchKey
+from ....runtime.scalar_type import dtype as ScalarType
+from ...autograd.node import Node
+from ...autograd.node_observation import ObservedNodes
+from ...core.dispatcher import Dispatcher
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry, observers
+from ...structured.stub import recorders
+from .devices import DeviceRecorder, DeviceWork
+from .log import KernelSite, LaunchSite, MemorySite, OperatorSite, RangeSite, Stack, ThreadLog
+from .memory import record_allocations
+
+_lock = threading.RLock()
+_active: list[Session] = []
+
+
+def active() -> Session | None:
+    """The session that runs, or None."""
+    return _active[0] if _active else None
+
+
+class Session:
+    """What one profiler observes, from `install` to `remove`.
+
+    Args:
+        cpu, cuda: which activities.
+        record_shapes, profile_memory, with_stack: as `profile` has them.
+        all_threads: whether other threads than the one that installs it are recorded.
+    """
+
+    def __init__(
+        self,
+        *,
+        cpu: bool,
+        cuda: bool,
+        record_shapes: bool,
+        profile_memory: bool,
+        with_stack: bool,
+        all_threads: bool,
+    ) -> None:
+        self.cpu = cpu
+        self.record_shapes = record_shapes
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.all_threads = all_threads
+        self.logs: dict[int, ThreadLog] = {}
+        self.owner = 0
+        self.log: list[Any] = []
+        self.freed_elsewhere: list[Any] = []
+        self.started = self.stopped = 0
+        self.clock = perf_counter_ns
+        self.devices = DeviceRecorder(self) if cuda else None
+        self._nodes: ObservedNodes | None = None
+        self._undo = ExitStack()
+
+    def install(self) -> None:
+        """Observe from now on. Raises RuntimeError while another session does; leaves nothing behind if it fails."""
+        with _lock:
+            if _active:
+                raise RuntimeError(
+                    "Can't start a profiler: another one is running in this process already; stop it first"
+                )
+            _active.append(self)
+        try:
+            self.owner = get_ident()
+            own = self.logs[self.owner] = ThreadLog(self.owner)
+            self.log = own.entries
+            self._undo.callback(Dispatcher.singleton().forget_all)
+            if self.cpu:
+                observers.append(self._observe)
+                self._undo.callback(observers.remove, self._observe)
+                recorders.append(self._record)
+                self._undo.callback(recorders.remove, self._record)
+                self._nodes = ObservedNodes(self._run_node)
+                self._undo.callback(self._nodes.close)
+            elif self.devices is not None:
+                recorders.append(self._find_devices)
+                self._undo.callback(recorders.remove, self._find_devices)
+            if self.profile_memory:
+                record_allocations("cpu", self, self._undo)
+                if self.devices is not None:
+                    record_allocations("cuda", self, self._undo)
+            self._observe_device()
+            Dispatcher.singleton().forget_all()
+        except BaseException:
+            self.remove()
+            raise
+        self.begin()
+
+    def remove(self) -> None:
+        """Observe no longer; everything is as it was before, whatever goes wrong meanwhile."""
+        with _lock:
+            try:
+                self._undo.close()
+            finally:
+                _active.remove(self)
+
+    def begin(self) -> None:
+        """Throw away what was written down and start afresh."""
+        if self.devices is not None:
+            self.devices.clear()
+        for log in list(self.logs.values()):
+            log.entries.clear()
+        self.freed_elsewhere.clear()
+        self.started = perf_counter_ns()
+
+    def finish(self) -> tuple[list[tuple[ThreadLog, list[Any]]], list[Any], list[DeviceWork]]:
+        """What was written down: each thread's entries, memory given back by other threads, the devices' work.
+
+        Waits for the devices, whose times are known then.
+        """
+        self.stopped = perf_counter_ns()
+        logs = [(log, log.entries.copy()) for log in list(self.logs.values())]
+        work = [] if self.devices is None else self.devices.collect()
+        return logs, self.freed_elsewhere.copy(), work
+
+    def log_of_thread(self) -> list[Any] | None:
+        """Where this thread writes; None for one that is not recorded."""
+        ident = get_ident()
+        if ident == self.owner:
+            return self.log
+        if not self.all_threads:
+            return None
+        found = self.logs.get(ident)
+        if found is None:
+            found = self.logs[ident] = ThreadLog(ident)
+        return found.entries
+
+    def _observe(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
+        """An observer of plans: `plan`, writing down each call."""
+        if self._nodes is not None:
+            self._nodes.cover()
+        self._observe_device()
+        site = OperatorSite(op.name, key, args if self.record_shapes else None)
+        if self.with_stack or self.all_threads:
+            return lambda *values: self.run(site, plan, values)
+        return written_down(site, plan, len(op.runtime_positions(args)), self.owner, self.log)
+
+    def _record(
+        self, name: str, dtype: ScalarType | None, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """A recorder of kernels: `function`, writing down that it runs."""
+        site = KernelSite(name, dtype)
+        owner, append = self.owner, self.log.append
+        if self.all_threads:
+
+            def recorded_anywhere(*data: Any) -> Any:
+                log = self.log_of_thread()
+                if log is not None:
+                    log.append(site)
+                return function(*data)
+
+            return recorded_anywhere
+
+        def recorded(*data: Any) -> Any:
+            if get_ident() == owner:
+                append(site)
+            return function(*data)
+
+        return recorded
+
+    def _find_devices(
+        self, name: str, dtype: ScalarType | None, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """A recorder that only looks for the first use of a device."""
+        self._observe_device()
+        return function
+
+    def run(self, site: Any, function: Callable[..., Any], values: Sequence[Any]) -> Any:
+        """Call and write down, whatever the thread; with a stack where that is asked for."""
+        log = self.log_of_thread()
+        if log is None:
+            return function(*values)
+        place = len(log)
+        stack = stack_of_caller() if self.with_stack else ()
+        start = perf_counter_ns()
+        try:
+            return function(*values)
+        finally:
+            end = perf_counter_ns()
+            log.extend((site, place, start, end, stack) if self.with_stack else (site, place, start, end))
+
+    def _run_node(self, node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
+        """An observer of nodes."""
+        return self.run(RangeSite(node.name(), True, node.sequence), backward, (node, *grads))
+
+    def _observe_device(self) -> None:
+        """At the first use of a CUDA device: observe its launches and copies from here on."""
+        devices = self.devices
+        if devices is not None and not devices.is_installed and current_driver() is not None:
+            with _lock:
+                if self in _active:
+                    devices.install(self._undo)
+
+    def note_memory(self, site: MemorySite, address: int, nbytes: int) -> bool:
+        """Write an allocation down; whether this thread is recorded."""
+        log = self.log_of_thread()
+        if log is None:
+            return False
+        log.extend((site, address, perf_counter_ns(), nbytes))
+        return True
+
+    def note_freed(self, site: MemorySite, address: int, nbytes: int) -> None:
+        """Write down that memory is given back, by whatever thread; takes no lock."""
+        if self not in _active:
+            return
+        log = self.log_of_thread()
+        (self.freed_elsewhere if log is None else log).extend((site, address, perf_counter_ns(), -nbytes))
+
+    def note_launch(self, site: LaunchSite, number: int, start: int) -> None:
+        """Write down that work was enqueued."""
+        log = self.log_of_thread()
+        if log is not None:
+            log.extend((site, number, start, perf_counter_ns()))
+
+
+def written_down(site: OperatorSite, plan: Plan, count: int, owner: int, log: list[Any]) -> Plan:
+    """`plan` of so many arguments, each call by the owning thread written down: the short way that most plans take."""
+    clock, extend, ident = perf_counter_ns, log.extend, get_ident
+    if count == 1:
+
+        def one(value: Any) -> Any:
+            if ident() != owner:
+                return plan(value)
+            place = len(log)
+            start = clock()
+            try:
+                return plan(value)
+            finally:
+                extend((site, place, start, clock()))
+
+        return one
+    if count == 2:
+
+        def two(value: Any, other: Any) -> Any:
+            if ident() != owner:
+                return plan(value, other)
+            place = len(log)
+            start = clock()
+            try:
+                return plan(value, other)
+            finally:
+                extend((site, place, start, clock()))
+
+        return two
+
+    def several(*values: Any) -> Any:
+        if ident() != owner:
+            return plan(*values)
+        place = len(log)
+        start = clock()
+        try:
+            return plan(*values)
+        finally:
+            extend((site, place, start, clock()))
+
+    return several
+
+
+_PACKAGE = f"{__name__.partition('.')[0]}."
+
+
+def stack_of_caller() -> Stack:
+    """Where the program is: code and line of each frame outside this package, innermost first."""
+    frame: FrameType | None = sys._getframe(2)
+    stack = []
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+            stack.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(stack)
