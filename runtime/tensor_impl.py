@@ -1,7 +1,7 @@
 """`TensorImpl`: one tensor, five slots (c10/core/TensorImpl.h).
 
 `_data` holds the bytes: an ndarray with the tensor's own sizes and strides on the host, a `DataPtr` at the
-first element elsewhere. `_spec` is the interned rest. `_version` is a one-element list shared by a tensor
+first element elsewhere. `_spec` is the interned rest. `_version_cell` is a one-element list shared by a tensor
 and its views, made at the first view or write. `_autograd` is None until autograd has something to keep;
 `_view_base` the tensor of which this one is a differentiable view.
 """
@@ -27,11 +27,11 @@ class TensorImpl:
     Built by ``cls()`` and five stores on the call path; `TensorImpl.from_data` elsewhere.
     """
 
-    __slots__ = ("__weakref__", "_autograd", "_data", "_spec", "_version", "_view_base")
+    __slots__ = ("__weakref__", "_autograd", "_data", "_spec", "_version_cell", "_view_base")
 
     _data: Any
     _spec: TensorSpec
-    _version: list[int] | None
+    _version_cell: list[int] | None
     _autograd: Any
     _view_base: TensorImpl | None
 
@@ -160,26 +160,31 @@ class TensorImpl:
 
     def version_cell(self) -> list[int]:
         """The version counter that this tensor shares with its views, made when first needed."""
-        cell = self._version
+        cell = self._version_cell
         if cell is None:
             if self._spec.is_inference:
                 raise RuntimeError("Inference tensors do not track version counter.")
-            cell = self._version = [0]
+            cell = self._version_cell = [0]
         return cell
 
     def current_version(self) -> int:
         """How often the bytes were written in place."""
         if self._spec.is_inference:
             raise RuntimeError("Inference tensors do not track version counter.")
-        return self._version[0] if self._version is not None else 0
+        return self._version_cell[0] if self._version_cell is not None else 0
+
+    @property
+    def _version(self) -> int:
+        """`current_version`, by PyTorch's name."""
+        return self.current_version()
 
     def bump_version(self) -> None:
         """Count one write in place."""
-        cell = self._version
+        cell = self._version_cell
         if cell is not None:
             cell[0] += 1
         elif not self._spec.is_inference:
-            self._version = [1]
+            self._version_cell = [1]
 
     def data_ptr(self) -> int:
         """The address of the first element; 0 for an empty tensor."""
@@ -217,7 +222,7 @@ class TensorImpl:
         out = cls()
         out._data = data
         out._spec = spec
-        out._version = None
+        out._version_cell = None
         out._autograd = None
         out._view_base = None
         return out

@@ -286,7 +286,7 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
 
 def _is_shared(grad: Any) -> bool:
     """Whether a gradient's bytes may be somebody else's: a view, an expanded one, or one marked by `mark_shared`."""
-    return grad._version is not None or grad._view_base is not None or grad._spec.overlaps
+    return grad._version_cell is not None or grad._view_base is not None or grad._spec.overlaps
 
 
 def mark_shared(grad: Any) -> None:

@@ -65,7 +65,7 @@ def ones_of(spec: TensorSpec) -> Callable[[], Any]:
         out = Tensor()
         out._data = copy()
         out._spec = spec
-        out._version = out._autograd = out._view_base = None
+        out._version_cell = out._autograd = out._view_base = None
         return out
 
     return one

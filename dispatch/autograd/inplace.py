@@ -59,7 +59,7 @@ def _set_edge(tensor: Any, edge: Edge, holders: int) -> None:
     if meta is None:
         meta = tensor._autograd = leaf_meta()
     meta.edge = edge
-    cell = tensor._version
+    cell = tensor._version_cell
     meta.version = 0 if cell is None else cell[0]
     if not tensor._spec.requires_grad:
         tensor._spec = tensor._spec.twin

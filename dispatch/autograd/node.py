@@ -171,7 +171,7 @@ def edge_of(tensor: Any) -> Edge:
     """Where the gradient of a tensor that requires grad goes."""
     meta: AutogradMeta = tensor._autograd
     base = tensor._view_base
-    if base is not None and tensor._version is not None and meta.version != tensor._version[0]:
+    if base is not None and tensor._version_cell is not None and meta.version != tensor._version_cell[0]:
         from .view_history import refresh
 
         refresh(tensor)
@@ -189,7 +189,7 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
     meta.edge = (node, number)
     meta.grad = None
     if out._view_base is not None:
-        meta.version = out._version[0]
+        meta.version = out._version_cell[0]
 
 
 def saved_version(tensor: Any) -> int:
@@ -199,7 +199,7 @@ def saved_version(tensor: Any) -> int:
     """
     if tensor is None:
         return 0
-    cell = tensor._version
+    cell = tensor._version_cell
     if cell is not None:
         return int(cell[0])
     if tensor._spec.is_inference:
@@ -223,7 +223,7 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
             "if you need to access saved tensors after calling backward."
         )
     if isinstance(tensor, TensorImpl):
-        cell = tensor._version
+        cell = tensor._version_cell
         current = 0 if cell is None else cell[0]
         if current != version:
             raise RuntimeError(
@@ -241,7 +241,7 @@ def save_result(out: Any) -> Any:
     kept._data = out._data
     kept._spec = spec.twin if spec.requires_grad else spec
     kept._autograd = kept._view_base = None
-    kept._version = None if spec.is_inference else out.version_cell()
+    kept._version_cell = None if spec.is_inference else out.version_cell()
     return kept
 
 
@@ -253,7 +253,7 @@ def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
     if not is_grad_enabled():
         return kept
     out = type(kept).from_data(kept._data, kept._spec)
-    out._version = kept._version
+    out._version_cell = kept._version_cell
     set_history(out, node, number)
     if kept._autograd is not None:
         out._autograd.tangents = kept._autograd.tangents

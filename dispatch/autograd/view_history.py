@@ -152,7 +152,7 @@ def refresh(view: Any) -> None:
     if meta is None:
         meta = view._autograd = leaf_meta()
     refuse_custom_view(meta, "its base or another view of its base has been modified inplace")
-    cell = view._version
+    cell = view._version_cell
     meta.version = 0 if cell is None else cell[0]
     if not base._spec.requires_grad:
         return

@@ -226,7 +226,7 @@ def _plan_lines(
             if source == "original":
                 saving.append(f"    node.{local}_version = 0")
             else:
-                saving.append(f"    cell = {source}._version if {n}_is_tensor else None")
+                saving.append(f"    cell = {source}._version_cell if {n}_is_tensor else None")
                 saving.append(f"    node.{local}_version = 0 if cell is None else cell[0]")
     if inplace:
         body.append(f"node = {d.node}()")

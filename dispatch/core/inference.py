@@ -23,7 +23,7 @@ def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Any) -> An
         for tensor in tensors_in(result if isinstance(result, list | tuple) else (result,)):
             if id(tensor) not in given and tensor._view_base is None and not tensor._spec.is_inference:
                 tensor._spec = tensor._spec.replace(is_inference=True, requires_grad=False)
-                tensor._version = tensor._autograd = None
+                tensor._version_cell = tensor._autograd = None
     return result
 
 

@@ -86,7 +86,7 @@ def _based(plan: Plan, at: int, differentiable: bool) -> Plan:
                 and not base._spec.is_inference
                 and root_of(view._data) is root_of(base._data)
             ):
-                view._version = base.version_cell()
+                view._version_cell = base.version_cell()
                 if differentiable:
                     view._view_base = base if base._view_base is None else base._view_base
         return out

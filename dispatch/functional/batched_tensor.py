@@ -78,7 +78,7 @@ def batched(value: Any, dim: int, level: VmapLevel) -> BatchedTensor:
     made: Any = object.__new__(BatchedTensor)
     made._data = BatchedValue(value, dim, level)
     made._spec = logical_spec(value._spec, dim)
-    made._version = made._autograd = made._view_base = None
+    made._version_cell = made._autograd = made._view_base = None
     return made  # type: ignore[no-any-return]
 
 

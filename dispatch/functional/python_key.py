@@ -226,7 +226,11 @@ def as_subclass(tensor: TensorImpl, cls: type) -> Any:
     made: Any = object.__new__(cls)
     made._data = alias._data
     made._spec = alias._spec.replace(keys=keys_of(cls))
-    made._version, made._autograd, made._view_base = alias._version, alias._autograd, alias._view_base
+    made._version_cell, made._autograd, made._view_base = (
+        alias._version_cell,
+        alias._autograd,
+        alias._view_base,
+    )
     return made
 
 
@@ -241,7 +245,7 @@ def detached_subclass(tensor: TensorImpl, cls: type) -> Any:
     made: Any = object.__new__(cls)
     made._data = tensor._data
     made._spec = tensor._spec.detached.replace(keys=keys_of(cls))
-    made._version = None if tensor._spec.is_inference else tensor.version_cell()
+    made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()
     made._autograd = made._view_base = None
     return made
 
@@ -275,7 +279,7 @@ def wrapper_subclass(
         else DataPtr(0, spec.nbytes, where)
     )
     made._spec = spec
-    made._version = made._autograd = made._view_base = None
+    made._version_cell = made._autograd = made._view_base = None
     return made
 
 

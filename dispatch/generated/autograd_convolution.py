@@ -110,11 +110,11 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_input:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.input = input
-            cell = input._version if input_is_tensor else None
+            cell = input._version_cell if input_is_tensor else None
             node.input_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
@@ -222,11 +222,11 @@ def plan_convolution_backward_input(op: OperatorEntry, key_set: int, args: Seque
         node.hooks = None
         if needs_grad_output:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding
@@ -331,11 +331,11 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         node.hooks = None
         if needs_grad_output:
             node.input = input
-            cell = input._version if input_is_tensor else None
+            cell = input._version_cell if input_is_tensor else None
             node.input_version = 0 if cell is None else cell[0]
         if needs_input:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.stride = stride
         node.padding = padding

@@ -247,7 +247,7 @@ def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_self_:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         spec = out._spec
@@ -311,7 +311,7 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             node.hooks = None
             if needs_source:
                 node.index = index
-                cell = index._version if index_is_tensor else None
+                cell = index._version_cell if index_is_tensor else None
                 node.index_version = 0 if cell is None else cell[0]
             node.dim = dim
             node.alpha = alpha
@@ -338,7 +338,7 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_source:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.alpha = alpha
@@ -371,7 +371,7 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             node.source_spec = source_spec
             if needs_source:
                 node.index = index
-                cell = index._version if index_is_tensor else None
+                cell = index._version_cell if index_is_tensor else None
                 node.index_version = 0 if cell is None else cell[0]
             inner(self_, index, source, alpha)
             node.next_edges = edges
@@ -395,7 +395,7 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.source_spec = source_spec
         if needs_source:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         inner(self_, index, source)
         node.next_edges = edges
@@ -459,7 +459,7 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_ or needs_source:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         spec = out._spec
@@ -490,7 +490,7 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.source_spec = source_spec
         if edges[0] is not None or needs_source:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         inner(self_, index, source)
         node.next_edges = edges
@@ -543,7 +543,7 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         spec = out._spec
@@ -606,7 +606,7 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_self_ or needs_src:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         spec = out._spec
@@ -637,7 +637,7 @@ def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.src_spec = src_spec
         if edges[0] is not None or needs_src:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         inner(self_, index, src)
         node.next_edges = edges
@@ -687,7 +687,7 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_self_:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         spec = out._spec
@@ -715,7 +715,7 @@ def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node = ScatterBackward1()
         if edges[0] is not None:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         inner(self_, index, value)
         node.next_edges = edges
@@ -776,7 +776,7 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_src:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
         spec = out._spec
@@ -807,7 +807,7 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.src_spec = src_spec
         if needs_src:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         inner(self_, index, src)
         node.next_edges = edges
@@ -854,7 +854,7 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_:
             node.mask = mask
-            cell = mask._version if mask_is_tensor else None
+            cell = mask._version_cell if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -880,7 +880,7 @@ def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any
         node = MaskedFillBackward0()
         if edges[0] is not None:
             node.mask = mask
-            cell = mask._version if mask_is_tensor else None
+            cell = mask._version_cell if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
         inner(self_, mask, value)
         node.next_edges = edges
@@ -935,7 +935,7 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_ or needs_value:
             node.mask = mask
-            cell = mask._version if mask_is_tensor else None
+            cell = mask._version_cell if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -962,7 +962,7 @@ def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any
         node = MaskedFillBackward1()
         if edges[0] is not None or needs_value:
             node.mask = mask
-            cell = mask._version if mask_is_tensor else None
+            cell = mask._version_cell if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
         inner(self_, mask, value)
         node.next_edges = edges
@@ -1011,7 +1011,7 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.index = index
-            cell = index._version if index_is_tensor else None
+            cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -1070,7 +1070,7 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_weight:
             node.indices = indices
-            cell = indices._version if indices_is_tensor else None
+            cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         node.scale_grad_by_freq = scale_grad_by_freq
@@ -1121,7 +1121,7 @@ def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequenc
         node.hooks = None
         if needs_grad_output:
             node.indices = indices
-            cell = indices._version if indices_is_tensor else None
+            cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         spec = out._spec

@@ -80,11 +80,11 @@ def plan_mm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.mat2 = mat2
-            cell = mat2._version if mat2_is_tensor else None
+            cell = mat2._version_cell if mat2_is_tensor else None
             node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -148,11 +148,11 @@ def plan_bmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.mat2 = mat2
-            cell = mat2._version if mat2_is_tensor else None
+            cell = mat2._version_cell if mat2_is_tensor else None
             node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -216,11 +216,11 @@ def plan_mv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.vec = vec
-            cell = vec._version if vec_is_tensor else None
+            cell = vec._version_cell if vec_is_tensor else None
             node.vec_version = 0 if cell is None else cell[0]
         if needs_vec:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -284,11 +284,11 @@ def plan_dot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.tensor = tensor
-            cell = tensor._version if tensor_is_tensor else None
+            cell = tensor._version_cell if tensor_is_tensor else None
             node.tensor_version = 0 if cell is None else cell[0]
         if needs_tensor:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -352,11 +352,11 @@ def plan_vdot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -440,11 +440,11 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_mat1:
                 node.mat2 = mat2
-                cell = mat2._version if mat2_is_tensor else None
+                cell = mat2._version_cell if mat2_is_tensor else None
                 node.mat2_version = 0 if cell is None else cell[0]
             if needs_mat2:
                 node.mat1 = mat1
-                cell = mat1._version if mat1_is_tensor else None
+                cell = mat1._version_cell if mat1_is_tensor else None
                 node.mat1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
@@ -485,11 +485,11 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_mat1:
             node.mat2 = mat2
-            cell = mat2._version if mat2_is_tensor else None
+            cell = mat2._version_cell if mat2_is_tensor else None
             node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.mat1 = mat1
-            cell = mat1._version if mat1_is_tensor else None
+            cell = mat1._version_cell if mat1_is_tensor else None
             node.mat1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
@@ -535,11 +535,11 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.mat2_spec = mat2_spec
             if needs_mat1:
                 node.mat2 = mat2
-                cell = mat2._version if mat2_is_tensor else None
+                cell = mat2._version_cell if mat2_is_tensor else None
                 node.mat2_version = 0 if cell is None else cell[0]
             if needs_mat2:
                 node.mat1 = mat1
-                cell = mat1._version if mat1_is_tensor else None
+                cell = mat1._version_cell if mat1_is_tensor else None
                 node.mat1_version = 0 if cell is None else cell[0]
             inner(self_, mat1, mat2, beta, alpha)
             node.next_edges = edges
@@ -577,11 +577,11 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.mat2_spec = mat2_spec
         if needs_mat1:
             node.mat2 = mat2
-            cell = mat2._version if mat2_is_tensor else None
+            cell = mat2._version_cell if mat2_is_tensor else None
             node.mat2_version = 0 if cell is None else cell[0]
         if needs_mat2:
             node.mat1 = mat1
-            cell = mat1._version if mat1_is_tensor else None
+            cell = mat1._version_cell if mat1_is_tensor else None
             node.mat1_version = 0 if cell is None else cell[0]
         inner(self_, mat1, mat2)
         node.next_edges = edges
@@ -661,11 +661,11 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_mat:
                 node.vec = vec
-                cell = vec._version if vec_is_tensor else None
+                cell = vec._version_cell if vec_is_tensor else None
                 node.vec_version = 0 if cell is None else cell[0]
             if needs_vec:
                 node.mat = mat
-                cell = mat._version if mat_is_tensor else None
+                cell = mat._version_cell if mat_is_tensor else None
                 node.mat_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
@@ -704,11 +704,11 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_mat:
             node.vec = vec
-            cell = vec._version if vec_is_tensor else None
+            cell = vec._version_cell if vec_is_tensor else None
             node.vec_version = 0 if cell is None else cell[0]
         if needs_vec:
             node.mat = mat
-            cell = mat._version if mat_is_tensor else None
+            cell = mat._version_cell if mat_is_tensor else None
             node.mat_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
@@ -750,11 +750,11 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node = AddmvBackward0()
             if needs_mat:
                 node.vec = vec
-                cell = vec._version if vec_is_tensor else None
+                cell = vec._version_cell if vec_is_tensor else None
                 node.vec_version = 0 if cell is None else cell[0]
             if needs_vec:
                 node.mat = mat
-                cell = mat._version if mat_is_tensor else None
+                cell = mat._version_cell if mat_is_tensor else None
                 node.mat_version = 0 if cell is None else cell[0]
             inner(self_, mat, vec, beta, alpha)
             node.next_edges = edges
@@ -790,11 +790,11 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node = AddmvBackward0()
         if needs_mat:
             node.vec = vec
-            cell = vec._version if vec_is_tensor else None
+            cell = vec._version_cell if vec_is_tensor else None
             node.vec_version = 0 if cell is None else cell[0]
         if needs_vec:
             node.mat = mat
-            cell = mat._version if mat_is_tensor else None
+            cell = mat._version_cell if mat_is_tensor else None
             node.mat_version = 0 if cell is None else cell[0]
         inner(self_, mat, vec)
         node.next_edges = edges
@@ -874,11 +874,11 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
-                cell = batch2._version if batch2_is_tensor else None
+                cell = batch2._version_cell if batch2_is_tensor else None
                 node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                cell = batch1._version if batch1_is_tensor else None
+                cell = batch1._version_cell if batch1_is_tensor else None
                 node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
@@ -917,11 +917,11 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
-            cell = batch2._version if batch2_is_tensor else None
+            cell = batch2._version_cell if batch2_is_tensor else None
             node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            cell = batch1._version if batch1_is_tensor else None
+            cell = batch1._version_cell if batch1_is_tensor else None
             node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
@@ -963,11 +963,11 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node = BaddbmmBackward0()
             if needs_batch1:
                 node.batch2 = batch2
-                cell = batch2._version if batch2_is_tensor else None
+                cell = batch2._version_cell if batch2_is_tensor else None
                 node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                cell = batch1._version if batch1_is_tensor else None
+                cell = batch1._version_cell if batch1_is_tensor else None
                 node.batch1_version = 0 if cell is None else cell[0]
             inner(self_, batch1, batch2, beta, alpha)
             node.next_edges = edges
@@ -1003,11 +1003,11 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node = BaddbmmBackward0()
         if needs_batch1:
             node.batch2 = batch2
-            cell = batch2._version if batch2_is_tensor else None
+            cell = batch2._version_cell if batch2_is_tensor else None
             node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            cell = batch1._version if batch1_is_tensor else None
+            cell = batch1._version_cell if batch1_is_tensor else None
             node.batch1_version = 0 if cell is None else cell[0]
         inner(self_, batch1, batch2)
         node.next_edges = edges
@@ -1090,11 +1090,11 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_batch1:
                 node.batch2 = batch2
-                cell = batch2._version if batch2_is_tensor else None
+                cell = batch2._version_cell if batch2_is_tensor else None
                 node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                cell = batch1._version if batch1_is_tensor else None
+                cell = batch1._version_cell if batch1_is_tensor else None
                 node.batch1_version = 0 if cell is None else cell[0]
             node.beta = beta
             node.alpha = alpha
@@ -1134,11 +1134,11 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_batch1:
             node.batch2 = batch2
-            cell = batch2._version if batch2_is_tensor else None
+            cell = batch2._version_cell if batch2_is_tensor else None
             node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            cell = batch1._version if batch1_is_tensor else None
+            cell = batch1._version_cell if batch1_is_tensor else None
             node.batch1_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.alpha = alpha
@@ -1182,11 +1182,11 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.batch1_spec = batch1_spec
             if needs_batch1:
                 node.batch2 = batch2
-                cell = batch2._version if batch2_is_tensor else None
+                cell = batch2._version_cell if batch2_is_tensor else None
                 node.batch2_version = 0 if cell is None else cell[0]
             if needs_batch2:
                 node.batch1 = batch1
-                cell = batch1._version if batch1_is_tensor else None
+                cell = batch1._version_cell if batch1_is_tensor else None
                 node.batch1_version = 0 if cell is None else cell[0]
             inner(self_, batch1, batch2, beta, alpha)
             node.next_edges = edges
@@ -1223,11 +1223,11 @@ def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.batch1_spec = batch1_spec
         if needs_batch1:
             node.batch2 = batch2
-            cell = batch2._version if batch2_is_tensor else None
+            cell = batch2._version_cell if batch2_is_tensor else None
             node.batch2_version = 0 if cell is None else cell[0]
         if needs_batch2:
             node.batch1 = batch1
-            cell = batch1._version if batch1_is_tensor else None
+            cell = batch1._version_cell if batch1_is_tensor else None
             node.batch1_version = 0 if cell is None else cell[0]
         inner(self_, batch1, batch2)
         node.next_edges = edges

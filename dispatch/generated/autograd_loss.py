@@ -95,15 +95,15 @@ def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.target = target
-            cell = target._version if target_is_tensor else None
+            cell = target._version_cell if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         if needs_self_:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
@@ -177,11 +177,11 @@ def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_grad_output:
             node.target = target
-            cell = target._version if target_is_tensor else None
+            cell = target._version_cell if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
@@ -263,15 +263,15 @@ def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.target = target
-            cell = target._version if target_is_tensor else None
+            cell = target._version_cell if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         if needs_self_:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
@@ -345,11 +345,11 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_grad_output:
             node.target = target
-            cell = target._version if target_is_tensor else None
+            cell = target._version_cell if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         node.ignore_index = ignore_index
@@ -421,11 +421,11 @@ def plan_mse_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_target:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_target:
             node.target = target
-            cell = target._version if target_is_tensor else None
+            cell = target._version_cell if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         spec = out._spec
@@ -519,15 +519,15 @@ def plan_mse_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_grad_output or needs_self_ or needs_target:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_grad_output:
             node.target = target
-            cell = target._version if target_is_tensor else None
+            cell = target._version_cell if target_is_tensor else None
             node.target_version = 0 if cell is None else cell[0]
         node.reduction = reduction
         spec = out._spec

@@ -272,7 +272,7 @@ def plan_threshold_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]
         node.hooks = None
         if needs_grad_output:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.threshold = threshold
         spec = out._spec
@@ -509,11 +509,11 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -547,7 +547,7 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node = MulBackward0()
         if edges[0] is not None:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
@@ -609,11 +609,11 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -647,7 +647,7 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node = DivBackward0()
         if edges[0] is not None or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
@@ -713,11 +713,11 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.rounding_mode = rounding_mode
         spec = out._spec
@@ -753,7 +753,7 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node = DivBackward1()
         if edges[0] is not None or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_other:
             node.self_ = original
@@ -815,11 +815,11 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -856,7 +856,7 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.self__version = 0
         if needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         inner(self_, other)
         node.next_edges = edges
@@ -914,11 +914,11 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -955,7 +955,7 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             node.self__version = 0
         if needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         inner(self_, other)
         node.next_edges = edges
@@ -1003,7 +1003,7 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.exponent = exponent
         spec = out._spec
@@ -1093,11 +1093,11 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_self_ or needs_exponent:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_exponent:
             node.exponent = exponent
-            cell = exponent._version if exponent_is_tensor else None
+            cell = exponent._version_cell if exponent_is_tensor else None
             node.exponent_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -1136,7 +1136,7 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             node.self__version = 0
         if edges[0] is not None or needs_exponent:
             node.exponent = exponent
-            cell = exponent._version if exponent_is_tensor else None
+            cell = exponent._version_cell if exponent_is_tensor else None
             node.exponent_version = 0 if cell is None else cell[0]
         inner(self_, exponent)
         node.next_edges = edges
@@ -1189,7 +1189,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_exponent:
             node.exponent = exponent
-            cell = exponent._version if exponent_is_tensor else None
+            cell = exponent._version_cell if exponent_is_tensor else None
             node.exponent_version = 0 if cell is None else cell[0]
         node.self_ = self_
         spec = out._spec
@@ -1252,11 +1252,11 @@ def plan_maximum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -1322,11 +1322,11 @@ def plan_minimum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -1392,11 +1392,11 @@ def plan_fmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -1462,11 +1462,11 @@ def plan_fmin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -1532,11 +1532,11 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_ or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if needs_self_ or needs_other:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -1570,7 +1570,7 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node = Atan2Backward0()
         if edges[0] is not None or needs_other:
             node.other = other
-            cell = other._version if other_is_tensor else None
+            cell = other._version_cell if other_is_tensor else None
             node.other_version = 0 if cell is None else cell[0]
         if edges[0] is not None or needs_other:
             node.self_ = original
@@ -1674,7 +1674,7 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -2339,7 +2339,7 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -2410,7 +2410,7 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -2481,7 +2481,7 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -2552,7 +2552,7 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -2755,7 +2755,7 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -2826,7 +2826,7 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -2963,7 +2963,7 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3034,7 +3034,7 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3171,7 +3171,7 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3242,7 +3242,7 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3313,7 +3313,7 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3384,7 +3384,7 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3455,7 +3455,7 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3526,7 +3526,7 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3663,7 +3663,7 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3734,7 +3734,7 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -3863,7 +3863,7 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.approximate = approximate
         spec = out._spec
@@ -3937,7 +3937,7 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -4013,7 +4013,7 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_self_:
                 node.self_ = self_
-                cell = self_._version if self_is_tensor else None
+                cell = self_._version_cell if self_is_tensor else None
                 node.self__version = 0 if cell is None else cell[0]
             node.beta = beta
             node.threshold = threshold
@@ -4042,7 +4042,7 @@ def plan_softplus(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
@@ -4092,7 +4092,7 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
         spec = out._spec
@@ -4181,11 +4181,11 @@ def plan_sigmoid_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            cell = output._version if output_is_tensor else None
+            cell = output._version_cell if output_is_tensor else None
             node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -4253,11 +4253,11 @@ def plan_tanh_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            cell = output._version if output_is_tensor else None
+            cell = output._version_cell if output_is_tensor else None
             node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -4326,11 +4326,11 @@ def plan_gelu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.approximate = approximate
         spec = out._spec
@@ -4396,11 +4396,11 @@ def plan_silu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -4471,11 +4471,11 @@ def plan_softplus_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.hooks = None
         if needs_grad_output or needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.beta = beta
         node.threshold = threshold
@@ -4542,7 +4542,7 @@ def plan_leaky_relu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_grad_output:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.negative_slope = negative_slope
         node.self_is_result = self_is_result
@@ -4594,7 +4594,7 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.min = min
         node.max = max
@@ -4699,15 +4699,15 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_self_ or needs_min or needs_max:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min or needs_max:
             node.min = min
-            cell = min._version if min_is_tensor else None
+            cell = min._version_cell if min_is_tensor else None
             node.min_version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min or needs_max:
             node.max = max
-            cell = max._version if max_is_tensor else None
+            cell = max._version_cell if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -4751,11 +4751,11 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             node.self__version = 0
         if edges[0] is not None or needs_min or needs_max:
             node.min = min
-            cell = min._version if min_is_tensor else None
+            cell = min._version_cell if min_is_tensor else None
             node.min_version = 0 if cell is None else cell[0]
         if edges[0] is not None or needs_min or needs_max:
             node.max = max
-            cell = max._version if max_is_tensor else None
+            cell = max._version_cell if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
         inner(self_, min, max)
         node.next_edges = edges
@@ -4809,7 +4809,7 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.min = min
         spec = out._spec
@@ -4896,11 +4896,11 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_ or needs_min:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_min:
             node.min = min
-            cell = min._version if min_is_tensor else None
+            cell = min._version_cell if min_is_tensor else None
             node.min_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -4937,7 +4937,7 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.self__version = 0
         if edges[0] is not None or needs_min:
             node.min = min
-            cell = min._version if min_is_tensor else None
+            cell = min._version_cell if min_is_tensor else None
             node.min_version = 0 if cell is None else cell[0]
         inner(self_, min)
         node.next_edges = edges
@@ -4985,7 +4985,7 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.max = max
         spec = out._spec
@@ -5072,11 +5072,11 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         node.hooks = None
         if needs_self_ or needs_max:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         if needs_self_ or needs_max:
             node.max = max
-            cell = max._version if max_is_tensor else None
+            cell = max._version_cell if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -5113,7 +5113,7 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             node.self__version = 0
         if edges[0] is not None or needs_max:
             node.max = max
-            cell = max._version if max_is_tensor else None
+            cell = max._version_cell if max_is_tensor else None
             node.max_version = 0 if cell is None else cell[0]
         inner(self_, max)
         node.next_edges = edges
@@ -5174,7 +5174,7 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_ or needs_other:
             node.condition = condition
-            cell = condition._version if condition_is_tensor else None
+            cell = condition._version_cell if condition_is_tensor else None
             node.condition_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -5315,15 +5315,15 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.hooks = None
         if needs_self_ or needs_end:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.end = end
-            cell = end._version if end_is_tensor else None
+            cell = end._version_cell if end_is_tensor else None
             node.end_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -5364,11 +5364,11 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node = LerpBackward1()
         if edges[0] is not None or needs_end:
             node.weight = weight
-            cell = weight._version if weight_is_tensor else None
+            cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.end = end
-            cell = end._version if end_is_tensor else None
+            cell = end._version_cell if end_is_tensor else None
             node.end_version = 0 if cell is None else cell[0]
         if needs_weight:
             node.self_ = original
@@ -5447,11 +5447,11 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1:
                 node.tensor2 = tensor2
-                cell = tensor2._version if tensor2_is_tensor else None
+                cell = tensor2._version_cell if tensor2_is_tensor else None
                 node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                cell = tensor1._version if tensor1_is_tensor else None
+                cell = tensor1._version_cell if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             spec = out._spec
@@ -5486,11 +5486,11 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1:
             node.tensor2 = tensor2
-            cell = tensor2._version if tensor2_is_tensor else None
+            cell = tensor2._version_cell if tensor2_is_tensor else None
             node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            cell = tensor1._version if tensor1_is_tensor else None
+            cell = tensor1._version_cell if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         spec = out._spec
@@ -5531,11 +5531,11 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node = AddcmulBackward0()
             if needs_tensor1:
                 node.tensor2 = tensor2
-                cell = tensor2._version if tensor2_is_tensor else None
+                cell = tensor2._version_cell if tensor2_is_tensor else None
                 node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                cell = tensor1._version if tensor1_is_tensor else None
+                cell = tensor1._version_cell if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
             inner(self_, tensor1, tensor2, value)
             node.next_edges = edges
@@ -5567,11 +5567,11 @@ def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node = AddcmulBackward0()
         if needs_tensor1:
             node.tensor2 = tensor2
-            cell = tensor2._version if tensor2_is_tensor else None
+            cell = tensor2._version_cell if tensor2_is_tensor else None
             node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            cell = tensor1._version if tensor1_is_tensor else None
+            cell = tensor1._version_cell if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
         inner(self_, tensor1, tensor2)
         node.next_edges = edges
@@ -5649,11 +5649,11 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.hooks = None
             if needs_tensor1 or needs_tensor2:
                 node.tensor2 = tensor2
-                cell = tensor2._version if tensor2_is_tensor else None
+                cell = tensor2._version_cell if tensor2_is_tensor else None
                 node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                cell = tensor1._version if tensor1_is_tensor else None
+                cell = tensor1._version_cell if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
             node.value = value
             spec = out._spec
@@ -5688,11 +5688,11 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_tensor1 or needs_tensor2:
             node.tensor2 = tensor2
-            cell = tensor2._version if tensor2_is_tensor else None
+            cell = tensor2._version_cell if tensor2_is_tensor else None
             node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            cell = tensor1._version if tensor1_is_tensor else None
+            cell = tensor1._version_cell if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
         node.value = value
         spec = out._spec
@@ -5733,11 +5733,11 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node = AddcdivBackward0()
             if needs_tensor1 or needs_tensor2:
                 node.tensor2 = tensor2
-                cell = tensor2._version if tensor2_is_tensor else None
+                cell = tensor2._version_cell if tensor2_is_tensor else None
                 node.tensor2_version = 0 if cell is None else cell[0]
             if needs_tensor2:
                 node.tensor1 = tensor1
-                cell = tensor1._version if tensor1_is_tensor else None
+                cell = tensor1._version_cell if tensor1_is_tensor else None
                 node.tensor1_version = 0 if cell is None else cell[0]
             inner(self_, tensor1, tensor2, value)
             node.next_edges = edges
@@ -5769,11 +5769,11 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node = AddcdivBackward0()
         if needs_tensor1 or needs_tensor2:
             node.tensor2 = tensor2
-            cell = tensor2._version if tensor2_is_tensor else None
+            cell = tensor2._version_cell if tensor2_is_tensor else None
             node.tensor2_version = 0 if cell is None else cell[0]
         if needs_tensor2:
             node.tensor1 = tensor1
-            cell = tensor1._version if tensor1_is_tensor else None
+            cell = tensor1._version_cell if tensor1_is_tensor else None
             node.tensor1_version = 0 if cell is None else cell[0]
         inner(self_, tensor1, tensor2)
         node.next_edges = edges

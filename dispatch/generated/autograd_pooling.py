@@ -96,7 +96,7 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.stride = stride
@@ -145,7 +145,7 @@ def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args:
         node.hooks = None
         if needs_grad_output:
             node.indices = indices
-            cell = indices._version if indices_is_tensor else None
+            cell = indices._version_cell if indices_is_tensor else None
             node.indices_version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -222,7 +222,7 @@ def plan_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.kernel_size = kernel_size
         node.stride = stride

@@ -647,7 +647,7 @@ def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence
         node.hooks = None
         if needs_grad_output:
             node.mask = mask
-            cell = mask._version if mask_is_tensor else None
+            cell = mask._version_cell if mask_is_tensor else None
             node.mask_version = 0 if cell is None else cell[0]
         node.scale = scale
         spec = out._spec

@@ -243,7 +243,7 @@ def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -295,7 +295,7 @@ def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
@@ -352,7 +352,7 @@ def plan_amax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
@@ -411,7 +411,7 @@ def plan_amin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
@@ -473,7 +473,7 @@ def plan_aminmax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
@@ -525,7 +525,7 @@ def plan_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -576,7 +576,7 @@ def plan_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         spec = out._spec
         node.specs = (spec,)
@@ -727,7 +727,7 @@ def plan_var(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
         spec = out._spec
@@ -783,7 +783,7 @@ def plan_var_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
@@ -840,7 +840,7 @@ def plan_var_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
@@ -895,7 +895,7 @@ def plan_std(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.unbiased = unbiased
         spec = out._spec
@@ -956,7 +956,7 @@ def plan_std_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim
@@ -1018,7 +1018,7 @@ def plan_std_correction(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
@@ -1077,7 +1077,7 @@ def plan_var_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
@@ -1134,7 +1134,7 @@ def plan_std_mean_correction(op: OperatorEntry, key_set: int, args: Sequence[Any
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.correction = correction
@@ -1191,7 +1191,7 @@ def plan_logsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.hooks = None
         if needs_self_:
             node.self_ = self_
-            cell = self_._version if self_is_tensor else None
+            cell = self_._version_cell if self_is_tensor else None
             node.self__version = 0 if cell is None else cell[0]
         node.dim = dim
         node.keepdim = keepdim

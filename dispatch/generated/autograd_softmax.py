@@ -139,11 +139,11 @@ def plan__softmax_backward_data(op: OperatorEntry, key_set: int, args: Sequence[
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            cell = output._version if output_is_tensor else None
+            cell = output._version_cell if output_is_tensor else None
             node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.dim = dim
         node.input_dtype = input_dtype
@@ -267,11 +267,11 @@ def plan__log_softmax_backward_data(op: OperatorEntry, key_set: int, args: Seque
         node.hooks = None
         if needs_grad_output or needs_output:
             node.output = output
-            cell = output._version if output_is_tensor else None
+            cell = output._version_cell if output_is_tensor else None
             node.output_version = 0 if cell is None else cell[0]
         if needs_output:
             node.grad_output = grad_output
-            cell = grad_output._version if grad_output_is_tensor else None
+            cell = grad_output._version_cell if grad_output_is_tensor else None
             node.grad_output_version = 0 if cell is None else cell[0]
         node.dim = dim
         spec = out._spec

@@ -20,10 +20,10 @@ def detach(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out = Tensor()
         out._data = self._data
         out._spec = spec
-        cell = self._version
+        cell = self._version_cell
         if cell is None:
-            cell = self._version = [0]
-        out._version = cell
+            cell = self._version_cell = [0]
+        out._version_cell = cell
         out._autograd = out._view_base = None
         return out
 

@@ -265,7 +265,7 @@ def functional_plan(
                 except RuntimeError:
                     out._data = run_quiet_copy(compute, self._data)
                 out._spec = spec
-                out._version = out._autograd = out._view_base = None
+                out._version_cell = out._autograd = out._view_base = None
                 return out
 
             return quiet_unary
@@ -278,7 +278,7 @@ def functional_plan(
                 except RuntimeError:
                     out._data = run_quiet_copy(compute, self._data, other._data)
                 out._spec = spec
-                out._version = out._autograd = out._view_base = None
+                out._version_cell = out._autograd = out._view_base = None
                 return out
 
             return quiet_binary
@@ -300,7 +300,7 @@ def functional_plan(
                 out._data = data = allocate()
                 into(data, self._data)
                 out._spec = spec
-                out._version = out._autograd = out._view_base = None
+                out._version_cell = out._autograd = out._view_base = None
                 return out
 
             return unary_into
@@ -311,7 +311,7 @@ def functional_plan(
                 out._data = data = allocate()
                 into(data, self._data, other._data)
                 out._spec = spec
-                out._version = out._autograd = out._view_base = None
+                out._version_cell = out._autograd = out._view_base = None
                 return out
 
             return binary_into
@@ -321,7 +321,7 @@ def functional_plan(
             out = Tensor()
             out._data = fresh(self._data)
             out._spec = spec
-            out._version = out._autograd = out._view_base = None
+            out._version_cell = out._autograd = out._view_base = None
             return out
 
         return unary
@@ -331,7 +331,7 @@ def functional_plan(
             out = Tensor()
             out._data = fresh(self._data, other._data)
             out._spec = spec
-            out._version = out._autograd = out._view_base = None
+            out._version_cell = out._autograd = out._view_base = None
             return out
 
         return binary
@@ -341,7 +341,7 @@ def functional_plan(
             out = Tensor()
             out._data = fresh(self._data, data_of(other))
             out._spec = spec
-            out._version = out._autograd = out._view_base = None
+            out._version_cell = out._autograd = out._view_base = None
             return out
 
         return binary_second
@@ -351,7 +351,7 @@ def functional_plan(
             out = Tensor()
             out._data = fresh(self._data, other._data, third._data)
             out._spec = spec
-            out._version = out._autograd = out._view_base = None
+            out._version_cell = out._autograd = out._view_base = None
             return out
 
         return ternary
@@ -361,7 +361,7 @@ def functional_plan(
             out = Tensor()
             out._data = fresh(self._data, other._data, data_of(third))
             out._spec = spec
-            out._version = out._autograd = out._view_base = None
+            out._version_cell = out._autograd = out._view_base = None
             return out
 
         return ternary_last
@@ -370,7 +370,7 @@ def functional_plan(
         out = Tensor()
         out._data = fresh(*[data_of(v) for v in values])
         out._spec = spec
-        out._version = out._autograd = out._view_base = None
+        out._version_cell = out._autograd = out._view_base = None
         return out
 
     return general
@@ -420,7 +420,7 @@ def writing_plan(
             def unary_(self: Any) -> Any:
                 data = self._data
                 into(data, data)
-                cell = self._version
+                cell = self._version_cell
                 if cell is None:
                     self.bump_version()
                 else:
@@ -431,12 +431,12 @@ def writing_plan(
 
         def binary_(self: Any, other: Any) -> Any:
             data = self._data
-            cell = self._version
+            cell = self._version_cell
             if cell is None:
                 into(data, data, other._data)
                 self.bump_version()
             else:
-                if other._version is cell and other is not self:
+                if other._version_cell is cell and other is not self:
                     check_write_overlap(self, other)
                 into(data, data, other._data)
                 cell[0] += 1
@@ -457,16 +457,16 @@ def writing_plan(
         written = values[:1] if inplace else values[first_out:]
         read = values if inplace else values[:first_out]
         for target in written:
-            cell = target._version
+            cell = target._version_cell
             if scattered:
                 for value in values[1:]:
                     if isinstance(value, TensorImpl) and (
-                        value is target or (cell is not None and value._version is cell)
+                        value is target or (cell is not None and value._version_cell is cell)
                     ):
                         check_no_overlap(target, value)
             elif cell is not None:
                 for value in read:
-                    if isinstance(value, TensorImpl) and value._version is cell and value is not target:
+                    if isinstance(value, TensorImpl) and value._version_cell is cell and value is not target:
                         check_write_overlap(target, value)
         for i, spec in resized.items():
             written[i].resize_(spec.sizes)
@@ -488,7 +488,10 @@ def writing_plan(
         return writing
 
     def writing_resized(*values: Any) -> Any:
-        before = [(t, t._data, t._spec, t._version, t._version and t._version[0]) for t in values[first_out:]]
+        before = [
+            (t, t._data, t._spec, t._version_cell, t._version_cell and t._version_cell[0])
+            for t in values[first_out:]
+        ]
         try:
             return writing(*values)
         except BaseException:
@@ -508,7 +511,7 @@ def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, v
         target._data = data
     target._spec = spec
     if cell is None:
-        target._version = None
+        target._version_cell = None
     else:
         cell[0] = version or 0
 
@@ -521,7 +524,7 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
             def number_(self: Any, number: Any) -> Any:
                 data = self._data
                 into(data, data, data_of(number))
-                cell = self._version
+                cell = self._version_cell
                 if cell is None:
                     self.bump_version()
                 else:
@@ -533,8 +536,8 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
 
             def binary_scaled_(self: Any, other: Any, number: Any) -> Any:
                 data = self._data
-                cell = self._version
-                if cell is not None and other._version is cell and other is not self:
+                cell = self._version_cell
+                if cell is not None and other._version_cell is cell and other is not self:
                     check_write_overlap(self, other)
                 into(data, data, other._data, data_of(number))
                 if cell is None:
@@ -548,8 +551,8 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
     if list(kinds) == [True, True]:
 
         def unary_out(self: Any, out: Any) -> Any:
-            cell = out._version
-            if cell is not None and self._version is cell and self is not out:
+            cell = out._version_cell
+            if cell is not None and self._version_cell is cell and self is not out:
                 check_write_overlap(out, self)
             into(out._data, self._data)
             if cell is None:
@@ -562,10 +565,10 @@ def _writing_one(into: Callable[..., Any], kinds: Sequence[bool], inplace: bool)
     if list(kinds) == [True, True, True]:
 
         def binary_out(self: Any, other: Any, out: Any) -> Any:
-            cell = out._version
+            cell = out._version_cell
             if cell is not None:
                 for value in (self, other):
-                    if value._version is cell and value is not out:
+                    if value._version_cell is cell and value is not out:
                         check_write_overlap(out, value)
             into(out._data, self._data, other._data)
             if cell is None:

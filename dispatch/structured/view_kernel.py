@@ -80,10 +80,10 @@ class ViewKernel:
                 out = Tensor()
                 out._data = take(self._data)
                 out._spec = result
-                cell = self._version
+                cell = self._version_cell
                 if cell is None:
-                    cell = self._version = [0]
-                out._version = cell
+                    cell = self._version_cell = [0]
+                out._version_cell = cell
                 out._autograd = out._view_base = None
                 return out
 
@@ -93,10 +93,10 @@ class ViewKernel:
             out = Tensor()
             out._data = take(self._data)
             out._spec = result
-            cell = self._version
+            cell = self._version_cell
             if cell is None:
-                cell = self._version = [0]
-            out._version = cell
+                cell = self._version_cell = [0]
+            out._version_cell = cell
             out._autograd = None
             base = self._view_base
             out._view_base = self if base is None else base

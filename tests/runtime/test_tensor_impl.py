@@ -96,7 +96,7 @@ def test_contiguity_in_formats() -> None:
 def test_a_view_shares_the_version_counter() -> None:
     x = tt.zeros(2, 3)
     row, transposed, same = x[0], x.t(), x.detach()
-    assert [t._version for t in (x, row, transposed, same)] == [[0]] * 4
+    assert [t._version_cell for t in (x, row, transposed, same)] == [[0]] * 4
     row.fill_(1.0)
     assert [t.current_version() for t in (x, row, transposed, same)] == [1] * 4
     x.add_(1.0)
@@ -184,3 +184,16 @@ def test_empty_tensors() -> None:
     assert (x.data_ptr(), x.storage_offset(), x.numel(), x.nbytes) == (0, 0, 0, 0)
     assert x.is_contiguous()
     assert (x + x).shape == (0, 3)
+
+
+def test_the_version_counts_writes_by_pytorchs_name() -> None:
+    x = tt.zeros(3)
+    view = x[:2]
+    assert (x._version, view._version) == (0, 0)
+    view.add_(1)
+    x.zero_()
+    assert (x._version, view._version, x.detach()._version, x.clone()._version) == (2, 2, 2, 0)
+    with tt.inference_mode():
+        made = tt.zeros(1)
+    with pytest.raises(RuntimeError, match="Inference tensors do not track version counter"):
+        made._version  # noqa: B018 - reading it raises

@@ -119,6 +119,6 @@ def _as_view(out: Any, base: Any) -> Any:
     """A view's result, which shares its base's version and remembers it for autograd."""
     if out._spec.is_inference:
         return out
-    out._version = base.version_cell()
+    out._version_cell = base.version_cell()
     out._view_base = base if base._view_base is None else base._view_base
     return out

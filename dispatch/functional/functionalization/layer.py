@@ -171,7 +171,7 @@ class Layer:
         self.live.append(weakref.ref(made))
         made._data = data
         made._spec = spec.replace(requires_grad=False, keys=FUNCTIONALIZE_BIT)
-        made._version = version
+        made._version_cell = version
         made._autograd = made._view_base = None
         return made
 
@@ -215,12 +215,12 @@ class Layer:
         with self.below():
             for storage in self._written():
                 origin = storage.origin
-                versions = origin._version
+                versions = origin._version_cell
                 before = None if versions is None else versions[0]
                 origin.copy_(storage.value)
                 if before is not None:
                     # The writes were counted when they were made; saved tensors tell by the count.
-                    origin._version[0] = before
+                    origin._version_cell[0] = before
                 storage.value = origin
                 storage.generation += 1
             outputs = tree_map(lambda v: v if originals.get(id(v)) is None else originals[id(v)], result)
@@ -374,7 +374,7 @@ class Layer:
         made = self._made(
             FunctionalData(address, root.address + root.nbytes - address, root, storage, steps),
             spec,
-            result._version,
+            result._version_cell,
         )
         base = result._view_base
         if base is not None:
@@ -524,7 +524,7 @@ class _Saved:
         self.meta = meta
         self.edge = None if meta is None else meta.edge
         self.grad = None if meta is None else meta.grad
-        self.version = None if tensor._version is None else tensor._version[0]
+        self.version = None if tensor._version_cell is None else tensor._version_cell[0]
 
     def restore(self, tensor: Any) -> None:
         """Put it back."""
@@ -532,8 +532,8 @@ class _Saved:
         if self.meta is not None:
             self.meta.edge = self.edge
             self.meta.grad = self.grad
-        if tensor._version is not None:
-            tensor._version[0] = self.version or 0
+        if tensor._version_cell is not None:
+            tensor._version_cell[0] = self.version or 0
 
 
 def _adopt(tensor: Any) -> None:
@@ -586,7 +586,7 @@ def _stand_in(tensor: Any) -> Any:
     base = DataPtr(address_of(root), root.nbytes, META)
     address = address_of(data)
     meta._data = DataPtr(address, base.address + base.nbytes - address, META, base)
-    meta._version = None if spec.is_inference else tensor.version_cell()
+    meta._version_cell = None if spec.is_inference else tensor.version_cell()
     meta._autograd = meta._view_base = None
     return meta
 

@@ -94,7 +94,7 @@ class FakeTracer(Tracer):
         spec = tensor._spec
         made._spec = spec.replace(keys=PYTHON_BIT)
         made._data = phantom(made._spec)
-        made._version = None if spec.is_inference else [0]
+        made._version_cell = None if spec.is_inference else [0]
         made._autograd = leaf_meta() if spec.requires_grad else None
         made._view_base = None
         return made
@@ -148,7 +148,7 @@ class FakeTracer(Tracer):
             self.made.append(weakref.ref(made))
             made._data = result._data
             made._spec = result._spec.replace(device=device, keys=PYTHON_BIT, requires_grad=False)
-            made._version, made._autograd = result._version, None
+            made._version_cell, made._autograd = result._version_cell, None
             base = origins.get(id(result._view_base))
             made._view_base = base if base is None or base._view_base is None else base._view_base
             return made
@@ -197,7 +197,7 @@ def _meta_of(tensor: Any) -> Any:
     meta._autograd = meta._view_base = None
     if isinstance(tensor, FakeTensor):
         meta._data = tensor._data
-        meta._version = None if spec.is_inference else tensor.version_cell()
+        meta._version_cell = None if spec.is_inference else tensor.version_cell()
     else:
-        meta._data, meta._version = phantom(meta._spec), None
+        meta._data, meta._version_cell = phantom(meta._spec), None
     return meta

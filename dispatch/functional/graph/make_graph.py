@@ -395,7 +395,7 @@ class Tracer(TensorDispatchMode):
             made = TracedTensor()
             self.made.append(weakref.ref(made))
             made._data, made._spec = tensor._data, tensor._spec
-            made._version = None if tensor._spec.is_inference else tensor.version_cell()
+            made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()
             made._autograd, made._view_base = tensor._autograd, tensor._view_base
             if any(stand_in._data is made._data for _, stand_in in self._inputs):
                 with ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
@@ -430,7 +430,7 @@ class Tracer(TensorDispatchMode):
             if made is not tensor:
                 if made._spec is not tensor._spec:
                     tensor._data, tensor._spec = made._data, made._spec
-                tensor._version, tensor._autograd = made._version, made._autograd
+                tensor._version_cell, tensor._autograd = made._version_cell, made._autograd
 
 
 def _in_schema_order(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -94,7 +94,7 @@ def twin_of(tensor: Any) -> Any:
             twin.__dict__ = tensor.__dict__
     twin._data = tensor._data
     twin._spec = spec.unnamed
-    twin._version = None if spec.is_inference else tensor.version_cell()
+    twin._version_cell = None if spec.is_inference else tensor.version_cell()
     twin._autograd = tensor._autograd
     twin._view_base = tensor._view_base
     return twin
@@ -140,7 +140,7 @@ def _carry_over(twin: Any, tensor: Any) -> None:
     if spec is not before.unnamed:
         tensor._spec = named(spec, before.names)
         if spec.requires_grad and not before.requires_grad and tensor._view_base is None:
-            tell_views(tensor, tensor._version)
+            tell_views(tensor, tensor._version_cell)
 
 
 def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:

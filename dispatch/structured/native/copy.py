@@ -125,8 +125,8 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     def plan(self: Any, src: Any) -> Any:
         if src is self:
             return self
-        cell = self._version
-        if cell is not None and src._version is cell:
+        cell = self._version_cell
+        if cell is not None and src._version_cell is cell:
             check_write_overlap(self, src)
         copy(self._data, src._data)
         self.bump_version()

@@ -67,7 +67,7 @@ def uninitialised(spec: TensorSpec) -> Plan:
         out = Tensor()
         out._data = allocate()
         out._spec = spec
-        out._version = out._autograd = out._view_base = None
+        out._version_cell = out._autograd = out._view_base = None
         return out
 
     return plan
@@ -83,7 +83,7 @@ def filled(spec: TensorSpec, stub: str, value: int) -> Plan:
             out = Tensor()
             out._data = make(sizes, np_dtype)
             out._spec = spec
-            out._version = out._autograd = out._view_base = None
+            out._version_cell = out._autograd = out._view_base = None
             return out
 
         return small

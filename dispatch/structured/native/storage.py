@@ -38,7 +38,7 @@ def _set_geometry(self: Any, storage: Storage, spec: TensorSpec, offset: int) ->
 
 def _views_follow(self: Any, storage: Storage) -> None:
     """Have the views of `self` see a resize; they are the other holders of its version cell."""
-    cell = self._version
+    cell = self._version_cell
     if cell is not None and sys.getrefcount(cell) > 3:
         root = storage.root
         for holder in gc.get_referrers(cell):
@@ -118,7 +118,7 @@ def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
         def share(self: Any, other: Any) -> Any:
             self._data, self._spec = other._data, target
-            self._version = None
+            self._version_cell = None
             return self
 
         return share
@@ -152,7 +152,7 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
 
     def place(self: Any, storage: Storage) -> Any:
         _check_device(target.device, storage.device)
-        self._version = None
+        self._version_cell = None
         _set_geometry(self, storage, target, offset)
         return self
 
@@ -167,7 +167,7 @@ def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     allocate = allocator_of(target)
 
     def empty(self: Any) -> Any:
-        self._data, self._spec, self._version = allocate(), target, None
+        self._data, self._spec, self._version_cell = allocate(), target, None
         return self
 
     return empty

@@ -399,12 +399,12 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         data = self._data
         out._data = data[index, ...] if on_host else data.offset_by(index % size * nbytes)
         out._spec = result
-        out._autograd = out._version = out._view_base = None
+        out._autograd = out._version_cell = out._view_base = None
         if not spec.is_inference:
-            cell = self._version
+            cell = self._version_cell
             if cell is None:
-                cell = self._version = [0]
-            out._version = cell
+                cell = self._version_cell = [0]
+            out._version_cell = cell
             base = self._view_base
             out._view_base = self if base is None else base
         return out

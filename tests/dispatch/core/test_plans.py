@@ -484,7 +484,7 @@ def test_views_and_writes_of_normal_tensors_stay_normal() -> None:
     with tt.inference_mode():
         for view in (x[0], x.view(-1), x.t(), x.detach(), x.unsqueeze(0)):
             assert not view.is_inference()
-            assert view._version is x._version
+            assert view._version_cell is x._version_cell
         assert not x.add_(1).is_inference()
         assert not tt.add(x, x, out=x).is_inference()
     assert x.current_version() == 2

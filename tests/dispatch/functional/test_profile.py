@@ -847,7 +847,8 @@ def test_importing_the_package_loads_no_profiler():
     import subprocess
     import sys
 
-    program = "import sys, triten; print([m for m in sys.modules if 'functional.profiler' in m]); triten.profiler.profile"
+    loaded = "[m for m in sys.modules if 'functional.profiler' in m]"
+    program = f"import sys, triten; print({loaded}); triten.profiler.profile"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     assert dir(tt.profiler) == sorted(tt.profiler.__all__)
