@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.grad_mode import grad_disabled, is_grad_enabled, set_grad_enabled
+from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ..core.argument_roles import tensors_in
@@ -32,15 +32,17 @@ def version_of(value: Any) -> int:
     return saved_version(value) if isinstance(value, TensorImpl) else 0
 
 
-def detached_clone(tensor: Any) -> Any:
-    """A copy of a tensor that is about to be written to, for a formula that needs the old values and tangents."""
-    before, excluded = set_grad_enabled(False), local.excluded
+def clone_before_write(tensor: Any) -> Any:
+    """A copy of a tensor that is about to be written to, for a formula that needs the old values.
+
+    It stands in the graph, where its tangents and gradients of gradients come from.
+    """
+    excluded = local.excluded
     local.excluded &= ~FORWARD_BIT
     try:
         return tensor.clone()
     finally:
         local.excluded = excluded
-        set_grad_enabled(before)
 
 
 def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

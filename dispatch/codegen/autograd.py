@@ -201,7 +201,7 @@ def _plan_lines(
         needed = " or ".join(
             f"needs_{local_name(u)}" if u != "self" else "edges[0] is not None" for u in sorted(users)
         )
-        body.append(f"original = detached_clone(self_) if {needed} else None")
+        body.append(f"original = clone_before_write(self_) if {needed} else None")
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     saving: list[str] = []
     for n in saves:
@@ -338,7 +338,7 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
             "unpack_result",
         }
     )
-    shared = sorted(words & {"detached_clone", "partly_scaled", "requires_grad", "spec_of", "version_of"})
+    shared = sorted(words & {"clone_before_write", "partly_scaled", "requires_grad", "spec_of", "version_of"})
     builtins = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}
     written = formula_functions()
     manual: dict[str, list[str]] = {}

@@ -43,7 +43,7 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import detached_clone, partly_scaled, requires_grad
+from ..autograd.recording import clone_before_write, partly_scaled, requires_grad
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -543,7 +543,7 @@ def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, other)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-        original = detached_clone(self_) if needs_other else None
+        original = clone_before_write(self_) if needs_other else None
         node = MulBackward0()
         if edges[0] is not None:
             node.other = other
@@ -643,7 +643,7 @@ def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, other)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-        original = detached_clone(self_) if needs_other else None
+        original = clone_before_write(self_) if needs_other else None
         node = DivBackward0()
         if edges[0] is not None or needs_other:
             node.other = other
@@ -749,7 +749,7 @@ def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
             return inner(self_, other)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-        original = detached_clone(self_) if needs_other else None
+        original = clone_before_write(self_) if needs_other else None
         node = DivBackward1()
         if edges[0] is not None or needs_other:
             node.other = other
@@ -849,7 +849,7 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             return inner(self_, other)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-        original = detached_clone(self_) if needs_other else None
+        original = clone_before_write(self_) if needs_other else None
         node = RemainderBackward0()
         if needs_other:
             node.self_ = original
@@ -948,7 +948,7 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             return inner(self_, other)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-        original = detached_clone(self_) if needs_other else None
+        original = clone_before_write(self_) if needs_other else None
         node = FmodBackward0()
         if needs_other:
             node.self_ = original
@@ -1026,7 +1026,7 @@ def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, exponent)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = PowBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -1129,7 +1129,7 @@ def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, exponent)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(exponent) if needs_exponent else None)
-        original = detached_clone(self_) if needs_exponent or edges[0] is not None else None
+        original = clone_before_write(self_) if needs_exponent or edges[0] is not None else None
         node = PowBackward1()
         if edges[0] is not None or needs_exponent:
             node.self_ = original
@@ -1566,7 +1566,7 @@ def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, other)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
-        original = detached_clone(self_) if needs_other or edges[0] is not None else None
+        original = clone_before_write(self_) if needs_other or edges[0] is not None else None
         node = Atan2Backward0()
         if edges[0] is not None or needs_other:
             node.other = other
@@ -1696,7 +1696,7 @@ def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = AbsBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -2361,7 +2361,7 @@ def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = LogBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -2432,7 +2432,7 @@ def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = Log1pBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -2503,7 +2503,7 @@ def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = Log2Backward0()
         if edges[0] is not None:
             node.self_ = original
@@ -2574,7 +2574,7 @@ def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = Log10Backward0()
         if edges[0] is not None:
             node.self_ = original
@@ -2777,7 +2777,7 @@ def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = SinBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -2848,7 +2848,7 @@ def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = CosBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -2985,7 +2985,7 @@ def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = SinhBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3056,7 +3056,7 @@ def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = CoshBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3193,7 +3193,7 @@ def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = AsinBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3264,7 +3264,7 @@ def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = AcosBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3335,7 +3335,7 @@ def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = AtanBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3406,7 +3406,7 @@ def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = AsinhBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3477,7 +3477,7 @@ def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = AcoshBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3548,7 +3548,7 @@ def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = AtanhBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3685,7 +3685,7 @@ def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = ErfBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3756,7 +3756,7 @@ def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = ErfcBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3887,7 +3887,7 @@ def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = GeluBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -3959,7 +3959,7 @@ def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = SiluBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -4115,7 +4115,7 @@ def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, negative_slope)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = LeakyReluBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -4618,7 +4618,7 @@ def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_, min, max)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = ClampBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -4744,7 +4744,7 @@ def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
             edge_of(min) if needs_min else None,
             edge_of(max) if needs_max else None,
         )
-        original = detached_clone(self_) if needs_max or needs_min or edges[0] is not None else None
+        original = clone_before_write(self_) if needs_max or needs_min or edges[0] is not None else None
         node = ClampBackward1()
         if edges[0] is not None or needs_min or needs_max:
             node.self_ = original
@@ -4832,7 +4832,7 @@ def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_, min)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = ClampMinBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -4930,7 +4930,7 @@ def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             return inner(self_, min)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(min) if needs_min else None)
-        original = detached_clone(self_) if needs_min or edges[0] is not None else None
+        original = clone_before_write(self_) if needs_min or edges[0] is not None else None
         node = ClampMinBackward1()
         if edges[0] is not None or needs_min:
             node.self_ = original
@@ -5008,7 +5008,7 @@ def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
             return inner(self_, max)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = detached_clone(self_) if edges[0] is not None else None
+        original = clone_before_write(self_) if edges[0] is not None else None
         node = ClampMaxBackward0()
         if edges[0] is not None:
             node.self_ = original
@@ -5106,7 +5106,7 @@ def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
             return inner(self_, max)
         check_inplace(self_)
         edges = (inplace_edge(self_), edge_of(max) if needs_max else None)
-        original = detached_clone(self_) if needs_max or edges[0] is not None else None
+        original = clone_before_write(self_) if needs_max or edges[0] is not None else None
         node = ClampMaxBackward1()
         if edges[0] is not None or needs_max:
             node.self_ = original
@@ -5360,7 +5360,7 @@ def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             edge_of(end) if needs_end else None,
             edge_of(weight) if needs_weight else None,
         )
-        original = detached_clone(self_) if needs_weight else None
+        original = clone_before_write(self_) if needs_weight else None
         node = LerpBackward1()
         if edges[0] is not None or needs_end:
             node.weight = weight

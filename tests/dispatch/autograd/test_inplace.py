@@ -423,3 +423,29 @@ def test_a_buffer_filled_row_by_row_is_no_search_through_the_heap(monkeypatch: p
         assert gradient(buffer, row) == [[2.0] * 3]
         plain = tt.zeros(3)
         plain.add_(row)
+
+
+def scaled_row(x: Any, w: Any) -> Any:
+    y = x * w
+    y[0].mul_(w[0])
+    return y
+
+
+def written_through_three_views(x: Any, w: Any) -> Any:
+    y = x * w
+    y[0].mul_(w[0])
+    y.t()[2].add_(x[:, 0])
+    y.view(-1)[1:3].exp_()
+    return y
+
+
+def scaled_whole(x: Any, w: Any) -> Any:
+    return (x * w).mul_(w).div_(w + 3)
+
+
+@pytest.mark.parametrize("program", [scaled_row, written_through_three_views, scaled_whole])
+def test_gradients_of_gradients_go_through_what_was_overwritten(program: Any) -> None:
+    x = tt.arange(12.0, dtype=tt.float64).reshape(3, 4).mul(0.1).sub(0.5).requires_grad_()
+    w = tt.arange(12.0, dtype=tt.float64).reshape(3, 4).mul(-0.07).add(0.4).requires_grad_()
+    assert tt.autograd.gradcheck(program, (x, w), check_forward_ad=True)
+    assert tt.autograd.gradgradcheck(program, (x, w))
