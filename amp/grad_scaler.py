@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.generated import functions as ops
@@ -40,7 +40,7 @@ class _OptimizerState:
 
     def __init__(self) -> None:
         self.stage = OptState.READY
-        self.found_inf: dict[Device, Any] = {}
+        self.found_inf: dict[Device, Tensor] = {}
 
 
 class GradScaler:
@@ -104,38 +104,53 @@ class GradScaler:
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
-        self._scale: Any = None
-        self._growth_tracker: Any = None
+        self._scale: Tensor | None = None
+        self._growth_tracker: Tensor | None = None
         self._states: dict[int, _OptimizerState] = {}
 
-    def scale(self, outputs: Any) -> Any:
+    @overload
+    def scale(self, outputs: Tensor) -> Tensor: ...
+
+    @overload
+    def scale(self, outputs: list[Any]) -> list[Any]: ...
+
+    @overload
+    def scale(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]: ...
+
+    @overload
+    def scale(self, outputs: Iterable[Any]) -> Iterable[Any]: ...
+
+    def scale(self, outputs: Tensor | Iterable[Any]) -> Tensor | Iterable[Any]:
         """A tensor times the scale, or an iterable of such; lists and tuples stay what they are.
 
         Raises ValueError for what is no tensor.
         """
         return self._scaled(outputs, {}) if self._enabled else outputs
 
-    def _scaled(self, value: Any, copies: dict[Device, Any]) -> Any:
+    def _scaled(self, value: object, copies: dict[Device, Tensor]) -> Tensor | Iterable[Any]:
         if isinstance(value, Tensor):
-            if self._scale is None:
-                self._scale = ops.full((), self._init_scale, dtype=float32, device=value.device)
+            scale = self._scale
+            if scale is None:
+                scale = self._scale = ops.full((), self._init_scale, dtype=float32, device=value.device)
                 self._growth_tracker = ops.full(
                     (), self._init_growth_tracker, dtype=int32, device=value.device
                 )
             if value.device not in copies:
-                copies[value.device] = self._scale.to(value.device)
+                copies[value.device] = scale.to(value.device)
             return value * copies[value.device]
         if isinstance(value, Iterable):
             scaled = (self._scaled(each, copies) for each in value)
             return type(value)(scaled) if isinstance(value, list | tuple) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
-    def _check_started(self, asked_by: str) -> None:
-        if self._scale is None:
+    def _started(self, asked_by: str) -> tuple[Tensor, Tensor]:
+        """The scale and the growth tracker. Raises AssertionError before the first `scale`."""
+        if self._scale is None or self._growth_tracker is None:
             raise AssertionError(
                 f"Attempted {asked_by} but _scale is None.  This may indicate your script did not use "
                 "scaler.scale(loss or outputs) earlier in the iteration."
             )
+        return self._scale, self._growth_tracker
 
     def _state_of(self, optimizer: Optimizer) -> _OptimizerState:
         return self._states.setdefault(id(optimizer), _OptimizerState())
@@ -149,7 +164,7 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        self._check_started("unscale_")
+        scale, _ = self._started("unscale_")
         state = self._state_of(optimizer)
         if state.stage is OptState.UNSCALED:
             raise RuntimeError(
@@ -157,13 +172,13 @@ class GradScaler:
             )
         if state.stage is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        state.found_inf = self._check_gradients(optimizer, self._scale.to(float64).reciprocal().to(float32))
+        state.found_inf = self._check_gradients(optimizer, scale.to(float64).reciprocal().to(float32))
         state.stage = OptState.UNSCALED
 
-    def _check_gradients(self, optimizer: Optimizer, inverse: Any) -> dict[Device, Any]:
+    def _check_gradients(self, optimizer: Optimizer, inverse: Tensor | None) -> dict[Device, Tensor]:
         """Whether gradients hold infinities, by device; with `inverse` they are multiplied by it."""
-        inverses: dict[Device, Any] = {}
-        found: dict[Device, Any] = {}
+        inverses: dict[Device, Tensor] = {}
+        found: dict[Device, Tensor] = {}
         with no_grad():
             for grad in _gradients(optimizer):
                 if inverse is not None and grad.dtype is float16:
@@ -194,12 +209,12 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        self._check_started("step")
+        scale, _ = self._started("step")
         state = self._state_of(optimizer)
         if state.stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
         if getattr(optimizer, "_step_supports_amp_scaling", False):
-            return self._step_fused(optimizer, state, args, kwargs)
+            return self._step_fused(optimizer, state, scale, args, kwargs)
         if state.stage is OptState.READY:
             self.unscale_(optimizer)
         if not state.found_inf:
@@ -211,14 +226,19 @@ class GradScaler:
         return result
 
     def _step_fused(
-        self, optimizer: Any, state: _OptimizerState, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        optimizer: Any,
+        state: _OptimizerState,
+        scale: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         if state.stage is OptState.READY:
             state.found_inf = self._check_gradients(optimizer, None)
-            optimizer.grad_scale = self._scale
+            optimizer.grad_scale = scale
         else:
             optimizer.grad_scale = None
-        optimizer.found_inf = self._combined(state.found_inf.values())
+        optimizer.found_inf = _combined(state.found_inf.values(), scale.device)
         try:
             result = optimizer.step(*args, **kwargs)
         finally:
@@ -226,14 +246,7 @@ class GradScaler:
         state.stage = OptState.STEPPED
         return result
 
-    def _combined(self, found: Iterable[Any]) -> Any:
-        """Whether there is an infinity on any device, on that of the scale."""
-        combined = ops.full((), 0.0, dtype=float32, device=self._scale.device)
-        for each in found:
-            combined = combined + each.to(self._scale.device)
-        return combined
-
-    def update(self, new_scale: Any = None) -> None:
+    def update(self, new_scale: float | Tensor | None = None) -> None:
         """End an iteration: adapt the scale to what was found, or set it to `new_scale`, a float or a tensor of one.
 
         Raises AssertionError if no gradients were checked, and for a tensor that requires grad, has several elements
@@ -241,15 +254,15 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        self._check_started("update")
+        scale, _ = self._started("update")
         with no_grad():
             if new_scale is None:
                 found = [each for state in self._states.values() for each in state.found_inf.values()]
                 if not found:
                     raise AssertionError("No inf checks were recorded prior to update.")
-                self._adapt(self._combined(found) > 0)
+                self._adapt(ops.gt(_combined(found, scale.device), 0))
             elif isinstance(new_scale, float):
-                self._scale.fill_(new_scale)
+                scale.fill_(new_scale)
             else:
                 if (
                     not isinstance(new_scale, Tensor)
@@ -261,18 +274,19 @@ class GradScaler:
                         f"new_scale should be a float or a 1-element tensor on {self._device} with "
                         f"requires_grad=False, got {new_scale!r}"
                     )
-                self._scale.copy_(new_scale.reshape(()))
+                scale.copy_(new_scale.reshape(()))
         self._states = {}
 
-    def _adapt(self, found: Any) -> None:
+    def _adapt(self, found: Tensor) -> None:
         """Back off where infinities were found; else grow at the end of an interval, unless to infinity."""
-        scale, successful = self._scale, self._growth_tracker + 1
-        ends = successful == self._growth_interval
-        grown = scale * self._growth_factor
+        scale, tracker = self._started("update")
+        successful = ops.add(tracker, 1)
+        ends = ops.eq(successful, self._growth_interval)
+        grown = ops.mul(scale, self._growth_factor)
         grown = ops.where(ops.logical_and(ends, ops.isfinite(grown)), grown, scale)
         scale.copy_(ops.where(found, scale * self._backoff_factor, grown))
         restarts = ops.logical_or(found, ends)
-        self._growth_tracker.copy_(successful * ops.logical_not(restarts).to(int32))
+        tracker.copy_(successful * ops.logical_not(restarts).to(int32))
 
     def get_scale(self) -> float:
         """The scale; 1.0 if disabled. Waits for the device."""
@@ -338,7 +352,7 @@ class GradScaler:
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         self._init_growth_tracker = state_dict["_growth_tracker"]
-        if self._scale is not None:
+        if self._scale is not None and self._growth_tracker is not None:
             self._scale.fill_(self._init_scale)
             self._growth_tracker.fill_(self._init_growth_tracker)
 
@@ -356,7 +370,15 @@ class GradScaler:
         }
 
 
-def _gradients(optimizer: Optimizer) -> Iterable[Any]:
+def _combined(found: Iterable[Tensor], device: Device) -> Tensor:
+    """Whether there is an infinity on any device, on that of the scale."""
+    combined = ops.full((), 0.0, dtype=float32, device=device)
+    for each in found:
+        combined = combined + each.to(device)
+    return combined
+
+
+def _gradients(optimizer: Optimizer) -> Iterable[Tensor]:
     """The gradients that there are. Raises AssertionError for a parameter that is no tensor."""
     for group in optimizer.param_groups:
         for param in group["params"]:

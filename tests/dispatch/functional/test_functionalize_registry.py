@@ -157,12 +157,15 @@ def write(op, args, kwargs, target=None):
     return target
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
+def changes_memory(name):
+    """Whether an operator is one that `test_changes_of_memory_are_refused` tries."""
+    return name.partition("::")[2].partition(".")[0] in CHANGES_MEMORY
+
+
+@pytest.mark.parametrize("name", [name for name in IN_PLACE if not changes_memory(name)])
 @pytest.mark.parametrize("remove", REMOVE)
 def test_in_place_operators(name, remove):
     op = OpOverload(Dispatcher.singleton().find_schema_or_throw(name))
-    if op._opname in CHANGES_MEMORY:
-        pytest.skip("refused, see test_changes_of_memory_are_refused")
     args, kwargs = sample(op, write)
     expected = write(op, args, kwargs)
 
