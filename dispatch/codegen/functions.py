@@ -433,9 +433,11 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     dtypes = sorted(names & {"int64", "float32"})
     if dtypes:
         lines.append(f"from ...runtime.scalar_type import {', '.join(dtypes)}")
-    core = sorted(names & {"NOT_GIVEN", "Parameter"}) + (["packet"] if packet else [])
-    if core:
-        lines.append(f"from ..core.overload_packet import {', '.join(core)}")
+    parts = sorted(names & {"NOT_GIVEN", "Parameter"})
+    if parts:
+        lines.append(f"from ..core.call_parts import {', '.join(parts)}")
+    if packet:
+        lines.append("from ..core.overload_packet import packet")
     if "METHOD" in names:
         lines.append("from ..core.public_form import METHOD")
     constants = sorted(n for n in names if re.fullmatch(r"INT_(NEG_)?\d+", n))

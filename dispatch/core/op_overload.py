@@ -12,9 +12,9 @@ from typing import Any
 from ...runtime.dispatch_key import DispatchKey
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ..schema import FunctionSchema, bind, resolve
+from .call_parts import unwrap_numbers, wrap_numbers
 from .dispatcher import Dispatcher
 from .operator_entry import OperatorEntry
-from .overload_packet import unwrap_numbers, wrap_numbers
 from .tags import Tag
 from .tensor_function import handle, overloaded, plain_classes, unmarked
 

@@ -8,106 +8,40 @@ generated function will find it. Calls under modes, guards or with ``out=`` come
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime import allocator, device, device_guard, scalar_type
-from ...runtime.errors import internal_assert
 from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import effective, local
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
-from ..schema import FunctionSchema, parse_schema, resolve
-from ..schema.mismatch import python_signature
+from ..schema import FunctionSchema, resolve
 from . import tensor_function as overrides
+from .call_parts import (
+    NOT_GIVEN,
+    PLAIN,
+    Parameter,
+    all_ints,
+    general_part,
+    holds_tensor,
+    is_hashable,
+    is_same,
+    part_of,
+    plain_number,
+    unwrap_numbers,
+    wrap_numbers,
+)
+from .deprecated_call import call_deprecated
 from .dispatcher import Dispatcher
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_form import FUNCTION, METHOD, public_form
 
-
-class _NotGiven:
-    """The default of a parameter that only some overloads have."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "<not given>"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-NOT_GIVEN = _NotGiven()
-
-
-class Parameter(NamedTuple):
-    """A parameter of a public function.
-
-    `role`: ``tensor``, ``optional`` (Tensor?), ``list`` (Tensor[]), ``operand`` (tensor or number), ``number``
-    (by class) and ``scale`` (a Scalar with an int default, outside the key while at it) are runtime; ``static``
-    is not. ``rare`` stands in no key: calls that give it are not planned ahead.
-    """
-
-    name: str
-    role: str
-    default: Any = NOT_GIVEN
-    keyword_only: bool = False
-
-
-class WrappedNumber(TensorImpl):
-    """Stands for a Python number in a tensor's place while the overload is chosen."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 FIRST: list[int | str] = [0]
 """Where the runtime arguments of a general call stand if the first argument is the only one."""
-
-_NUMBERS = (int, float, complex, bool)
-
-_PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
-"""Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
-
-overrides.plain_classes.update((int, bool, str, _NotGiven, scalar_type.dtype, device.device))
-
-_INT = frozenset({int})
-_LARGEST = 1 << 62
-
-
-def plain_number(value: Any) -> Any:
-    """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
-    kind = value.__class__
-    if kind in _NUMBERS:
-        return value
-    if isinstance(value, np.number | np.bool_):
-        return value.item()
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    return complex(value) if isinstance(value, complex) else value
-
-
-def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
-    args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
-    for name in ("other", "input", "self"):
-        if isinstance(kwargs.get(name), _NUMBERS):
-            kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
-    return args, kwargs
-
-
-def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
-    """Bound arguments with the numbers themselves again."""
-    return [v.value if v.__class__ is WrappedNumber else v for v in bound]
 
 
 class _Binding(NamedTuple):
@@ -201,7 +135,8 @@ class OverloadPacket:
         self._below.clear()
         self.count = 0
 
-    def _schemas(self) -> dict[int, OperatorEntry]:
+    def schemas(self) -> dict[int, OperatorEntry]:
+        """The operators of the overloads by their schemas' identity."""
         entries = self._entries
         if entries is None:
             find = Dispatcher.singleton().find_schema_or_throw
@@ -214,7 +149,7 @@ class OverloadPacket:
 
         Raises TypeError as PyTorch's parser does where none fits.
         """
-        entries = self._schemas()
+        entries = self.schemas()
         args = [plain_number(a) for a in args]
         kwargs = {name: plain_number(value) for name, value in kwargs.items()}
         if self.numbers_as_tensors:
@@ -282,7 +217,7 @@ class OverloadPacket:
         for (role, default), value in zip(self._roles, args):  # noqa: B905 - as many as the wrapper has
             cls = value.__class__
             if role == "static":
-                if cls in _PLAIN:
+                if cls in PLAIN:
                     kind.append(cls)
                     kind.append(value)
                     parts.append(value)
@@ -290,11 +225,11 @@ class OverloadPacket:
                 if cls is list:
                     value = tuple(value)
                     has_lists = True
-                if value.__class__ is tuple and _all_ints(value):
+                if value.__class__ is tuple and all_ints(value):
                     kind.append(len(value))
                 else:
                     plain = False
-                    keep = keep and not _holds_tensor(value) and is_hashable(value)
+                    keep = keep and not holds_tensor(value) and is_hashable(value)
                 parts.append(value)
             elif role == "scale":
                 if scaled:
@@ -370,7 +305,7 @@ class OverloadPacket:
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:
-            return lambda *_: self._handled_in(form, askers, *self._as_written(args))
+            return lambda *_: self.handled_in(form, askers, *self._as_written(args))
         if not overrides.is_marked(parts):
             return None
         key = (scaled, *parts)
@@ -412,9 +347,9 @@ class OverloadPacket:
         positional, named = self._as_written(args)
         if out is not None:
             named["out"] = out
-        return True, self._handled_in(form, askers, positional, named)
+        return True, self.handled_in(form, askers, positional, named)
 
-    def _handled_in(
+    def handled_in(
         self, form: str, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """The handlers' result. A TypeError of theirs leaves a special method's call to the other operand."""
@@ -491,7 +426,7 @@ class OverloadPacket:
         for position in wanted:
             name = arguments[position].name
             name = "input" if name == "self" and "input" in names else name
-            if name in names and _is_same(bound[position], runtime[names.index(name)][1]):
+            if name in names and is_same(bound[position], runtime[names.index(name)][1]):
                 picks.append(names.index(name))
             elif bound[position] is None:
                 picks.append(-1)
@@ -519,7 +454,7 @@ class OverloadPacket:
         if askers and not overrides.state.disabled:
             written, options = self._as_written(args)
             options["out"] = out
-            return lambda *_: self._handled_in(form, askers, written, options)
+            return lambda *_: self.handled_in(form, askers, written, options)
         positional, named = self._split(args)
         named["out"] = out
         entry, bound = self.resolve(positional, named)
@@ -530,7 +465,7 @@ class OverloadPacket:
             if role == "rare":
                 continue
             if role == "static":
-                keep = keep and not _holds_tensor(value)
+                keep = keep and not holds_tensor(value)
                 key.append(tuple(value) if value.__class__ is list else value)
                 continue
             if role == "scale":
@@ -567,17 +502,18 @@ class OverloadPacket:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
-        return self._call(args, kwargs, FUNCTION)
+        return self.call_as(args, kwargs, FUNCTION)
 
     def call_method(self, *args: Any, **kwargs: Any) -> Any:
         """`call` of the method."""
-        return self._call(args, kwargs, METHOD)
+        return self.call_as(args, kwargs, METHOD)
 
-    def _call(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
+    def call_as(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
+        """`call` as the function or the method, whichever `form` says."""
         kwargs = {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
         askers = overrides.overloaded(args, kwargs)
         if askers:
-            return self._handled_in(form, askers, args, kwargs)
+            return self.handled_in(form, askers, args, kwargs)
         entry, bound = self.resolve(list(args), kwargs)
         return overrides.unmarked(entry.call(*bound))
 
@@ -624,7 +560,7 @@ class OverloadPacket:
         epoch = _epoch[0]
         entry, bound = self.resolve(*self._split(args))
         plan, holds, _ = self._adapt(entry, bound, self._runtime(args, False))
-        if holds and is_hashable(key) and not any(_holds_tensor(part) for part in key):
+        if holds and is_hashable(key) and not any(holds_tensor(part) for part in key):
             self._store(epoch, self.guarded, key, None, False, plan)
         return plan
 
@@ -633,27 +569,7 @@ class OverloadPacket:
 
         `named` has all keyword arguments, those not given at their defaults; `deprecated` the old signatures.
         """
-        defaults = {p.name: p.default for p in self.parameters}
-        named = {name: value for name, value in named.items() if value is not defaults.get(name)}
-        rest = {name: value for name, value in named.items() if name == "out"}
-        for text, meant in self.deprecated if rest == named else ():
-            schema = parse_schema(text)
-            if method:
-                in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
-                schema = replace(schema, arguments=tuple(in_order))
-            bound = schema.signature.bind(args, {})
-            if bound is None:
-                continue
-            values = dict(zip([a.name for a in schema.arguments], bound, strict=True))
-            warn_deprecated(self, schema, "out" in named, method)
-            (_, first), *others = meant
-            given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
-            return self._call((values[str(first)],), {**given_names, **rest}, METHOD if method else FUNCTION)
-        askers = overrides.overloaded(args, named)
-        if askers:
-            return self._handled_in(METHOD if method else FUNCTION, askers, args, named)
-        self.resolve(args, named)
-        internal_assert(False, f"{self.name}: {len(args)} positional arguments fit no schema")
+        return call_deprecated(self, args, named, method)
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given.
@@ -671,11 +587,11 @@ class OverloadPacket:
         try:
             found = self._general.get(key)
         except TypeError:
-            return self._call(args, kwargs, form)
+            return self.call_as(args, kwargs, form)
         if found is None:
             epoch = _epoch[0]
             if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
-                return self._call(args, kwargs, form)
+                return self.call_as(args, kwargs, form)
             entry, bound = self.resolve(args, kwargs)
             given: list[tuple[str, Any]] = []
             where: list[int | str] = []
@@ -704,18 +620,6 @@ class OverloadPacket:
         return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
-def warn_deprecated(packet: OverloadPacket, schema: FunctionSchema, has_out: bool, method: bool) -> None:
-    """PyTorch's warning of a deprecated order of arguments."""
-    today = next(e.schema for e in packet._schemas().values() if not e.schema.out_arguments)
-    warnings.warn(
-        f"This overload of {packet.name} is deprecated:\n"
-        f"\t{packet.name}{python_signature(schema, has_out, method)}\n"
-        "Consider using one of the following signatures instead:\n"
-        f"\t{packet.name}{python_signature(today, has_out, method)}",
-        stacklevel=4,
-    )
-
-
 def _picking(plan: Plan, picks: list[int]) -> Plan:
     """A plan called with those of a call's runtime arguments that `picks` names, None for -1."""
     if -1 in picks:
@@ -724,61 +628,6 @@ def _picking(plan: Plan, picks: list[int]) -> Plan:
         count = len(picks)
         return lambda *values: plan(*values[:count])
     return lambda *values: plan(*[values[i] for i in picks])
-
-
-def _holds_tensor(value: Any) -> bool:
-    """Whether a static argument was read from a tensor, whose next value may be another."""
-    if value.__class__ is list or value.__class__ is tuple:
-        return bool([v for v in value if v.__class__ is not int and isinstance(v, TensorImpl)])
-    return isinstance(value, TensorImpl)
-
-
-def _all_ints(values: Sequence[Any]) -> bool:
-    """Whether a static argument is a list of sizes or dimensions, of which others may stand in its place."""
-    if not values:
-        return True
-    return set(map(type, values)) == _INT and max(values) < _LARGEST and min(values) > -_LARGEST
-
-
-def is_hashable(value: Any) -> bool:
-    """Whether a value can stand in a key."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
-
-def _is_same(bound: Any, given: Any) -> bool:
-    """Whether binding left an argument as it was; a list becomes a tuple of the same elements."""
-    if bound is given:
-        return True
-    if bound.__class__ is not tuple or not isinstance(given, list | tuple) or len(bound) != len(given):
-        return False
-    return all(b is g for b, g in zip(bound, given, strict=True))
-
-
-def part_of(value: Any) -> Any:
-    """The key part of a runtime argument, as the generated functions compute it."""
-    if isinstance(value, TensorImpl):
-        return value._spec
-    if value is None:
-        return None
-    if value.__class__ is list or value.__class__ is tuple:
-        return tuple([part_of(v) for v in value])
-    return value.__class__
-
-
-def general_part(value: Any) -> Any:
-    """The key part of an argument whose role is not known yet: numbers stand by class and value."""
-    kind = value.__class__
-    if kind is int or kind is bool:
-        return (kind, value)
-    if isinstance(value, TensorImpl):
-        return value._spec
-    if kind is list or kind is tuple:
-        return tuple([general_part(v) for v in value])
-    return (kind, value) if kind is float or kind is int or kind is bool or kind is complex else value
 
 
 def not_implemented(*_: Any) -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
+from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.constants import INT_1, INT_20
-from ..core.overload_packet import NOT_GIVEN, Parameter, packet
+from ..core.overload_packet import packet
 
 __all__ = [
     "abs",

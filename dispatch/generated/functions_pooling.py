@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.overload_packet import NOT_GIVEN, Parameter, packet
+from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.overload_packet import packet
 
 __all__ = [
     "avg_pool1d",

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import int64
-from ..core.overload_packet import NOT_GIVEN, Parameter, packet
+from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.overload_packet import packet
 
 __all__ = [
     "bernoulli",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
+from ..core.call_parts import NOT_GIVEN
 from ..core.constants import INT_1
-from ..core.overload_packet import NOT_GIVEN
 from ..core.public_form import METHOD
 from .functions_indexing import (
     argwhere_packet,

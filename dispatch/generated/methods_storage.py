@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.overload_packet import NOT_GIVEN
+from ..core.call_parts import NOT_GIVEN
 from .functions_storage import (
     is_set_to_packet,
     is_set_to_plans,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
-from ..core.overload_packet import NOT_GIVEN
+from ..core.call_parts import NOT_GIVEN
 from ..core.public_form import METHOD
 from .functions_views import (
     _basic_index_packet,

@@ -6,8 +6,8 @@ import operator
 from typing import Any
 
 from ....runtime.tensor_spec import TensorSpec
+from ...core.call_parts import unwrap_numbers, wrap_numbers
 from ...core.op_overload import OpOverload
-from ...core.overload_packet import unwrap_numbers, wrap_numbers
 from ...schema import bind
 from ...tensor import Tensor
 from .graph import OPS, Attribute, Graph, Node, map_nodes

@@ -1,0 +1,144 @@
+"""What a call's arguments are to the tables of plans: parameters by role, parts of keys, numbers in tensors' places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...runtime import device, scalar_type
+from ...runtime.tensor_impl import TensorImpl
+from . import tensor_function as overrides
+
+
+class _NotGiven:
+    """The default of a parameter that only some overloads have."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+NOT_GIVEN = _NotGiven()
+
+
+class Parameter(NamedTuple):
+    """A parameter of a public function.
+
+    `role`: ``tensor``, ``optional`` (Tensor?), ``list`` (Tensor[]), ``operand`` (tensor or number), ``number``
+    (by class) and ``scale`` (a Scalar with an int default, outside the key while at it) are runtime; ``static``
+    is not. ``rare`` stands in no key: calls that give it are not planned ahead.
+    """
+
+    name: str
+    role: str
+    default: Any = NOT_GIVEN
+    keyword_only: bool = False
+
+
+class WrappedNumber(TensorImpl):
+    """Stands for a Python number in a tensor's place while the overload is chosen."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+_NUMBERS = (int, float, complex, bool)
+
+PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
+"""Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
+
+overrides.plain_classes.update((int, bool, str, _NotGiven, scalar_type.dtype, device.device))
+
+_INT = frozenset({int})
+_LARGEST = 1 << 62
+
+
+def plain_number(value: Any) -> Any:
+    """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
+    kind = value.__class__
+    if kind in _NUMBERS:
+        return value
+    if isinstance(value, np.number | np.bool_):
+        return value.item()
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return complex(value) if isinstance(value, complex) else value
+
+
+def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
+    args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
+    for name in ("other", "input", "self"):
+        if isinstance(kwargs.get(name), _NUMBERS):
+            kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
+    return args, kwargs
+
+
+def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
+    """Bound arguments with the numbers themselves again."""
+    return [v.value if v.__class__ is WrappedNumber else v for v in bound]
+
+
+def holds_tensor(value: Any) -> bool:
+    """Whether a static argument was read from a tensor, whose next value may be another."""
+    if value.__class__ is list or value.__class__ is tuple:
+        return bool([v for v in value if v.__class__ is not int and isinstance(v, TensorImpl)])
+    return isinstance(value, TensorImpl)
+
+
+def all_ints(values: Sequence[Any]) -> bool:
+    """Whether a static argument is a list of sizes or dimensions, of which others may stand in its place."""
+    if not values:
+        return True
+    return set(map(type, values)) == _INT and max(values) < _LARGEST and min(values) > -_LARGEST
+
+
+def is_hashable(value: Any) -> bool:
+    """Whether a value can stand in a key."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def is_same(bound: Any, given: Any) -> bool:
+    """Whether binding left an argument as it was; a list becomes a tuple of the same elements."""
+    if bound is given:
+        return True
+    if bound.__class__ is not tuple or not isinstance(given, list | tuple) or len(bound) != len(given):
+        return False
+    return all(b is g for b, g in zip(bound, given, strict=True))
+
+
+def part_of(value: Any) -> Any:
+    """The key part of a runtime argument, as the generated functions compute it."""
+    if isinstance(value, TensorImpl):
+        return value._spec
+    if value is None:
+        return None
+    if value.__class__ is list or value.__class__ is tuple:
+        return tuple([part_of(v) for v in value])
+    return value.__class__
+
+
+def general_part(value: Any) -> Any:
+    """The key part of an argument whose role is not known yet: numbers stand by class and value."""
+    kind = value.__class__
+    if kind is int or kind is bool:
+        return (kind, value)
+    if isinstance(value, TensorImpl):
+        return value._spec
+    if kind is list or kind is tuple:
+        return tuple([general_part(v) for v in value])
+    return (kind, value) if kind is float or kind is int or kind is bool or kind is complex else value

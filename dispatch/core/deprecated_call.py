@@ -1,0 +1,55 @@
+"""Calls in a deprecated order of arguments, which PyTorch takes with a warning."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.errors import internal_assert
+from ..schema import FunctionSchema, parse_schema
+from ..schema.mismatch import python_signature
+from . import tensor_function as overrides
+from .public_form import FUNCTION, METHOD
+
+if TYPE_CHECKING:
+    from .overload_packet import OverloadPacket
+
+
+def call_deprecated(
+    packet: OverloadPacket, args: tuple[Any, ...], named: dict[str, Any], method: bool
+) -> Any:
+    """See `OverloadPacket.call_deprecated`."""
+    defaults = {p.name: p.default for p in packet.parameters}
+    named = {name: value for name, value in named.items() if value is not defaults.get(name)}
+    rest = {name: value for name, value in named.items() if name == "out"}
+    for text, meant in packet.deprecated if rest == named else ():
+        schema = parse_schema(text)
+        if method:
+            in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
+            schema = replace(schema, arguments=tuple(in_order))
+        bound = schema.signature.bind(args, {})
+        if bound is None:
+            continue
+        values = dict(zip([a.name for a in schema.arguments], bound, strict=True))
+        _warn(packet, schema, "out" in named, method)
+        (_, first), *others = meant
+        given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
+        return packet.call_as((values[str(first)],), {**given_names, **rest}, METHOD if method else FUNCTION)
+    askers = overrides.overloaded(args, named)
+    if askers:
+        return packet.handled_in(METHOD if method else FUNCTION, askers, args, named)
+    packet.resolve(args, named)
+    internal_assert(False, f"{packet.name}: {len(args)} positional arguments fit no schema")
+
+
+def _warn(packet: OverloadPacket, schema: FunctionSchema, has_out: bool, method: bool) -> None:
+    """PyTorch's warning of a deprecated order of arguments."""
+    today = next(e.schema for e in packet.schemas().values() if not e.schema.out_arguments)
+    warnings.warn(
+        f"This overload of {packet.name} is deprecated:\n"
+        f"\t{packet.name}{python_signature(schema, has_out, method)}\n"
+        "Consider using one of the following signatures instead:\n"
+        f"\t{packet.name}{python_signature(today, has_out, method)}",
+        stacklevel=5,
+    )
