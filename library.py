@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from .dispatch.core.library import Library, fallthrough_kernel
 from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
 from .dispatch.custom_ops.fake_context import get_ctx
-from .dispatch.custom_ops.opcheck import OpCheckError, opcheck
 from .dispatch.custom_ops.pointwise_kernels import gpu_kernel, wrap_kernel
 from .dispatch.custom_ops.registration import (
     define,
@@ -39,6 +38,7 @@ from .runtime.errors import InternalAssertError, check, internal_assert, interna
 if TYPE_CHECKING:
     from .dispatch.custom_ops.cpu_fallback import cpu_fallback
     from .dispatch.custom_ops.from_blob import from_blob
+    from .dispatch.custom_ops.opcheck import OpCheckError, opcheck
     from .runtime.custom_dtype import register_dtype
 
 __all__ = [
@@ -82,6 +82,8 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
+    "OpCheckError": ".dispatch.custom_ops.opcheck",
+    "opcheck": ".dispatch.custom_ops.opcheck",
     "cpu_fallback": ".dispatch.custom_ops.cpu_fallback",
     "from_blob": ".dispatch.custom_ops.from_blob",
     "register_dtype": ".runtime.custom_dtype",

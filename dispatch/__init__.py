@@ -68,39 +68,40 @@ def load() -> None:
     from .functional.python_key import PYTHON, python_fallback
     from .generated.register_all import register_all
 
-    register_all()
     dispatcher = Dispatcher.singleton()
-    for (functionality, _), key in RUNTIME.items():
-        if functionality in (Functionality.AutogradFunctionality, Functionality.AutogradOther):
-            kernel = KernelFunction(None, planner=not_differentiable, source="autograd fallback")
-            dispatcher.register_fallback(key, kernel)
-        elif functionality is Functionality.ForwardAD:
-            dispatcher.register_fallback(
-                key, KernelFunction(_forward_mode, boxed=True, source="forward mode")
-            )
-        elif key is PYTHON:
-            dispatcher.register_fallback(
-                key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
-            )
-        elif functionality is Functionality.Named:
-            dispatcher.register_fallback(
-                key, KernelFunction(None, planner=_plan_named, source="named tensors")
-            )
-        elif functionality is Functionality.FuncTorchDynamicLayerBackMode:
-            dispatcher.register_fallback(
-                key, KernelFunction(None, planner=plan_batched, source="batching rules of vmap")
-            )
-        elif functionality is Functionality.Functionalize:
-            dispatcher.register_fallback(
-                key, KernelFunction(_functionalize, boxed=True, source="functionalize")
-            )
-        elif functionality not in (
-            Functionality.Dense,
-            Functionality.Quantized,
-            Functionality.Sparse,
-            Functionality.SparseCsr,
-        ):
-            dispatcher.register_fallback(key, KernelFunction.fallthrough("functionality without kernel"))
+    with dispatcher.loading():
+        register_all()
+        for (functionality, _), key in RUNTIME.items():
+            if functionality in (Functionality.AutogradFunctionality, Functionality.AutogradOther):
+                kernel = KernelFunction(None, planner=not_differentiable, source="autograd fallback")
+                dispatcher.register_fallback(key, kernel)
+            elif functionality is Functionality.ForwardAD:
+                dispatcher.register_fallback(
+                    key, KernelFunction(_forward_mode, boxed=True, source="forward mode")
+                )
+            elif key is PYTHON:
+                dispatcher.register_fallback(
+                    key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
+                )
+            elif functionality is Functionality.Named:
+                dispatcher.register_fallback(
+                    key, KernelFunction(None, planner=_plan_named, source="named tensors")
+                )
+            elif functionality is Functionality.FuncTorchDynamicLayerBackMode:
+                dispatcher.register_fallback(
+                    key, KernelFunction(None, planner=plan_batched, source="batching rules of vmap")
+                )
+            elif functionality is Functionality.Functionalize:
+                dispatcher.register_fallback(
+                    key, KernelFunction(_functionalize, boxed=True, source="functionalize")
+                )
+            elif functionality not in (
+                Functionality.Dense,
+                Functionality.Quantized,
+                Functionality.Sparse,
+                Functionality.SparseCsr,
+            ):
+                dispatcher.register_fallback(key, KernelFunction.fallthrough("functionality without kernel"))
     if os.environ.get("TRITEN_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
         from .functional.trace import trace_everything
 

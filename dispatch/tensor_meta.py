@@ -18,11 +18,13 @@ class TensorMeta(type):
         root = max((i for i, each in enumerate(order) if isinstance(each, TensorMeta)), default=0)
         if root == 0:
             return order
+        handler = next((each.__dict__[HANDLER] for each in order if HANDLER in each.__dict__), None)
+        tensor = order[root]
+        if handler is disabled_tensor_function and cls.__bases__ == (tensor,):
+            return order
         from .functional.overrides.subclass_attributes import overridden_attributes
 
         overridden = overridden_attributes()
-        handler = next((each.__dict__[HANDLER] for each in order if HANDLER in each.__dict__), None)
-        tensor = order[root]
         order = [each for each in order if each is not overridden]
         if handler is not disabled_tensor_function:
             order.insert(order.index(tensor), overridden)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from typing import Any
 
@@ -36,6 +36,7 @@ class Dispatcher:
         self._fallbacks: dict[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._listeners: tuple[list[OpRegistrationListener], ...] = ()
         self._has_warned_of_override = False
+        self._is_loading = False
         self.lock = threading.RLock()
         self.packets: dict[str, tuple[str, ...]] = {}
         self.skipped: dict[str, tuple[str, ...]] = {}
@@ -80,12 +81,13 @@ class Dispatcher:
                         kernel.check_fits(schema)
             entry = self._find_or_create(name)
             entry.define(schema, source, frozenset(tags))
-            with ExitStack() as refused:
-                refused.callback(self._undefine, entry)
-                for (listener,) in self._listeners:
-                    listener.on_operator_registered(entry)
-                    refused.callback(listener.on_operator_deregistered, entry)
-                refused.pop_all()
+            if self._listeners:
+                with ExitStack() as refused:
+                    refused.callback(self._undefine, entry)
+                    for (listener,) in self._listeners:
+                        listener.on_operator_registered(entry)
+                        refused.callback(listener.on_operator_deregistered, entry)
+                    refused.pop_all()
 
         def undo() -> None:
             with self.lock, ExitStack() as last:
@@ -410,6 +412,16 @@ class Dispatcher:
             stack.extend(args)
             raise
 
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """The block in which the package registers its own operators, before any call: nothing is to be forgotten."""
+        self._is_loading = True
+        try:
+            yield
+        finally:
+            self._is_loading = False
+            self.forget_all()
+
     def forget(self, entry: OperatorEntry) -> None:
         """Drop an operator's decisions, those of all that may hold its plans, and every plan in front of them."""
         entry.clear()
@@ -417,6 +429,8 @@ class Dispatcher:
 
     def forget_all(self) -> None:
         """Drop the decisions of every operator that holds some."""
+        if self._is_loading:
+            return
         for each in list(operator_entry.deciding):
             each.clear()
             if each.is_retired:

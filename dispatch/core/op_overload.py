@@ -5,7 +5,6 @@ Objects are made as they are asked for, and equal where they name the same opera
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -249,5 +248,7 @@ class Ops:
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, list(known), n=3)
     return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
