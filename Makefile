@@ -52,7 +52,7 @@ lint: $(DEV_READY)
 # mypy does not read the import hook of an editable install, so it gets the root under the package's name.
 type: $(DEV_READY)
 	mkdir -p $(VENV)/typing && ln -sfn "$(CURDIR)" $(VENV)/typing/triten
-	MYPYPATH=$(VENV)/typing $(RUN) -m mypy -p triten.runtime -p triten.dispatch -p triten.amp
+	MYPYPATH=$(VENV)/typing $(RUN) -m mypy -p triten.runtime -p triten.dispatch
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen

@@ -1,1 +1,1 @@
-"""Autocast: the kernels of its keys, the lists of operators by policy, the context, the state of a thread."""
+"""Autocast: the kernels of its keys, the lists of operators by policy, the context, a thread's state, `GradScaler`."""

@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, overload
 
-from ..dispatch.autograd.grad_mode import no_grad
-from ..dispatch.generated import functions as ops
-from ..dispatch.tensor import Tensor
-from ..runtime.cuda import driver as drivers
-from ..runtime.device import device as Device
-from ..runtime.scalar_type import float16, float32, float64, int32
+from ....runtime.cuda import driver as drivers
+from ....runtime.device import device as Device
+from ....runtime.scalar_type import float16, float32, float64, int32
+from ...autograd.grad_mode import no_grad
+from ...generated import functions as ops
+from ...tensor import Tensor
 
 
 class OptState(enum.Enum):
