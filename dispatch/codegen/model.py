@@ -77,7 +77,8 @@ class NativeFunction:
     keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's
     parser does for arithmetic. `python_binding` is false for overloads that only the dispatcher knows, and
     ``positional`` for those that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords``
-    where that signature takes those of its parameters that no other overload has by keyword alone.
+    where that signature takes those of its parameters that no other overload has by keyword alone. `written` marks
+    the in-place and ``out=`` forms that ``autogen`` makes of a composition: its result, copied to where they want it.
     """
 
     schema: FunctionSchema
@@ -100,6 +101,7 @@ class NativeFunction:
     planner: str | None = None
     wrapped_numbers: bool = False
     form: str = field(default="functional")
+    written: bool = field(default=False)
 
     @property
     def name(self) -> OperatorName:
@@ -126,7 +128,7 @@ class NativeFunction:
         out: dict[str, Any] = {"func": str(self.schema)}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            if each.name in ("schema", "family", "location", "form") or value == each.default or value == ():
+            if each.name in ("schema", "family", "location", "form", "written") or value == each.default or value == ():
                 continue
             if each.name in ("variants", "tags", "autogen"):
                 value = ", ".join(sorted(value) if isinstance(value, frozenset) else value)
@@ -222,6 +224,8 @@ class NativeFunction:
         variants = frozenset({"method"}) if form == "inplace" else frozenset({"function"})
         if form == "inplace" and "function" in self.variants:
             variants |= {"function"}
+        if not self.structured:
+            return replace(self, schema=schema, form=form, variants=variants, autogen=(), written=True)
         return replace(
             self,
             schema=schema,

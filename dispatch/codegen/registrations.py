@@ -16,6 +16,7 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     lines: list[str] = []
     used: set[str] = set()
     modules: set[str] = set()
+    forms: set[str] = set()
     differentiable = {str(d.function.name): d for d in derivatives}
     twins: dict[str, Derivative] = {}
     for d in derivatives:
@@ -46,7 +47,11 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             used.add("planner")
             modules.add("native")
         for key, kernel in f.dispatch:
-            lines.append(f'composite("{f.name}", "{key}", composition.{kernel})')
+            composition = f"composition.{kernel}"
+            if f.written:
+                composition = f'{f.form}_form("{f.base}", {composition})'
+                forms.add(f"{f.form}_form")
+            lines.append(f'composite("{f.name}", "{key}", {composition})')
             used.add("composite")
             modules.add("composition")
         if str(f.name) in differentiable or str(f.name) in twins:
@@ -69,6 +74,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         imports.append(f"from ..autograd.recording import {', '.join(recording)}")
     if "composition" in modules:
         imports.append(f"from ..composite import {family} as composition")
+    if forms:
+        imports.append(f"from ..composite.forms import {', '.join(sorted(forms))}")
     if "native" in modules:
         imports.append(f"from ..structured.native import {family} as native")
     imports.append(f"from ..structured.register import {', '.join(sorted(used))}")

@@ -10,32 +10,9 @@ from ...runtime.dimname import position_of
 from ...runtime.scalar_type import bool_, int64
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
-from ..structured.native.indexing import broadcast_sizes, can_cast
+from ..structured.native.indexing import broadcast_sizes
 from .dimnames import by_name, refused
-
-
-def write_out(name: str, out: Any, result: Any) -> Any:
-    """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
-    if out._spec.device is not result._spec.device:
-        raise RuntimeError(
-            f"{name}(): expected out tensor to be on device {result._spec.device}, but got "
-            f"{out._spec.device} instead"
-        )
-    if not can_cast(result._spec.dtype, out._spec.dtype):
-        raise RuntimeError(
-            f"{name}(): result type {result._spec.dtype.scalar_name} can't be cast to the desired output "
-            "type "
-            f"{out._spec.dtype.scalar_name}"
-        )
-    if result._spec.requires_grad:
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
-            "of the "
-            "arguments requires grad."
-        )
-    if out._spec.sizes != result._spec.sizes:
-        out.resize_(result._spec.sizes)
-    return out.copy_(result)
+from .forms import write_out
 
 
 def concat(tensors: Sequence[Any], dim: int) -> Any:

@@ -12,6 +12,22 @@ from ..tensor import Tensor
 
 Number = bool | int | float | complex
 
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
+) -> Tensor: ...
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
+) -> bool: ...
+def equal(input: Tensor, other: Tensor) -> bool: ...
+def isreal(input: Tensor) -> Tensor: ...
+@overload
+def isposinf(input: Tensor) -> Tensor: ...
+@overload
+def isposinf(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def isneginf(input: Tensor) -> Tensor: ...
+@overload
+def isneginf(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def conv1d(
     input: Tensor,
@@ -1940,6 +1956,43 @@ def value_selecting_reduction_backward(
     grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
 ) -> Tensor: ...
 @overload
+def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
+@overload
+def hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
+@overload
+def vsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
+@overload
+def vsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
+@overload
+def dsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
+@overload
+def dsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = ...) -> Sequence[Tensor]: ...
+def unsafe_split(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
+def unsafe_split_with_sizes(
+    input: Tensor, split_sizes: Sequence[int], dim: int = ...
+) -> Sequence[Tensor]: ...
+def linalg_diagonal(A: Tensor, *, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor: ...
+@overload
+def diag(input: Tensor, diagonal: int = ...) -> Tensor: ...
+@overload
+def diag(input: Tensor, diagonal: int = ..., *, out: Tensor) -> Tensor: ...
+def diagflat(input: Tensor, offset: int = ...) -> Tensor: ...
+@overload
+def diag_embed(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor: ...
+@overload
+def diag_embed(
+    input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ..., *, out: Tensor
+) -> Tensor: ...
+def combinations(input: Tensor, r: int = ..., with_replacement: bool = ...) -> Tensor: ...
+@overload
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
+@overload
+def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor) -> Tensor: ...
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor: ...
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor: ...
+def channel_shuffle(input: Tensor, groups: int) -> Tensor: ...
+@overload
 def softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor: ...
 @overload
 def softmax(input: Tensor, dim: int, dtype: dtype | None = ..., *, out: Tensor) -> Tensor: ...
@@ -2105,6 +2158,7 @@ __all__ = [
     "alias",
     "alias_copy",
     "all",
+    "allclose",
     "amax",
     "amin",
     "aminmax",
@@ -2156,6 +2210,7 @@ __all__ = [
     "cat",
     "ceil",
     "ceil_",
+    "channel_shuffle",
     "chunk",
     "clamp",
     "clamp_",
@@ -2167,6 +2222,7 @@ __all__ = [
     "clip_",
     "clone",
     "column_stack",
+    "combinations",
     "concat",
     "concatenate",
     "conj",
@@ -2191,6 +2247,9 @@ __all__ = [
     "cumsum_",
     "detach",
     "detach_copy",
+    "diag",
+    "diag_embed",
+    "diagflat",
     "diagonal",
     "diagonal_backward",
     "diagonal_copy",
@@ -2200,6 +2259,7 @@ __all__ = [
     "dot",
     "dropout",
     "dropout_",
+    "dsplit",
     "dstack",
     "embedding",
     "embedding_dense_backward",
@@ -2209,6 +2269,7 @@ __all__ = [
     "empty_strided",
     "eq",
     "eq_",
+    "equal",
     "erf",
     "erf_",
     "erfc",
@@ -2249,6 +2310,7 @@ __all__ = [
     "greater_equal",
     "gt",
     "gt_",
+    "hsplit",
     "hstack",
     "huber_loss",
     "imag",
@@ -2260,9 +2322,13 @@ __all__ = [
     "index_put",
     "index_put_",
     "index_select",
+    "isclose",
     "isfinite",
     "isinf",
     "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
     "l1_loss",
     "le",
     "le_",
@@ -2273,6 +2339,7 @@ __all__ = [
     "lerp_",
     "less",
     "less_equal",
+    "linalg_diagonal",
     "linear",
     "linspace",
     "log",
@@ -2319,6 +2386,7 @@ __all__ = [
     "multinomial",
     "mv",
     "narrow",
+    "narrow_copy",
     "native_dropout",
     "native_dropout_backward",
     "ne",
@@ -2341,6 +2409,8 @@ __all__ = [
     "outer",
     "permute",
     "permute_copy",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "positive",
     "pow",
     "pow_",
@@ -2440,6 +2510,9 @@ __all__ = [
     "unbind",
     "unflatten",
     "unfold_copy",
+    "unsafe_chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
     "unsqueeze",
     "unsqueeze_copy",
     "value_selecting_reduction_backward",
@@ -2451,6 +2524,7 @@ __all__ = [
     "view_as_real",
     "view_as_real_copy",
     "view_copy",
+    "vsplit",
     "vstack",
     "where",
     "zero_",

@@ -1,0 +1,80 @@
+"""Comparisons of whole tensors and predicates on elements (ATen/native/TensorCompare.cpp)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...runtime.scalar_type import bool_, get_default_dtype
+from ..generated import functions as ops
+
+
+def isclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    """`torch.isclose`: ``|self - other| <= atol + rtol * |other|``; equal elements are close, infinities too."""
+    if self.dtype is not other.dtype:
+        raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
+    if rtol < 0:
+        raise RuntimeError(f"rtol must be greater than or equal to zero, but got {rtol:g}")
+    if atol < 0:
+        raise RuntimeError(f"atol must be greater than or equal to zero, but got {atol:g}")
+    close = ops.eq(self, other)
+    inexact = self.dtype.is_floating_point or self.dtype.is_complex
+    if equal_nan and inexact:
+        close = ops.logical_or(close, ops.logical_and(ops.ne(self, self), ops.ne(other, other)))
+    if rtol == 0 and atol == 0:
+        return close
+    reference = other if inexact else other.to(get_default_dtype())
+    allowed = ops.add(ops.abs(ops.mul(reference, rtol)), atol)
+    if self.dtype is bool_:
+        distance = ops.abs(ops.sub(self.to(get_default_dtype()), reference))
+    else:
+        distance = ops.abs(ops.sub(self, reference))
+    finite = ops.lt(distance, math.inf)
+    return ops.logical_or(close, ops.logical_and(finite, ops.le(distance, allowed)))
+
+
+def allclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> bool:
+    """`torch.allclose`: whether all elements are close."""
+    return bool(ops.all(isclose(self, other, rtol, atol, equal_nan)).item())
+
+
+def equal(self: Any, other: Any) -> bool:
+    """`torch.equal`: the same sizes and the same values; NaN equals nothing."""
+    if self._spec.device is not other._spec.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{self._spec.device} and {other._spec.device}!"
+        )
+    if self.dtype is not other.dtype:
+        raise RuntimeError(
+            f"Expected object of data type {self.dtype.scalar_name} but got data type {other.dtype.scalar_name} "
+            "for argument 'other' in call to equal"
+        )
+    if tuple(self.shape) != tuple(other.shape):
+        return False
+    return bool(ops.all(ops.eq(self, other)).item())
+
+
+def isreal(self: Any) -> Any:
+    """`torch.isreal`: where the imaginary part is zero."""
+    if self.dtype.is_complex:
+        return ops.eq(ops.imag(self), 0)
+    return ops.ones_like(self, dtype=bool_)
+
+
+def isposinf(self: Any) -> Any:
+    """`torch.isposinf`."""
+    return _infinite("isposinf", self, math.inf)
+
+
+def isneginf(self: Any) -> Any:
+    """`torch.isneginf`."""
+    return _infinite("isneginf", self, -math.inf)
+
+
+def _infinite(name: str, self: Any, infinity: float) -> Any:
+    if self.dtype.is_complex:
+        raise RuntimeError(f"{name} does not support complex inputs.")
+    if self.dtype.is_floating_point:
+        return ops.eq(self, infinity)
+    return ops.zeros_like(self, dtype=bool_)

@@ -1,0 +1,308 @@
+"""Shapes by composition: splitting, ranks, broadcasting, grids, diagonals, shuffles (ATen/native/TensorShape.cpp)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import bool_, int64
+from ..generated import functions as ops
+from ..generated.functions import unsqueeze
+from ..iterator.broadcast import broadcast_shapes
+from ..structured.native.dims import wrap_dim
+from .views import chunk, narrow, split, split_with_sizes, tensor_split_indices, tensor_split_sections
+
+__all__ = ["chunk", "split", "split_with_sizes"]
+
+
+def _divisible(name: str, self: Any, least: int, dim: int, sections: int) -> int:
+    """The dimension to split evenly. Raises RuntimeError where that cannot be."""
+    rank = self._spec.ndim
+    if rank < least:
+        raise RuntimeError(
+            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got "
+            f"a tensor with {rank} dimensions!"
+        )
+    size = self._spec.sizes[dim]
+    if sections <= 0 or size % sections:
+        raise RuntimeError(
+            f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {size} is not "
+            f"divisible by the split_size {sections}!"
+        )
+    return dim
+
+
+def hsplit_sections(self: Any, sections: int) -> tuple[Any, ...]:
+    """`torch.hsplit` into equal parts, along the columns."""
+    dim = _divisible("hsplit", self, 1, min(self._spec.ndim - 1, 1), sections)
+    return tensor_split_sections(self, sections, dim)
+
+
+def hsplit_indices(self: Any, indices: Sequence[int]) -> tuple[Any, ...]:
+    """`torch.hsplit` at indices."""
+    return tensor_split_indices(self, indices, _divisible("hsplit", self, 1, min(self._spec.ndim - 1, 1), 1))
+
+
+def vsplit_sections(self: Any, sections: int) -> tuple[Any, ...]:
+    """`torch.vsplit` into equal parts, along the rows."""
+    return tensor_split_sections(self, sections, _divisible("vsplit", self, 2, 0, sections))
+
+
+def vsplit_indices(self: Any, indices: Sequence[int]) -> tuple[Any, ...]:
+    """`torch.vsplit` at indices."""
+    return tensor_split_indices(self, indices, _divisible("vsplit", self, 2, 0, 1))
+
+
+def dsplit_sections(self: Any, sections: int) -> tuple[Any, ...]:
+    """`torch.dsplit` into equal parts, along the depth."""
+    return tensor_split_sections(self, sections, _divisible("dsplit", self, 3, 2, sections))
+
+
+def dsplit_indices(self: Any, indices: Sequence[int]) -> tuple[Any, ...]:
+    """`torch.dsplit` at indices."""
+    return tensor_split_indices(self, indices, _divisible("dsplit", self, 3, 2, 1))
+
+
+def atleast_1d(self: Any) -> Any:
+    """`torch.atleast_1d`."""
+    return self.reshape((1,)) if self._spec.ndim == 0 else self
+
+
+def atleast_2d(self: Any) -> Any:
+    """`torch.atleast_2d`: a vector becomes a row."""
+    rank = self._spec.ndim
+    return self.reshape((1, 1)) if rank == 0 else unsqueeze(self, 0) if rank == 1 else self
+
+
+def atleast_3d(self: Any) -> Any:
+    """`torch.atleast_3d`: a vector becomes (1, n, 1), a matrix (m, n, 1)."""
+    rank = self._spec.ndim
+    if rank >= 3:
+        return self
+    return unsqueeze(atleast_2d(self), -1) if rank else self.reshape((1, 1, 1))
+
+
+def atleast_1d_sequence(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """`torch.atleast_1d` of each."""
+    return tuple([atleast_1d(x) for x in tensors])
+
+
+def atleast_2d_sequence(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """`torch.atleast_2d` of each."""
+    return tuple([atleast_2d(x) for x in tensors])
+
+
+def atleast_3d_sequence(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """`torch.atleast_3d` of each."""
+    return tuple([atleast_3d(x) for x in tensors])
+
+
+def broadcast_tensors(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """`torch.broadcast_tensors`: views of one common shape."""
+    sizes = broadcast_shapes(*[x._spec.sizes for x in tensors])
+    return tuple([x.expand(sizes) for x in tensors])
+
+
+def meshgrid(tensors: Sequence[Any], indexing: str) -> tuple[Any, ...]:
+    """`torch.meshgrid`: each vector along a dimension of its own, expanded over the others'."""
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(
+            f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        )
+    first = tensors[0]
+    for x in tensors:
+        if x._spec.ndim > 1:
+            raise RuntimeError(
+                f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {list(x.shape)}"
+            )
+        if x.dtype is not first.dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+        if x._spec.device is not first._spec.device:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same device")
+    swapped = indexing == "xy" and len(tensors) >= 2
+    order = list(tensors)
+    if swapped:
+        order[0], order[1] = order[1], order[0]
+    rank = len(order)
+    sizes = tuple([x.numel() for x in order])
+    grids = [
+        x.reshape([-1 if d == i else 1 for d in range(rank)]).expand(sizes) for i, x in enumerate(order)
+    ]
+    if swapped:
+        grids = [ops.swapdims(grid, 0, 1) for grid in grids]
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+def linalg_diagonal(A: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """`torch.linalg.diagonal`."""
+    return ops.diagonal(A, offset, dim1, dim2)
+
+
+def diag(self: Any, diagonal: int) -> Any:
+    """`torch.diag`: a vector's matrix, a matrix's diagonal."""
+    rank = self._spec.ndim
+    if rank not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
+    return diag_embed(self, diagonal, 0, 1) if rank == 1 else ops.clone(ops.diagonal(self, diagonal, 0, 1))
+
+
+def diagflat(self: Any, offset: int) -> Any:
+    """`torch.diagflat`: all elements on a matrix's diagonal."""
+    return diag_embed(self.reshape((-1,)), offset, 0, 1)
+
+
+def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """`torch.diag_embed`: the last dimension on the diagonal of two new ones, zeros elsewhere."""
+    rank = self._spec.ndim + 1
+    first, second = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    length = self._spec.sizes[-1] if self._spec.ndim else 1
+    side = length + abs(offset)
+    sizes = list(self._spec.sizes[:-1])
+    for dim in sorted((first, second)):
+        sizes.insert(dim, side)
+    zeros = ops.zeros(sizes, dtype=self.dtype, device=self._spec.device)
+    return ops.diagonal_scatter(zeros, self, offset, first, second)
+
+
+def block_diag(tensors: Sequence[Any]) -> Any:
+    """`torch.block_diag`: matrices along the diagonal, zeros elsewhere; vectors are rows."""
+    if not tensors:
+        return ops.empty((1, 0))
+    device = tensors[0]._spec.device
+    blocks = []
+    for i, x in enumerate(tensors):
+        if x._spec.device is not device:
+            raise RuntimeError(
+                "torch.block_diag: input tensors must all be on the same device. Input 0 is on device "
+                f"{device} and input {i} is on device {x._spec.device}"
+            )
+        if x._spec.ndim > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
+                f"{x._spec.ndim} dimensions"
+            )
+        blocks.append(atleast_2d(x))
+    width = sum(x._spec.sizes[1] for x in blocks)
+    rows, left = [], 0
+    for x in blocks:
+        height, own = x._spec.sizes
+        parts = [ops.zeros((height, left), dtype=x.dtype, device=device), x]
+        parts.append(ops.zeros((height, width - left - own), dtype=x.dtype, device=device))
+        rows.append(ops.cat(parts, 1))
+        left += own
+    return ops.cat(rows, 0)
+
+
+def cartesian_prod(tensors: Sequence[Any]) -> Any:
+    """`torch.cartesian_prod`: every choice of an element of each vector, a row for each."""
+    for x in tensors:
+        if x._spec.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return ops.stack([grid.reshape((-1,)) for grid in meshgrid(tensors, "ij")], 1)
+
+
+def combinations(self: Any, r: int, with_replacement: bool) -> Any:
+    """`torch.combinations`: the choices of `r` elements in order, a row for each."""
+    if self._spec.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(self.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return ops.empty((0,), dtype=self.dtype, device=self._spec.device)
+    n, device = self.numel(), self._spec.device
+    grids = meshgrid([ops.arange(n, dtype=int64, device=device)] * r, "ij")
+    keep = ops.ones((n,) * r, dtype=bool_, device=device)
+    for low, high in itertools.pairwise(grids):
+        keep = ops.logical_and(keep, ops.le(low, high) if with_replacement else ops.lt(low, high))
+    values = meshgrid([self] * r, "ij")
+    return ops.stack([ops.masked_select(value, keep) for value in values], 1)
+
+
+def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
+    """`torch.narrow_copy`."""
+    return ops.clone(narrow(self, dim, start, length))
+
+
+def sum_to_size(self: Any, size: Sequence[int]) -> Any:
+    """`torch.Tensor.sum_to_size`: summed over what broadcasting had expanded."""
+    sizes, target = self._spec.sizes, tuple(size)
+    lead = len(sizes) - len(target)
+    fits = lead >= 0 and all(own == n or n == 1 for own, n in zip(sizes[lead:], target, strict=True))
+    if not fits:
+        raise RuntimeError(f"size {{{list(target)}}} is not expandable to size {{{list(sizes)}}}.")
+    dims = [d for d in range(len(sizes)) if d < lead or (target[d - lead] == 1 and sizes[d] != 1)]
+    if not dims:
+        return self
+    return ops.sum(self, dims, True).view(target) if lead else ops.sum(self, dims, True)
+
+
+def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
+    """`torch.pixel_shuffle`: (..., C r^2, H, W) to (..., C, H r, W r)."""
+    if self._spec.ndim < 3:
+        raise RuntimeError(
+            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {self._spec.ndim} "
+            "dimension(s)"
+        )
+    if upscale_factor <= 0:
+        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {upscale_factor}")
+    *batch, c, h, w = self._spec.sizes
+    r = upscale_factor
+    if c % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+            f"upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
+        )
+    rank = len(batch)
+    split = self.reshape((*batch, c // (r * r), r, r, h, w))
+    order = [*range(rank), *(rank + d for d in (0, 3, 1, 4, 2))]
+    return split.permute(order).reshape((*batch, c // (r * r), h * r, w * r))
+
+
+def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
+    """`torch.pixel_unshuffle`: (..., C, H r, W r) to (..., C r^2, H, W)."""
+    if self._spec.ndim < 3:
+        raise RuntimeError(
+            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {self._spec.ndim} "
+            "dimension(s)"
+        )
+    if downscale_factor <= 0:
+        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {downscale_factor}")
+    *batch, c, h, w = self._spec.sizes
+    r = downscale_factor
+    for what, size, index in (("height", h, -2), ("width", w, -1)):
+        if size % r:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but input.size({index})="
+                f"{size} is not divisible by {r}"
+            )
+    rank = len(batch)
+    split = self.reshape((*batch, c, h // r, r, w // r, r))
+    order = [*range(rank), *(rank + d for d in (0, 2, 4, 1, 3))]
+    return split.permute(order).reshape((*batch, c * r * r, h // r, w // r))
+
+
+def channel_shuffle(self: Any, groups: int) -> Any:
+    """`torch.nn.functional.channel_shuffle`: channels of all groups, taken in turn."""
+    if self._spec.ndim < 3:
+        raise RuntimeError(
+            "channel_shuffle expects input with > 2 dims, but got input with sizes "
+            f"{list(self._spec.sizes)}"
+        )
+    n, c, *rest = self._spec.sizes
+    if groups <= 0:
+        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    if c % groups:
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
+        )
+    grouped = self.reshape((n, groups, c // groups, math.prod(rest)))
+    return ops.swapdims(grouped, 1, 2).reshape((n, c, *rest))
