@@ -1,6 +1,19 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from . import amp, autograd, cpu_fallback, cuda, func, library, nn, overrides, profiler, utils
+from . import (
+    amp,
+    autograd,
+    cpu_fallback,
+    cuda,
+    func,
+    functional,
+    library,
+    linalg,
+    nn,
+    overrides,
+    profiler,
+    utils,
+)
 from .dispatch import load as _load
 from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -41,6 +54,7 @@ from .dispatch.random import (
 )
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor
+from .functional import *
 from .runtime.device import device, get_default_device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet

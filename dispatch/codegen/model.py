@@ -128,7 +128,11 @@ class NativeFunction:
         out: dict[str, Any] = {"func": str(self.schema)}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            if each.name in ("schema", "family", "location", "form", "written") or value == each.default or value == ():
+            if (
+                each.name in ("schema", "family", "location", "form", "written")
+                or value == each.default
+                or value == ()
+            ):
                 continue
             if each.name in ("variants", "tags", "autogen"):
                 value = ", ".join(sorted(value) if isinstance(value, frozenset) else value)

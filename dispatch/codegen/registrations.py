@@ -132,6 +132,10 @@ def register_all_module(families: list[str]) -> str:
     return text + imports + f'\n\ndef register_all() -> None:\n    """Define every operator."""\n{body}'
 
 
+NAMESPACED = ("fft_", "linalg_", "special_")
+"""Prefixes of operators that Python reaches through a namespace of their own: `linalg_vecdot` as ``linalg.vecdot``."""
+
+
 def functions_index_module(names: dict[str, list[str]]) -> str:
     """`generated/functions.py`: every public function, for the root and for composites."""
     text = HEADER.format(title="All generated functions.", source="*.yaml")
@@ -143,5 +147,6 @@ def functions_index_module(names: dict[str, list[str]]) -> str:
                 f"from .functions_{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
             )
             exported += functions
-    listed = "".join(f'    "{n}",\n' for n in sorted(exported))
+    public = sorted(name for name in exported if not name.startswith(NAMESPACED))
+    listed = "".join(f'    "{n}",\n' for n in public)
     return text + imports + f"\n__all__ = [\n{listed}]\n"

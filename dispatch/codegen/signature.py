@@ -162,8 +162,10 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
         if plain and all(a.name != parameter.name for f in plain for a in f.schema.arguments):
             parameter = replace(parameter, role="rare", default="None")
         elif missing:
+            # Without a default of its own a scale has no value that stands in the key.
+            role = "number" if parameter.role == "scale" else parameter.role
             parameter = PythonParameter(
-                parameter.name, parameter.role, "NOT_GIVEN", parameter.keyword_only, parameter.annotation
+                parameter.name, role, "NOT_GIVEN", parameter.keyword_only, parameter.annotation
             )
         parameters.append(parameter)
     parameters.sort(key=lambda p: p.keyword_only)

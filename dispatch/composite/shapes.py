@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.scalar_type import bool_, int64
+from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..generated.functions import unsqueeze
 from ..iterator.broadcast import broadcast_shapes
 from ..structured.native.dims import wrap_dim
+from .tensor_data import tensor
 from .views import chunk, narrow, split, split_with_sizes, tensor_split_indices, tensor_split_sections
 
 __all__ = ["chunk", "split", "split_with_sizes"]
@@ -110,9 +111,7 @@ def meshgrid(tensors: Sequence[Any], indexing: str) -> tuple[Any, ...]:
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing not in ("ij", "xy"):
-        raise RuntimeError(
-            f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
-        )
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     first = tensors[0]
     for x in tensors:
         if x._spec.ndim > 1:
@@ -129,11 +128,8 @@ def meshgrid(tensors: Sequence[Any], indexing: str) -> tuple[Any, ...]:
         order[0], order[1] = order[1], order[0]
     rank = len(order)
     sizes = tuple([x.numel() for x in order])
-    grids = [
-        x.reshape([-1 if d == i else 1 for d in range(rank)]).expand(sizes) for i, x in enumerate(order)
-    ]
+    grids = [x.reshape([-1 if d == i else 1 for d in range(rank)]).expand(sizes) for i, x in enumerate(order)]
     if swapped:
-        grids = [ops.swapdims(grid, 0, 1) for grid in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
@@ -218,13 +214,10 @@ def combinations(self: Any, r: int, with_replacement: bool) -> Any:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return ops.empty((0,), dtype=self.dtype, device=self._spec.device)
-    n, device = self.numel(), self._spec.device
-    grids = meshgrid([ops.arange(n, dtype=int64, device=device)] * r, "ij")
-    keep = ops.ones((n,) * r, dtype=bool_, device=device)
-    for low, high in itertools.pairwise(grids):
-        keep = ops.logical_and(keep, ops.le(low, high) if with_replacement else ops.lt(low, high))
-    values = meshgrid([self] * r, "ij")
-    return ops.stack([ops.masked_select(value, keep) for value in values], 1)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    chosen = list(choose(range(self.numel()), r))
+    rows = tensor(chosen, dtype=int64, device=self._spec.device).view((len(chosen), r))
+    return ops.index_select(self, 0, rows.reshape((-1,))).view((len(chosen), r))
 
 
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
@@ -235,6 +228,8 @@ def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
 def sum_to_size(self: Any, size: Sequence[int]) -> Any:
     """`torch.Tensor.sum_to_size`: summed over what broadcasting had expanded."""
     sizes, target = self._spec.sizes, tuple(size)
+    if not target:
+        return ops.sum(self)
     lead = len(sizes) - len(target)
     fits = lead >= 0 and all(own == n or n == 1 for own, n in zip(sizes[lead:], target, strict=True))
     if not fits:
@@ -294,12 +289,13 @@ def channel_shuffle(self: Any, groups: int) -> Any:
     """`torch.nn.functional.channel_shuffle`: channels of all groups, taken in turn."""
     if self._spec.ndim < 3:
         raise RuntimeError(
-            "channel_shuffle expects input with > 2 dims, but got input with sizes "
-            f"{list(self._spec.sizes)}"
+            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self._spec.sizes)}"
         )
     n, c, *rest = self._spec.sizes
     if groups <= 0:
-        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
     if c % groups:
         raise RuntimeError(
             f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."

@@ -7,6 +7,7 @@ A call is handled by the innermost function mode of its thread, then by those of
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -288,3 +289,32 @@ def handle_tensor_function(
     """
     askers = [] if state.disabled else overloaded_in(relevant_args)
     return handle(public_api, askers, args, kwargs, python=True)
+
+
+def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A public function made of operators, which its arguments' classes may take over (`torch.overrides`).
+
+    Example:
+        >>> from triten.dispatch.core.tensor_function import overridable
+        >>> @overridable
+        ... def twice(x):
+        ...     return x + x
+        >>> class Text:
+        ...     @classmethod
+        ...     def __tensor_function__(cls, func, types, args=(), kwargs=None):
+        ...         return func.__name__
+        >>> twice(2), twice(Text())
+        (4, 'twice')
+    """
+
+    @functools.wraps(function)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if value.__class__ not in plain_classes:
+                relevant = (*args, *kwargs.values())
+                if has_tensor_function(relevant):
+                    return handle_tensor_function(public, relevant, *args, **kwargs)
+                break
+        return function(*args, **kwargs)
+
+    return public

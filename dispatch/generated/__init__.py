@@ -7,11 +7,13 @@ from __future__ import annotations
 
 FAMILIES = (
     "comparison",
+    "contraction",
     "convolution",
     "copy",
     "factories",
     "functional_forms",
     "indexing",
+    "integration",
     "linalg",
     "loss",
     "pointwise",

@@ -28,6 +28,60 @@ def isposinf(input: Tensor, *, out: Tensor) -> Tensor: ...
 def isneginf(input: Tensor) -> Tensor: ...
 @overload
 def isneginf(input: Tensor, *, out: Tensor) -> Tensor: ...
+def einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = ...) -> Tensor: ...
+@overload
+def tensordot(
+    input: Tensor, other: Tensor, dims_self: Sequence[int], dims_other: Sequence[int]
+) -> Tensor: ...
+@overload
+def tensordot(
+    input: Tensor, other: Tensor, dims_self: Sequence[int], dims_other: Sequence[int], *, out: Tensor
+) -> Tensor: ...
+@overload
+def inner(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def inner(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def kron(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def kron(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def trace(input: Tensor) -> Tensor: ...
+@overload
+def trace(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor: ...
+@overload
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+def addr_(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = ...) -> Tensor: ...
+@overload
+def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = ..., out: Tensor) -> Tensor: ...
+@overload
+def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor: ...
+@overload
+def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
+@overload
+def chain_matmul(matrices: Sequence[Tensor]) -> Tensor: ...
+@overload
+def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = ...) -> Tensor: ...
+@overload
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = ..., out: Tensor) -> Tensor: ...
+@overload
+def cross(input: Tensor, other: Tensor, dim: int | None = ...) -> Tensor: ...
+@overload
+def cross(input: Tensor, other: Tensor, dim: int | None = ..., *, out: Tensor) -> Tensor: ...
+def cov(
+    input: Tensor, *, correction: int = ..., fweights: Tensor | None = ..., aweights: Tensor | None = ...
+) -> Tensor: ...
+def corrcoef(input: Tensor) -> Tensor: ...
 @overload
 def conv1d(
     input: Tensor,
@@ -597,6 +651,58 @@ def triu(input: Tensor, diagonal: int = ...) -> Tensor: ...
 @overload
 def triu(input: Tensor, diagonal: int = ..., *, out: Tensor) -> Tensor: ...
 def triu_(input: Tensor, diagonal: int = ...) -> Tensor: ...
+@overload
+def diff(
+    input: Tensor, n: int = ..., dim: int = ..., prepend: Tensor | None = ..., append: Tensor | None = ...
+) -> Tensor: ...
+@overload
+def diff(
+    input: Tensor,
+    n: int = ...,
+    dim: int = ...,
+    prepend: Tensor | None = ...,
+    append: Tensor | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def gradient(
+    input: Tensor, *, spacing: Number | None = ..., dim: int | None = ..., edge_order: int = ...
+) -> Sequence[Tensor]: ...
+@overload
+def gradient(
+    input: Tensor, *, spacing: Number, dim: Sequence[int], edge_order: int = ...
+) -> Sequence[Tensor]: ...
+@overload
+def gradient(input: Tensor, *, dim: Sequence[int], edge_order: int = ...) -> Sequence[Tensor]: ...
+@overload
+def gradient(
+    input: Tensor, *, spacing: Sequence[Number], dim: int | None = ..., edge_order: int = ...
+) -> Sequence[Tensor]: ...
+@overload
+def gradient(
+    input: Tensor, *, spacing: Sequence[Number], dim: Sequence[int], edge_order: int = ...
+) -> Sequence[Tensor]: ...
+@overload
+def gradient(
+    input: Tensor, *, spacing: Sequence[Tensor], dim: int | None = ..., edge_order: int = ...
+) -> Sequence[Tensor]: ...
+@overload
+def gradient(
+    input: Tensor, *, spacing: Sequence[Tensor], dim: Sequence[int], edge_order: int = ...
+) -> Sequence[Tensor]: ...
+@overload
+def trapezoid(y: Tensor, x: Tensor, *, dim: int = ...) -> Tensor: ...
+@overload
+def trapezoid(y: Tensor, *, dx: Number = ..., dim: int = ...) -> Tensor: ...
+@overload
+def trapz(y: Tensor, x: Tensor, *, dim: int = ...) -> Tensor: ...
+@overload
+def trapz(y: Tensor, *, dx: float = ..., dim: int = ...) -> Tensor: ...
+@overload
+def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = ...) -> Tensor: ...
+@overload
+def cumulative_trapezoid(y: Tensor, *, dx: Number = ..., dim: int = ...) -> Tensor: ...
 @overload
 def mm(input: Tensor, mat2: Tensor) -> Tensor: ...
 @overload
@@ -1972,6 +2078,20 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Ten
 def unsafe_split_with_sizes(
     input: Tensor, split_sizes: Sequence[int], dim: int = ...
 ) -> Sequence[Tensor]: ...
+@overload
+def atleast_1d(input: Tensor) -> Tensor: ...
+@overload
+def atleast_1d(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
+@overload
+def atleast_2d(input: Tensor) -> Tensor: ...
+@overload
+def atleast_2d(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
+@overload
+def atleast_3d(input: Tensor) -> Tensor: ...
+@overload
+def atleast_3d(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
+def broadcast_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
+def meshgrid(tensors: Sequence[Tensor], *, indexing: str) -> Sequence[Tensor]: ...
 def linalg_diagonal(A: Tensor, *, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor: ...
 @overload
 def diag(input: Tensor, diagonal: int = ...) -> Tensor: ...
@@ -1984,6 +2104,11 @@ def diag_embed(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ..
 def diag_embed(
     input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ..., *, out: Tensor
 ) -> Tensor: ...
+@overload
+def block_diag(tensors: Sequence[Tensor]) -> Tensor: ...
+@overload
+def block_diag(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
+def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor: ...
 def combinations(input: Tensor, r: int = ..., with_replacement: bool = ...) -> Tensor: ...
 @overload
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
@@ -2154,6 +2279,8 @@ __all__ = [
     "addmm_",
     "addmv",
     "addmv_",
+    "addr",
+    "addr_",
     "adjoint",
     "alias",
     "alias_copy",
@@ -2187,6 +2314,9 @@ __all__ = [
     "atan_",
     "atanh",
     "atanh_",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool2d_backward",
@@ -2205,11 +2335,15 @@ __all__ = [
     "bitwise_right_shift_",
     "bitwise_xor",
     "bitwise_xor_",
+    "block_diag",
     "bmm",
+    "broadcast_tensors",
     "broadcast_to",
+    "cartesian_prod",
     "cat",
     "ceil",
     "ceil_",
+    "chain_matmul",
     "channel_shuffle",
     "chunk",
     "clamp",
@@ -2237,14 +2371,18 @@ __all__ = [
     "convolution",
     "convolution_backward_input",
     "convolution_backward_weight",
+    "corrcoef",
     "cos",
     "cos_",
     "cosh",
     "cosh_",
     "count_nonzero",
+    "cov",
+    "cross",
     "cross_entropy_loss",
     "cumsum",
     "cumsum_",
+    "cumulative_trapezoid",
     "detach",
     "detach_copy",
     "diag",
@@ -2254,6 +2392,7 @@ __all__ = [
     "diagonal_backward",
     "diagonal_copy",
     "diagonal_scatter",
+    "diff",
     "div",
     "div_",
     "dot",
@@ -2261,6 +2400,7 @@ __all__ = [
     "dropout_",
     "dsplit",
     "dstack",
+    "einsum",
     "embedding",
     "embedding_dense_backward",
     "embedding_renorm_",
@@ -2306,6 +2446,7 @@ __all__ = [
     "gelu_",
     "gelu_backward",
     "ger",
+    "gradient",
     "greater",
     "greater_equal",
     "gt",
@@ -2322,6 +2463,7 @@ __all__ = [
     "index_put",
     "index_put_",
     "index_select",
+    "inner",
     "isclose",
     "isfinite",
     "isinf",
@@ -2329,6 +2471,7 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "kron",
     "l1_loss",
     "le",
     "le_",
@@ -2339,7 +2482,10 @@ __all__ = [
     "lerp_",
     "less",
     "less_equal",
+    "linalg_cross",
     "linalg_diagonal",
+    "linalg_multi_dot",
+    "linalg_vecdot",
     "linear",
     "linspace",
     "log",
@@ -2374,6 +2520,7 @@ __all__ = [
     "max_pool2d_with_indices_backward",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
     "mm",
@@ -2497,10 +2644,14 @@ __all__ = [
     "tanh_",
     "tanh_backward",
     "tensor_split",
+    "tensordot",
     "threshold_backward",
     "tile",
+    "trace",
     "transpose",
     "transpose_copy",
+    "trapezoid",
+    "trapz",
     "tril",
     "tril_",
     "triu",

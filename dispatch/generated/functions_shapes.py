@@ -12,6 +12,12 @@ from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.overload_packet import packet
 
 __all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_tensors",
+    "cartesian_prod",
     "channel_shuffle",
     "combinations",
     "diag",
@@ -20,6 +26,7 @@ __all__ = [
     "dsplit",
     "hsplit",
     "linalg_diagonal",
+    "meshgrid",
     "narrow_copy",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -89,6 +96,47 @@ unsafe_split_with_sizes_packet = packet(
     False,
 )
 unsafe_split_with_sizes_plans = unsafe_split_with_sizes_packet.plans
+atleast_1d_packet = packet(
+    "atleast_1d",
+    (
+        "atleast_1d",
+        "atleast_1d.Sequence",
+    ),
+    (),
+    False,
+)
+atleast_2d_packet = packet(
+    "atleast_2d",
+    (
+        "atleast_2d",
+        "atleast_2d.Sequence",
+    ),
+    (),
+    False,
+)
+atleast_3d_packet = packet(
+    "atleast_3d",
+    (
+        "atleast_3d",
+        "atleast_3d.Sequence",
+    ),
+    (),
+    False,
+)
+broadcast_tensors_packet = packet(
+    "broadcast_tensors", ("broadcast_tensors",), (Parameter("tensors", "list", NOT_GIVEN, False),), False
+)
+broadcast_tensors_plans = broadcast_tensors_packet.plans
+meshgrid_packet = packet(
+    "meshgrid",
+    ("meshgrid.indexing",),
+    (
+        Parameter("tensors", "list", NOT_GIVEN, False),
+        Parameter("indexing", "static", NOT_GIVEN, True),
+    ),
+    False,
+)
+meshgrid_plans = meshgrid_packet.plans
 linalg_diagonal_packet = packet(
     "linalg_diagonal",
     ("linalg_diagonal",),
@@ -141,6 +189,21 @@ diag_embed_packet = packet(
 )
 diag_embed_plans = diag_embed_packet.plans
 diag_embed_outs = diag_embed_packet.outs
+block_diag_packet = packet(
+    "block_diag",
+    (
+        "block_diag",
+        "block_diag.out",
+    ),
+    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    False,
+)
+block_diag_plans = block_diag_packet.plans
+block_diag_outs = block_diag_packet.outs
+cartesian_prod_packet = packet(
+    "cartesian_prod", ("cartesian_prod",), (Parameter("tensors", "list", NOT_GIVEN, False),), False
+)
+cartesian_prod_plans = cartesian_prod_packet.plans
 combinations_packet = packet(
     "combinations",
     ("combinations",),
@@ -270,6 +333,55 @@ def unsafe_split_with_sizes(input: Any, split_sizes: Any, dim: Any = 0) -> Any:
     return plan(input)
 
 
+def atleast_1d(*args: Any, **kwargs: Any) -> Any:
+    """atleast_1d(Tensor self) -> Tensor
+
+    atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]"""
+    if modes or "out" in kwargs:
+        return atleast_1d_packet.call(*args, **kwargs)
+    return atleast_1d_packet.general(args, kwargs)
+
+
+def atleast_2d(*args: Any, **kwargs: Any) -> Any:
+    """atleast_2d(Tensor self) -> Tensor
+
+    atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]"""
+    if modes or "out" in kwargs:
+        return atleast_2d_packet.call(*args, **kwargs)
+    return atleast_2d_packet.general(args, kwargs)
+
+
+def atleast_3d(*args: Any, **kwargs: Any) -> Any:
+    """atleast_3d(Tensor self) -> Tensor
+
+    atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]"""
+    if modes or "out" in kwargs:
+        return atleast_3d_packet.call(*args, **kwargs)
+    return atleast_3d_packet.general(args, kwargs)
+
+
+def broadcast_tensors(tensors: Any) -> Any:
+    """broadcast_tensors(Tensor[] tensors) -> Tensor[]"""
+    if modes:
+        return broadcast_tensors_packet.call_parameters(tensors)
+    try:
+        plan = broadcast_tensors_plans[tuple([None if t is None else t._spec for t in tensors])]
+    except (KeyError, AttributeError, TypeError):
+        plan = broadcast_tensors_packet.miss(tensors)
+    return plan(tensors)
+
+
+def meshgrid(tensors: Any, *, indexing: Any) -> Any:
+    """meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]"""
+    if modes:
+        return meshgrid_packet.call_parameters(tensors, indexing)
+    try:
+        plan = meshgrid_plans[tuple([None if t is None else t._spec for t in tensors])][indexing]
+    except (KeyError, AttributeError, TypeError):
+        plan = meshgrid_packet.miss(tensors, indexing)
+    return plan(tensors)
+
+
 def linalg_diagonal(A: Any, *, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) -> Any:
     """linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)"""
     if modes:
@@ -324,6 +436,34 @@ def diag_embed(input: Any, offset: Any = 0, dim1: Any = -2, dim2: Any = -1, *, o
     except (KeyError, AttributeError, TypeError):
         plan = diag_embed_packet.miss(input, offset, dim1, dim2)
     return plan(input)
+
+
+def block_diag(tensors: Any, *, out: Any = None) -> Any:
+    """block_diag(Tensor[] tensors) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return block_diag_packet.call_parameters(tensors, out=out)
+        try:
+            plan = block_diag_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = block_diag_packet.miss_out(tensors, out)
+        return plan(tensors, out)
+    try:
+        plan = block_diag_plans[tuple([None if t is None else t._spec for t in tensors])]
+    except (KeyError, AttributeError, TypeError):
+        plan = block_diag_packet.miss(tensors)
+    return plan(tensors)
+
+
+def cartesian_prod(tensors: Any) -> Any:
+    """cartesian_prod(Tensor[] tensors) -> Tensor"""
+    if modes:
+        return cartesian_prod_packet.call_parameters(tensors)
+    try:
+        plan = cartesian_prod_plans[tuple([None if t is None else t._spec for t in tensors])]
+    except (KeyError, AttributeError, TypeError):
+        plan = cartesian_prod_packet.miss(tensors)
+    return plan(tensors)
 
 
 def combinations(input: Any, r: Any = 2, with_replacement: Any = False) -> Any:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from . import (
     registrations_comparison,
+    registrations_contraction,
     registrations_convolution,
     registrations_copy,
     registrations_factories,
     registrations_functional_forms,
     registrations_indexing,
+    registrations_integration,
     registrations_linalg,
     registrations_loss,
     registrations_pointwise,
@@ -28,11 +30,13 @@ from . import (
 def register_all() -> None:
     """Define every operator."""
     registrations_comparison.register()
+    registrations_contraction.register()
     registrations_convolution.register()
     registrations_copy.register()
     registrations_factories.register()
     registrations_functional_forms.register()
     registrations_indexing.register()
+    registrations_integration.register()
     registrations_linalg.register()
     registrations_loss.register()
     registrations_pointwise.register()

@@ -1,0 +1,281 @@
+"""Sums of products over chosen dimensions (ATen/native/Linear.cpp, LinearAlgebra.cpp, Correlation.cpp)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import bool_
+from ..generated import functions as ops
+from ..iterator.type_promotion import promote_types
+from ..structured.native.dims import wrap_dim
+from .einsum import einsum
+
+__all__ = ["einsum"]
+
+
+def tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
+    """`torch.tensordot`: one product of matrices; dimensions of size 1 on one side are summed on the other."""
+    if len(dims_self) != len(dims_other):
+        raise RuntimeError("both dimension lists should have same length")
+    if self.dtype is not other.dtype:
+        raise RuntimeError(
+            f"tensordot: both inputs should have same dtype, got {self.dtype} and {other.dtype}"
+        )
+    a, b = self, other
+    ra, rb = a._spec.ndim, b._spec.ndim
+    left = [wrap_dim(d, ra) for d in dims_self]
+    right = [wrap_dim(d, rb) for d in dims_other]
+    for dims in (left, right):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError("dim appears multiple times in the list of dims")
+    sum_a, sum_b, inner = [], [], 1
+    for i, j in zip(left, right, strict=True):
+        n, m = a._spec.sizes[i], b._spec.sizes[j]
+        if n == m:
+            inner *= n
+        elif m == 1:
+            sum_a.append(i)
+        elif n == 1:
+            sum_b.append(j)
+        else:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {n} in dim {i} and second has size {m} in "
+                f"dim {j}"
+            )
+    if sum_a:
+        a = ops.sum(a, sum_a, True)
+    if sum_b:
+        b = ops.sum(b, sum_b, True)
+    rows = [d for d in range(ra) if d not in left]
+    columns = [d for d in range(rb) if d not in right]
+    row_sizes = [self._spec.sizes[d] for d in rows]
+    column_sizes = [other._spec.sizes[d] for d in columns]
+    first = a.permute([*rows, *left]).reshape((math.prod(row_sizes), inner))
+    second = b.permute([*right, *columns]).reshape((inner, math.prod(column_sizes)))
+    return ops.mm(first, second).reshape([*row_sizes, *column_sizes])
+
+
+def inner(self: Any, other: Any) -> Any:
+    """`torch.inner`: over the last dimension of both; a number scales."""
+    a, b = self._spec.sizes, other._spec.sizes
+    if not a or not b:
+        return ops.mul(self, other)
+    if a[-1] != b[-1]:
+        raise RuntimeError(
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(a)} and {list(b)}"
+        )
+    return tensordot(self, other, [-1], [-1])
+
+
+def kron(self: Any, other: Any) -> Any:
+    """`torch.kron`: the Kronecker product, the smaller rank filled up with ones in front."""
+    rank = max(self._spec.ndim, other._spec.ndim)
+    a = (1,) * (rank - self._spec.ndim) + tuple(self._spec.sizes)
+    b = (1,) * (rank - other._spec.ndim) + tuple(other._spec.sizes)
+    left = self.reshape([n for size in a for n in (size, 1)])
+    right = other.reshape([n for size in b for n in (1, size)])
+    return ops.mul(left, right).reshape([n * m for n, m in zip(a, b, strict=True)])
+
+
+def trace(self: Any) -> Any:
+    """`torch.trace`: the sum of a matrix's diagonal."""
+    if self._spec.ndim != 2:
+        raise RuntimeError("trace: expected a matrix")
+    return ops.sum(ops.diagonal(self))
+
+
+def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+    """`torch.addr`: beta * self + alpha * outer(vec1, vec2); with beta 0 `self` does not count, NaN neither."""
+    for name, x in (("vec1", vec1), ("vec2", vec2)):
+        if x._spec.ndim != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {x._spec.ndim}-D")
+    wanted = promote_types(promote_types(self.dtype, vec1.dtype), vec2.dtype)
+    if wanted is bool_:
+        product = ops.logical_and(vec1.unsqueeze(1), vec2)
+        product = product if alpha else ops.zeros_like(product)
+        return ops.logical_or(self, product) if beta else product
+    scaled = vec1 if alpha == 1 else ops.mul(vec1, alpha)
+    product = ops.mul(scaled.unsqueeze(1), vec2)
+    if beta == 0:
+        return product.to(wanted)
+    return ops.add(self if beta == 1 else ops.mul(self, beta), product)
+
+
+def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
+    """`torch.linalg.vecdot`: the sum of conj(x) * y along `dim`."""
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype.scalar_name}"
+        )
+    return ops.sum(ops.mul(x.conj() if x.dtype.is_complex else x, y), dim)
+
+
+def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
+    """`torch.linalg.multi_dot`: a chain of products in the order of the fewest multiplications."""
+    n = len(tensors)
+    if n < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {n}")
+    matrices = list(tensors)
+    shape: list[int] = []
+    first, last = matrices[0], matrices[-1]
+    for which, x in (("first", first), ("last", last)):
+        if not 1 <= x._spec.ndim <= 2:
+            raise RuntimeError(f"multi_dot(): the {which} tensor must be 1D or 2D but got {x._spec.ndim}D")
+    if first._spec.ndim == 1:
+        matrices[0] = first.unsqueeze(0)
+    else:
+        shape.append(first._spec.sizes[0])
+    if last._spec.ndim == 1:
+        matrices[-1] = last.unsqueeze(-1)
+    else:
+        shape.append(last._spec.sizes[1])
+    for i, x in enumerate(matrices[1:-1], 1):
+        if x._spec.ndim != 2:
+            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {x._spec.ndim}D")
+    for i, (a, b) in enumerate(itertools.pairwise(matrices)):
+        if a._spec.sizes[1] != b._spec.sizes[0]:
+            raise RuntimeError(
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a._spec.sizes)} and "
+                f"{list(b._spec.sizes)} cannot be multiplied"
+            )
+    extents = [matrices[0]._spec.sizes[0], *(x._spec.sizes[1] for x in matrices)]
+    return _chain(matrices, _splits(extents), 0, n - 1).reshape(shape)
+
+
+def _splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Where to split each part of a chain (Cormen et al., Introduction to Algorithms, 15.2)."""
+    n = len(extents) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    best: dict[tuple[int, int], int] = {}
+    for span in range(1, n):
+        for i in range(n - span):
+            j = i + span
+            choices = [
+                (cost[i, k] + cost[k + 1, j] + extents[i] * extents[k + 1] * extents[j + 1], k)
+                for k in range(i, j)
+            ]
+            cost[i, j], best[i, j] = min(choices)
+    return best
+
+
+def _chain(matrices: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
+    if i == j:
+        return matrices[i]
+    k = splits[i, j]
+    return ops.mm(_chain(matrices, splits, i, k), _chain(matrices, splits, k + 1, j))
+
+
+def chain_matmul(matrices: Sequence[Any]) -> Any:
+    """`torch.chain_matmul`."""
+    for x in matrices:
+        if x._spec.ndim != 2:
+            raise RuntimeError(f"Tensor dimension is {x._spec.ndim}, expected 2 instead.")
+    if not matrices:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
+    return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
+
+
+def linalg_cross(self: Any, other: Any, dim: int) -> Any:
+    """`torch.linalg.cross`: of vectors of three along `dim`."""
+    if self._spec.ndim != other._spec.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    axis = wrap_dim(dim, self._spec.ndim)
+    if self._spec.sizes[axis] != 3 or other._spec.sizes[axis] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {self._spec.sizes[axis]} and "
+            f"{other._spec.sizes[axis]}"
+        )
+    a, b = ops.unbind(self, axis), ops.unbind(other, axis)
+    return ops.stack(
+        [ops.sub(ops.mul(a[i], b[j]), ops.mul(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))], axis
+    )
+
+
+def cross(self: Any, other: Any, dim: int | None) -> Any:
+    """`torch.cross`: along the first dimension of size 3 where none is named."""
+    if dim is None:
+        dim = next((d for d, n in enumerate(self._spec.sizes) if n == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    return linalg_cross(self, other, dim)
+
+
+def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
+    """`torch.cov`: covariances of the rows, observations in columns, weighted."""
+    if self._spec.ndim > 2:
+        raise RuntimeError(
+            "cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{self._spec.ndim} dimensions"
+        )
+    if self.dtype is bool_:
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+    x = self if self._spec.ndim == 2 else self.reshape((1, -1))
+    observations = x._spec.sizes[1]
+    weights = None
+    if fweights is not None:
+        _check_weights("fweights", fweights, observations)
+        if fweights.dtype.is_floating_point or fweights.dtype.is_complex:
+            raise RuntimeError(
+                f"cov(): expected fweights to have integral dtype but got fweights with {fweights.dtype.scalar_name} "
+                "dtype"
+            )
+        weights = fweights
+    if aweights is not None:
+        _check_weights("aweights", aweights, observations)
+        if not aweights.dtype.is_floating_point:
+            raise RuntimeError(
+                "cov(): expected aweights to have floating point dtype but got aweights with "
+                f"{aweights.dtype.scalar_name} dtype"
+            )
+        weights = aweights if weights is None else ops.mul(weights, aweights)
+    if weights is None:
+        centred = ops.sub(x, ops.div(ops.sum(x, 1, True), observations or 1))
+        scaled = centred
+        norm: Any = max(observations - correction, 0)
+    else:
+        total = ops.sum(weights)
+        centred = ops.sub(x, ops.div(ops.sum(ops.mul(x, weights), 1, True), total))
+        scaled = ops.mul(centred, weights)
+        norm = ops.sub(total, correction)
+        if aweights is not None and correction != 0:
+            norm = ops.sub(total, ops.mul(ops.div(ops.sum(ops.mul(weights, aweights)), total), correction))
+        norm = ops.clamp(norm, min=0)
+    other = scaled.t().conj() if scaled.dtype.is_complex else scaled.t()
+    return ops.div(ops.mm(centred, other.to(centred.dtype)), norm).squeeze()
+
+
+def _check_weights(name: str, weights: Any, observations: int) -> None:
+    if weights._spec.ndim > 1:
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
+            f"{weights._spec.ndim} dimensions"
+        )
+    if weights.numel() != observations:
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+            f"{weights.numel()} != {observations}"
+        )
+    if bool(ops.any(ops.lt(weights, 0)).item()):
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+
+
+def corrcoef(self: Any) -> Any:
+    """`torch.corrcoef`: covariances over the product of standard deviations, held to [-1, 1]."""
+    if self._spec.ndim > 2:
+        raise RuntimeError(
+            "corrcoef(): expected input to have two or fewer dimensions but got an input with "
+            f"{self._spec.ndim} dimensions"
+        )
+    c = cov(self, 1, None, None)
+    if not c._spec.ndim:
+        return ops.div(c, c)
+    variance = ops.diagonal(c)
+    deviation = ops.sqrt(ops.real(variance) if c.dtype.is_complex else variance)
+    c = ops.div(ops.div(c, deviation.view((-1, 1))), deviation.view((1, -1)))
+    if c.dtype.is_complex:
+        return c
+    return ops.clamp(c, -1, 1)

@@ -1,0 +1,220 @@
+"""Einstein summation: the equation, and its contraction pair by pair (ATen/native/Linear.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..generated import functions as ops
+
+ELLIPSIS = "..."
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class Equation(NamedTuple):
+    """The labels of each operand and of the result; dimensions of an ellipsis have negative numbers for labels."""
+
+    operands: tuple[tuple[Any, ...], ...]
+    output: tuple[Any, ...]
+
+
+def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
+    """The equation for operands of these ranks. Raises RuntimeError for one that is malformed or does not fit."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) < len(ranks):
+        raise RuntimeError("einsum(): more operands were provided than specified in the equation")
+    if len(terms) > len(ranks):
+        raise RuntimeError("einsum(): fewer operands were provided than specified in the equation")
+    split = [_labels(term, f"operand {i}") for i, term in enumerate(terms)]
+    widest = 0
+    for i, (labels, rank) in enumerate(zip(split, ranks, strict=True)):
+        named = len(labels) - (ELLIPSIS in labels)
+        if ELLIPSIS in labels:
+            if named > rank:
+                raise RuntimeError(
+                    f"einsum(): the number of subscripts in the equation ({named}) is more than the number of "
+                    f"dimensions ({rank}) for operand {i}"
+                )
+            widest = max(widest, rank - named)
+        elif named != rank:
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({named}) does not match the number of "
+                f"dimensions ({rank}) for operand {i} and no ellipsis was given"
+            )
+    covered = tuple(range(-widest, 0))
+    operands = []
+    for labels, rank in zip(split, ranks, strict=True):
+        missing = rank - len(labels) + 1
+        own = covered[len(covered) - missing :] if missing else ()
+        operands.append(tuple(x for label in labels for x in (own if label == ELLIPSIS else (label,))))
+    if arrow:
+        wanted = _labels(right, "the output")
+        output = tuple(x for label in wanted for x in (covered if label == ELLIPSIS else (label,)))
+        seen = {label for labels in operands for label in labels}
+        for label in wanted:
+            if label == ELLIPSIS:
+                continue
+            if wanted.count(label) > 1:
+                raise RuntimeError(f"einsum(): output subscript {label} appears more than once in the output")
+            if label not in seen:
+                raise RuntimeError(
+                    f"einsum(): output subscript {label} does not appear in the equation for any input operand"
+                )
+        return Equation(tuple(operands), output)
+    counts: dict[str, int] = {}
+    for labels in split:
+        for label in labels:
+            if label != ELLIPSIS:
+                counts[label] = counts.get(label, 0) + 1
+    once = sorted(label for label, count in counts.items() if count == 1)
+    return Equation(tuple(operands), (*covered, *once))
+
+
+def _labels(term: str, where: str) -> list[str]:
+    labels: list[str] = []
+    i = 0
+    while i < len(term):
+        if term.startswith(ELLIPSIS, i):
+            if ELLIPSIS in labels:
+                raise RuntimeError(f"einsum(): found '.' for {where} for which an ellipsis was already found")
+            labels.append(ELLIPSIS)
+            i += 3
+            continue
+        if term[i] == ".":
+            raise RuntimeError(f"einsum(): found '.' for {where} that is not part of any ellipsis")
+        if term[i] not in LETTERS:
+            raise RuntimeError(
+                f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in "
+                "[a-zA-Z]"
+            )
+        labels.append(term[i])
+        i += 1
+    return labels
+
+
+def einsum(equation: str, tensors: Sequence[Any], path: Sequence[int] | None) -> Any:
+    """`torch.einsum`: contracts from left to right, or in the order of `path` (pairs of positions, as opt_einsum's)."""
+    if not tensors:
+        raise RuntimeError("einsum(): must provide at least one operand")
+    parsed = parse_equation(equation, [x._spec.ndim for x in tensors])
+    sizes: dict[Any, int] = {}
+    for i, (labels, x) in enumerate(zip(parsed.operands, tensors, strict=True)):
+        for label, size in zip(labels, x._spec.sizes, strict=True):
+            before = sizes.setdefault(label, size)
+            if before == 1:
+                sizes[label] = size
+            elif size not in (1, before):
+                raise RuntimeError(
+                    f"einsum(): subscript {label} has size {size} for operand {i} which does not broadcast with "
+                    f"previously seen size {before}"
+                )
+    pending = [_with_diagonals(x, labels) for x, labels in zip(tensors, parsed.operands, strict=True)]
+    steps = _pairs(path, len(pending))
+    for first, second in steps:
+        low, high = sorted((first, second))
+        right = pending.pop(high)
+        left = pending.pop(low)
+        needed = {*parsed.output, *(label for _, labels in pending for label in labels)}
+        pending.append(_contract(left, right, needed, sizes))
+    (x, labels) = pending[0]
+    x, labels = _summed(x, labels, set(parsed.output))
+    present = [label for label in parsed.output if label in labels]
+    x = x.permute([labels.index(label) for label in present])
+    if len(present) == len(parsed.output):
+        return x
+    return x.reshape([sizes[label] if label in labels else 1 for label in parsed.output])
+
+
+def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
+    if path is None:
+        # Always the result so far, which stands last, with the next operand.
+        return [(0, 1), *((left - 1, 0) for left in range(count - 1, 1, -1))] if count > 1 else []
+    if len(path) != 2 * (count - 1):
+        raise RuntimeError(
+            f"einsum(): expected contraction path given in path parameter to have length {2 * (count - 1)} but got "
+            f"{len(path)}"
+        )
+    pairs = list(zip(path[::2], path[1::2], strict=True))
+    for left, (first, second) in zip(range(count, 1, -1), pairs, strict=True):
+        if first == second or not (0 <= first < left and 0 <= second < left):
+            raise RuntimeError(
+                f"einsum(): invalid contraction path ({first}, {second}) for {left} operands that are left"
+            )
+    return pairs
+
+
+def _with_diagonals(x: Any, labels: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The operand with each label once: a repeated one is a diagonal."""
+    kept = list(labels)
+    for label in labels:
+        while kept.count(label) > 1:
+            first = kept.index(label)
+            second = kept.index(label, first + 1)
+            a, b = x._spec.sizes[first], x._spec.sizes[second]
+            if a != b:
+                raise RuntimeError(
+                    f"einsum(): subscript {label} is repeated for an operand, but the sizes don't match, "
+                    f"{b} != {a}"
+                )
+            x = ops.movedim(ops.diagonal(x, 0, first, second), -1, first)
+            del kept[second]
+    return x, tuple(kept)
+
+
+def _summed(x: Any, labels: tuple[Any, ...], needed: set[Any]) -> tuple[Any, tuple[Any, ...]]:
+    dims = [d for d, label in enumerate(labels) if label not in needed]
+    if not dims:
+        return x, labels
+    return ops.sum(x, dims), tuple(label for label in labels if label in needed)
+
+
+def _contract(
+    left: tuple[Any, tuple[Any, ...]],
+    right: tuple[Any, tuple[Any, ...]],
+    needed: set[Any],
+    sizes: dict[Any, int],
+) -> tuple[Any, tuple[Any, ...]]:
+    """Two operands as one: summed where nobody else has the label, one product of matrices for the rest."""
+    (a, la), (b, lb) = left, right
+    a, la = _summed(a, la, needed | set(lb))
+    b, lb = _summed(b, lb, needed | set(la))
+    shared = [label for label in la if label in lb]
+    # A size of 1 that broadcasts is no shared dimension: it has nothing to sum over on its side.
+    for label in list(shared):
+        one, other = a._spec.sizes[la.index(label)], b._spec.sizes[lb.index(label)]
+        if one == other:
+            continue
+        shared.remove(label)
+        if one == 1:
+            a, la = a.squeeze(la.index(label)), tuple(x for x in la if x != label)
+            if label not in needed:
+                b, lb = _summed(b, lb, set(lb) - {label})
+        else:
+            b, lb = b.squeeze(lb.index(label)), tuple(x for x in lb if x != label)
+            if label not in needed:
+                a, la = _summed(a, la, set(la) - {label})
+    batch = [label for label in shared if label in needed]
+    inner = [label for label in shared if label not in needed]
+    rows = [label for label in la if label not in shared]
+    columns = [label for label in lb if label not in shared]
+
+    def grouped(x: Any, labels: tuple[Any, ...], groups: Sequence[Sequence[Any]]) -> Any:
+        order = [labels.index(label) for group in groups for label in group]
+        own = x._spec.sizes
+        shape = [math.prod(own[labels.index(label)] for label in group) for group in groups]
+        return x.permute(order).reshape(shape)
+
+    extent = {label: a._spec.sizes[la.index(label)] for label in la}
+    extent |= {label: b._spec.sizes[lb.index(label)] for label in lb if label not in extent}
+    if not inner and not rows and not columns:
+        product = ops.mul(grouped(a, la, [batch]), grouped(b, lb, [batch]))
+    elif not inner:
+        product = ops.mul(grouped(a, la, [batch, rows, ()]), grouped(b, lb, [batch, (), columns]))
+    elif not batch:
+        product = ops.mm(grouped(a, la, [rows, inner]), grouped(b, lb, [inner, columns]))
+    else:
+        product = ops.bmm(grouped(a, la, [batch, rows, inner]), grouped(b, lb, [batch, inner, columns]))
+    labels = (*batch, *rows, *columns)
+    return product.reshape([extent[label] for label in labels]), labels

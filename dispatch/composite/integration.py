@@ -1,0 +1,222 @@
+"""Differences and integrals along a dimension (ATen/native/Integration.cpp, ReduceOps.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import bool_
+from ..generated import functions as ops
+from ..structured.native.dims import wrap_dim
+
+
+def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+    """`torch.diff`: the `n`-th difference of neighbours along `dim`; of bools, exclusive or."""
+    if not self._spec.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    axis = wrap_dim(dim, self._spec.ndim)
+    for x in (prepend, append):
+        if x is not None:
+            _check_joined(self, x, axis)
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return ops.clone(self)
+    parts = [x for x in (prepend, self, append) if x is not None]
+    joined = self if len(parts) == 1 else ops.cat(parts, axis)
+    n = min(n, joined._spec.sizes[axis])
+    for _ in range(n):
+        rest = joined._spec.sizes[axis] - 1
+        high, low = _part(joined, axis, 1, rest + 1), _part(joined, axis, 0, max(rest, 0))
+        joined = ops.logical_xor(high, low) if self.dtype is bool_ else ops.sub(high, low)
+    return joined
+
+
+def _check_joined(self: Any, other: Any, axis: int) -> None:
+    if other._spec.ndim != self._spec.ndim:
+        raise RuntimeError(
+            "diff expects prepend or append to be the same dimension as input, but got "
+            f"{other._spec.ndim} and {self._spec.ndim}"
+        )
+    for d, (own, given) in enumerate(zip(self._spec.sizes, other._spec.sizes, strict=True)):
+        if d != axis and own != given:
+            raise RuntimeError(
+                "diff expects the shape of tensor to prepend or append to match that of input except along the "
+                f"differencing dimension; input.size({d}) = {own}, but got tensor.size({d}) = {given}"
+            )
+
+
+def _part(x: Any, axis: int, start: int, end: int) -> Any:
+    return ops.narrow(x, axis, min(start, end), max(end - start, 0))
+
+
+def trapezoid_x(y: Any, x: Any, dim: int) -> Any:
+    """`torch.trapezoid` over the points `x`."""
+    axis = wrap_dim(dim, y._spec.ndim)
+    return ops.sum(_areas(y, x, axis), axis)
+
+
+def trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
+    """`torch.trapezoid` over points `dx` apart."""
+    if dx.__class__ is bool or dx.__class__ is complex:
+        raise RuntimeError(f"trapezoid: Currently, we only support dx as a real number, got {dx!r}")
+    axis = wrap_dim(dim, y._spec.ndim)
+    n = y._spec.sizes[axis]
+    if n == 0:
+        return ops.mul(ops.sum(y, axis), dx)
+    ends = ops.add(ops.select(y, axis, 0), ops.select(y, axis, n - 1))
+    return ops.mul(ops.sub(ops.sum(y, axis), ops.div(ends, 2.0)), dx)
+
+
+def cumulative_trapezoid_x(y: Any, x: Any, dim: int) -> Any:
+    """`torch.cumulative_trapezoid` over the points `x`."""
+    axis = wrap_dim(dim, y._spec.ndim)
+    return ops.cumsum(_areas(y, x, axis), axis)
+
+
+def cumulative_trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
+    """`torch.cumulative_trapezoid` over points `dx` apart."""
+    if dx.__class__ is bool or dx.__class__ is complex:
+        raise RuntimeError(
+            f"cumulative_trapezoid: Currently, we only support dx as a real number, got {dx!r}"
+        )
+    axis = wrap_dim(dim, y._spec.ndim)
+    n = y._spec.sizes[axis]
+    pairs = ops.add(_part(y, axis, 1, n), _part(y, axis, 0, n - 1))
+    return ops.cumsum(ops.mul(pairs, dx / 2.0), axis)
+
+
+def _areas(y: Any, x: Any, axis: int) -> Any:
+    """The trapezoids between neighbours."""
+    if y.dtype is bool_ or x.dtype is bool_:
+        raise RuntimeError("trapezoid: received a bool input for `x` or `y`, but bool is not supported")
+    if x._spec.ndim == 1 and y._spec.ndim > 1:
+        if x._spec.sizes[0] != y._spec.sizes[axis]:
+            raise RuntimeError(
+                "trapezoid: There must be one `x` value for each sample point, got "
+                f"{x._spec.sizes[0]} for {y._spec.sizes[axis]}"
+            )
+        x = x.view([-1 if d == axis else 1 for d in range(y._spec.ndim)])
+    elif x._spec.ndim < y._spec.ndim:
+        x = x.view((1,) * (y._spec.ndim - x._spec.ndim) + tuple(x._spec.sizes))
+    n, m = y._spec.sizes[axis], x._spec.sizes[axis]
+    if n == 0:
+        return y
+    steps = ops.sub(_part(x, axis, 1, m), _part(x, axis, 0, m - 1))
+    pairs = ops.add(_part(y, axis, 1, n), _part(y, axis, 0, n - 1))
+    return ops.mul(ops.mul(steps, pairs), 0.5)
+
+
+def gradient_scalarint(self: Any, spacing: Any, dim: int | None, edge_order: int) -> tuple[Any, ...]:
+    """`torch.gradient`, one distance for all of the dimensions."""
+    dims = _dims(self, dim)
+    return _gradient(self, [1 if spacing is None else spacing] * len(dims), dims, edge_order)
+
+
+def gradient_scalararray(self: Any, spacing: Any, dim: Sequence[int], edge_order: int) -> tuple[Any, ...]:
+    """`torch.gradient`, one distance for the dimensions given."""
+    return _gradient(self, [spacing] * len(dim), dim, edge_order)
+
+
+def gradient_array(self: Any, dim: Sequence[int], edge_order: int) -> tuple[Any, ...]:
+    """`torch.gradient`, a distance of 1 in the dimensions given."""
+    return _gradient(self, [1] * len(dim), dim, edge_order)
+
+
+def gradient_scalarrayint(
+    self: Any, spacing: Sequence[Any], dim: int | None, edge_order: int
+) -> tuple[Any, ...]:
+    """`torch.gradient`, a distance for each dimension."""
+    return _gradient(self, spacing, _dims(self, dim), edge_order)
+
+
+def gradient_scalarrayarray(
+    self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
+) -> tuple[Any, ...]:
+    """`torch.gradient`, a distance for each of the dimensions given."""
+    return _gradient(self, spacing, dim, edge_order)
+
+
+def gradient_tensorarrayint(
+    self: Any, spacing: Sequence[Any], dim: int | None, edge_order: int
+) -> tuple[Any, ...]:
+    """`torch.gradient`, coordinates for each dimension."""
+    return _gradient(self, spacing, _dims(self, dim), edge_order)
+
+
+def gradient_tensorarray(
+    self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
+) -> tuple[Any, ...]:
+    """`torch.gradient`, coordinates for each of the dimensions given."""
+    return _gradient(self, spacing, dim, edge_order)
+
+
+def _dims(self: Any, dim: int | None) -> list[int]:
+    return list(range(self._spec.ndim)) if dim is None else [dim]
+
+
+def _gradient(self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order: int) -> tuple[Any, ...]:
+    """Second-order central differences inside, one-sided ones of `edge_order` at the ends."""
+    if edge_order not in (1, 2):
+        raise RuntimeError(f"torch.gradient only supports edge_order=1 and edge_order=2, got {edge_order}")
+    if len(spacing) != len(dim):
+        raise RuntimeError(
+            f"torch.gradient expected spacing to be unspecified, a scalar or a list of length {len(dim)}, but got a "
+            f"list of length {len(spacing)}"
+        )
+    axes = [wrap_dim(d, self._spec.ndim) for d in dim]
+    if len(set(axes)) != len(axes):
+        raise RuntimeError(f"dim {axes[0]} appears multiple times in the list of dims")
+    for axis in axes:
+        if self._spec.sizes[axis] < edge_order + 1:
+            raise RuntimeError(
+                "torch.gradient expected each dimension size to be at least edge_order+1, got "
+                f"{self._spec.sizes[axis]}"
+            )
+    x = self if self.dtype.is_floating_point or self.dtype.is_complex else ops.div(self, 1)
+    return tuple([_along(x, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
+
+
+def _along(x: Any, spacing: Any, axis: int, edge_order: int) -> Any:
+    n = x._spec.sizes[axis]
+    shape = [-1 if d == axis else 1 for d in range(x._spec.ndim)]
+    if hasattr(spacing, "_spec"):
+        if spacing._spec.ndim != 1 or spacing._spec.sizes[0] != n:
+            raise RuntimeError(
+                "torch.gradient expected each element of spacing to have one value for each point of its dimension: "
+                f"{n}, got {list(spacing._spec.sizes)}"
+            )
+        steps = diff(spacing, 1, 0, None, None)
+        before, after = _part(steps, 0, 0, n - 2).view(shape), _part(steps, 0, 1, n - 1).view(shape)
+        ends = [ops.select(steps, 0, i).view([1] * len(shape)) for i in (0, min(1, n - 2), -1, max(n - 3, 0))]
+        first, second, last, previous = ends
+    else:
+        before = after = first = second = last = previous = spacing
+    low, middle, high = _part(x, axis, 0, n - 2), _part(x, axis, 1, n - 1), _part(x, axis, 2, n)
+    if before is after:
+        inside = ops.div(ops.sub(high, low), 2 * spacing)
+    else:
+        # Weights of the parabola through three points (Fornberg, 1988).
+        a = -after / (before * (before + after))
+        b = (after - before) / (before * after)
+        c = before / (after * (before + after))
+        inside = ops.add(ops.add(ops.mul(low, a), ops.mul(middle, b)), ops.mul(high, c))
+
+    def at(i: int) -> Any:
+        return _part(x, axis, i % n, i % n + 1)
+
+    if edge_order == 1:
+        left = ops.div(ops.sub(at(1), at(0)), first)
+        right = ops.div(ops.sub(at(-1), at(-2)), last)
+    else:
+        left = (
+            at(0) * (-(2 * first + second) / (first * (first + second)))
+            + at(1) * ((first + second) / (first * second))
+            + at(2) * (-first / (second * (first + second)))
+        )
+        right = (
+            at(-3) * (last / (previous * (previous + last)))
+            + at(-2) * (-(previous + last) / (previous * last))
+            + at(-1) * ((2 * last + previous) / (last * (previous + last)))
+        )
+    return ops.cat([left, inside, right], axis)
