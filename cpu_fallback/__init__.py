@@ -6,6 +6,7 @@ calls. No loop over elements in Python.
 """
 
 from . import (
+    activation,
     convolution,
     copy,
     embedding,
@@ -21,6 +22,7 @@ from . import (
 )
 
 __all__ = [
+    "activation",
     "convolution",
     "copy",
     "embedding",

@@ -14,6 +14,7 @@ from ..dispatch.core.tensor_function import handle_tensor_function, has_tensor_f
 from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
 from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
 from ..dispatch.generated.functions import (
+    channel_shuffle,
     conv1d,
     conv2d,
     conv3d,
@@ -26,6 +27,8 @@ from ..dispatch.generated.functions import (
     linear,
     neg,
     nll_loss_nd,
+    pixel_shuffle,
+    pixel_unshuffle,
     sigmoid,
     silu,
     softplus,
@@ -48,10 +51,14 @@ from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
+from . import activations
+from .activations import *  # noqa: F403 - the names are declared there
 
 __all__ = [
+    *activations.__all__,
     "avg_pool1d",
     "avg_pool2d",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -71,6 +78,8 @@ __all__ = [
     "max_pool2d",
     "mse_loss",
     "nll_loss",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "relu",
     "sigmoid",
     "silu",

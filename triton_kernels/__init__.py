@@ -7,6 +7,7 @@ between a GPU and the interpreter. Nothing here computes on the host.
 """
 
 from . import (
+    activation,
     convolution,
     copy,
     dropout,
@@ -33,6 +34,7 @@ from . import (
 )
 
 __all__ = [
+    "activation",
     "convolution",
     "copy",
     "dropout",

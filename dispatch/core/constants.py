@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+INT_NEG_1 = -1
 INT_0 = 0
 INT_1 = 1
 INT_2 = 2

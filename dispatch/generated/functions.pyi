@@ -12,6 +12,61 @@ from ..tensor import Tensor
 
 Number = bool | int | float | complex
 
+@overload
+def elu(input: Tensor, alpha: Number = ..., scale: Number = ..., input_scale: Number = ...) -> Tensor: ...
+@overload
+def elu(
+    input: Tensor, alpha: Number = ..., scale: Number = ..., input_scale: Number = ..., *, out: Tensor
+) -> Tensor: ...
+def elu_(input: Tensor, alpha: Number = ..., scale: Number = ..., input_scale: Number = ...) -> Tensor: ...
+@overload
+def hardswish(input: Tensor) -> Tensor: ...
+@overload
+def hardswish(input: Tensor, *, out: Tensor) -> Tensor: ...
+def hardswish_(input: Tensor) -> Tensor: ...
+@overload
+def hardsigmoid(input: Tensor) -> Tensor: ...
+@overload
+def hardsigmoid(input: Tensor, *, out: Tensor) -> Tensor: ...
+def hardsigmoid_(input: Tensor) -> Tensor: ...
+@overload
+def hardshrink(input: Tensor, lambd: Number = ...) -> Tensor: ...
+@overload
+def hardshrink(input: Tensor, lambd: Number = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def softshrink(input: Tensor, lambd: Number = ...) -> Tensor: ...
+@overload
+def softshrink(input: Tensor, lambd: Number = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def mish(input: Tensor) -> Tensor: ...
+@overload
+def mish(input: Tensor, *, out: Tensor) -> Tensor: ...
+def mish_(input: Tensor) -> Tensor: ...
+@overload
+def log_sigmoid(input: Tensor) -> Tensor: ...
+@overload
+def log_sigmoid(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def threshold(input: Tensor, threshold: Number, value: Number) -> Tensor: ...
+@overload
+def threshold(input: Tensor, threshold: Number, value: Number, *, out: Tensor) -> Tensor: ...
+def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor: ...
+@overload
+def hardtanh(input: Tensor, min_val: Number = ..., max_val: Number = ...) -> Tensor: ...
+@overload
+def hardtanh(input: Tensor, min_val: Number = ..., max_val: Number = ..., *, out: Tensor) -> Tensor: ...
+def hardtanh_(input: Tensor, min_val: Number = ..., max_val: Number = ...) -> Tensor: ...
+def relu6(input: Tensor) -> Tensor: ...
+def relu6_(input: Tensor) -> Tensor: ...
+def selu(input: Tensor) -> Tensor: ...
+def selu_(input: Tensor) -> Tensor: ...
+def celu(input: Tensor, alpha: Number = ...) -> Tensor: ...
+def celu_(input: Tensor, alpha: Number = ...) -> Tensor: ...
+@overload
+def glu(input: Tensor, dim: int = ...) -> Tensor: ...
+@overload
+def glu(input: Tensor, dim: int = ..., *, out: Tensor) -> Tensor: ...
+def prelu(input: Tensor, weight: Tensor) -> Tensor: ...
 def isclose(
     input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
 ) -> Tensor: ...
@@ -2343,6 +2398,8 @@ __all__ = [
     "cat",
     "ceil",
     "ceil_",
+    "celu",
+    "celu_",
     "chain_matmul",
     "channel_shuffle",
     "chunk",
@@ -2401,6 +2458,8 @@ __all__ = [
     "dsplit",
     "dstack",
     "einsum",
+    "elu",
+    "elu_",
     "embedding",
     "embedding_dense_backward",
     "embedding_renorm_",
@@ -2446,11 +2505,19 @@ __all__ = [
     "gelu_",
     "gelu_backward",
     "ger",
+    "glu",
     "gradient",
     "greater",
     "greater_equal",
     "gt",
     "gt_",
+    "hardshrink",
+    "hardsigmoid",
+    "hardsigmoid_",
+    "hardswish",
+    "hardswish_",
+    "hardtanh",
+    "hardtanh_",
     "hsplit",
     "hstack",
     "huber_loss",
@@ -2496,6 +2563,7 @@ __all__ = [
     "log2",
     "log2_",
     "log_",
+    "log_sigmoid",
     "log_softmax",
     "logical_and",
     "logical_and_",
@@ -2523,6 +2591,8 @@ __all__ = [
     "meshgrid",
     "min",
     "minimum",
+    "mish",
+    "mish_",
     "mm",
     "moveaxis",
     "movedim",
@@ -2561,6 +2631,7 @@ __all__ = [
     "positive",
     "pow",
     "pow_",
+    "prelu",
     "prod",
     "put",
     "rand",
@@ -2575,6 +2646,8 @@ __all__ = [
     "reciprocal",
     "reciprocal_",
     "relu",
+    "relu6",
+    "relu6_",
     "relu_",
     "remainder",
     "remainder_",
@@ -2599,6 +2672,8 @@ __all__ = [
     "select_backward",
     "select_copy",
     "select_scatter",
+    "selu",
+    "selu_",
     "sigmoid",
     "sigmoid_",
     "sigmoid_backward",
@@ -2618,6 +2693,7 @@ __all__ = [
     "softmax",
     "softplus",
     "softplus_backward",
+    "softshrink",
     "split",
     "split_with_sizes",
     "sqrt",
@@ -2645,6 +2721,8 @@ __all__ = [
     "tanh_backward",
     "tensor_split",
     "tensordot",
+    "threshold",
+    "threshold_",
     "threshold_backward",
     "tile",
     "trace",

@@ -1,0 +1,83 @@
+"""Activations on the CPU, a row for each; integers are refused where PyTorch refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.structured.stub import (
+    KernelFactory,
+    PlannedKernel,
+    StructuredCall,
+    register_stub,
+    with_defaults,
+)
+from .elementwise import planned
+from .pointwise import FLOAT, REAL, check_kind
+
+
+def elu(a: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    """scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
+    return np.where(a < 0, np.expm1(np.minimum(a, 0) * input_scale) * (alpha * scale), a * scale)
+
+
+def hardswish(a: Any) -> Any:
+    """a * relu6(a + 3) / 6."""
+    return a * np.clip(a + 3, 0, 6) / 6
+
+
+def hardsigmoid(a: Any) -> Any:
+    """relu6(a + 3) / 6."""
+    return np.clip(a + 3, 0, 6) / 6
+
+
+def hardshrink(a: Any, lambd: Any) -> Any:
+    """0 within [-lambd, lambd], NaN kept."""
+    return np.where((a >= -lambd) & (a <= lambd), np.zeros((), a.dtype), a)
+
+
+def softshrink(a: Any, lambd: Any) -> Any:
+    """Nearer to zero by `lambd`, 0 within [-lambd, lambd]; NaN kept."""
+    return np.where(a > lambd, a - lambd, np.where(a < -lambd, a + lambd, a * 0))
+
+
+def mish(a: Any) -> Any:
+    """a * tanh(log(1 + exp(a)))."""
+    return a * np.tanh(np.logaddexp(a, np.zeros((), a.dtype)))
+
+
+def log_sigmoid(a: Any) -> Any:
+    """log(1 / (1 + exp(-a)))."""
+    return np.minimum(a, 0) - np.log1p(np.exp(-np.abs(a)))
+
+
+def threshold(a: Any, limit: Any, value: Any) -> Any:
+    """`value` up to the limit, NaN kept."""
+    return np.where(a <= limit, value, a)
+
+
+def row(function: Callable[..., Any], kinds: str) -> KernelFactory:
+    """The factory of a row."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        check_kind(call, kinds)
+        return planned(call, function)
+
+    return factory
+
+
+FACTORIES: dict[str, KernelFactory] = {
+    "elu": with_defaults(row(elu, FLOAT)),
+    "hardshrink": row(hardshrink, FLOAT),
+    "hardsigmoid": row(hardsigmoid, FLOAT),
+    "hardswish": row(hardswish, FLOAT),
+    "log_sigmoid": row(log_sigmoid, FLOAT),
+    "mish": row(mish, FLOAT),
+    "softshrink": row(softshrink, FLOAT),
+    "threshold": row(threshold, REAL),
+}
+
+for _name, _factory in FACTORIES.items():
+    register_stub(f"{_name}_stub", "cpu", _factory)

@@ -1,0 +1,84 @@
+"""Activations made of others (ATen/native/Activation.cpp)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...runtime.scalar_type import bool_
+from ..generated import functions as ops
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+"""The fixed point of activations with mean 0 and variance 1 (Klambauer et al., 2017)."""
+
+
+def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
+    """`clamp`, whose slope is 0 at the bounds themselves."""
+    if self.dtype is bool_:
+        raise NotImplementedError("Bool inputs not supported for hardtanh")
+    if self.dtype.is_integral and not self.dtype.is_signed and (min_val < 0 or max_val < 0):
+        raise RuntimeError(
+            "cannot do hardtanh on an unsigned type with negative limits, got "
+            f"min_val={min_val} and max_val={max_val}"
+        )
+    if min_val > max_val:
+        raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if self.dtype.is_integral:
+        min_val, max_val = int(min_val), int(max_val)
+    return ops.clamp(self, min_val, max_val)
+
+
+def relu6(self: Any) -> Any:
+    """min(max(0, self), 6)."""
+    return ops.hardtanh(self, 0, 6)
+
+
+def selu(self: Any) -> Any:
+    """`elu` with the self-normalising constants."""
+    return ops.elu(self, SELU_ALPHA, SELU_SCALE)
+
+
+def celu(self: Any, alpha: Any) -> Any:
+    """`elu` whose slope is continuous for every alpha."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return ops.elu(self, alpha, 1, 1.0 / alpha)
+
+
+def glu(self: Any, dim: int) -> Any:
+    """The first half of a dimension times the sigmoid of the second."""
+    if not self._spec.ndim:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    size = self._spec.sizes[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    value, gate = ops.narrow(self, dim, 0, size // 2), ops.narrow(self, dim, size // 2, size // 2)
+    return ops.mul(value, ops.sigmoid(gate))
+
+
+def prelu(self: Any, weight: Any) -> Any:
+    """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""
+    if self.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"prelu: Type promoting not supported. Got {self.dtype.scalar_name} and {weight.dtype.scalar_name}"
+        )
+    if weight.numel() != 1:
+        rank = self._spec.ndim
+        if not rank:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = self._spec.sizes[1] if rank > 1 else 1
+        if channels != weight.numel():
+            raise RuntimeError(
+                f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.numel()} "
+                f"and channel size = {channels}."
+            )
+    if weight._spec.ndim > 1:
+        raise RuntimeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight._spec.ndim}"
+        )
+    if weight._spec.ndim and self._spec.ndim != 1:
+        rank = max(self._spec.ndim, 1)
+        weight = (
+            weight.reshape([-1 if d == 1 else 1 for d in range(rank)]) if rank > 1 else weight.reshape(())
+        )
+    return ops.where(ops.gt(self, 0), self, ops.mul(weight, self))

@@ -1,0 +1,22 @@
+"""Meta functions of activations: one floating input, an output of its dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....runtime.tensor_spec import TensorSpec
+from ..meta_base import MetaBase
+from .pointwise import refuse_integral, unary
+
+
+def activation(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:
+    """Any numbers beside the input."""
+    if meta.name.rstrip("_") != "threshold":
+        refuse_integral(meta, self)
+    unary(meta, self)
+
+
+def shrink(meta: MetaBase, self: TensorSpec, lambd: Any) -> None:
+    """`softshrink` and `hardshrink`."""
+    refuse_integral(meta, self)
+    unary(meta, self)
