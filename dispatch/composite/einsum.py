@@ -99,8 +99,12 @@ def einsum(equation: str, tensors: Sequence[Any], path: Sequence[int] | None) ->
     if not tensors:
         raise RuntimeError("einsum(): must provide at least one operand")
     parsed = parse_equation(equation, [x._spec.ndim for x in tensors])
+    pending = [
+        _with_diagonals(i, x, labels)
+        for i, (x, labels) in enumerate(zip(tensors, parsed.operands, strict=True))
+    ]
     sizes: dict[Any, int] = {}
-    for i, (labels, x) in enumerate(zip(parsed.operands, tensors, strict=True)):
+    for i, (x, labels) in enumerate(pending):
         for label, size in zip(labels, x._spec.sizes, strict=True):
             before = sizes.setdefault(label, size)
             if before == 1:
@@ -110,7 +114,6 @@ def einsum(equation: str, tensors: Sequence[Any], path: Sequence[int] | None) ->
                     f"einsum(): subscript {label} has size {size} for operand {i} which does not broadcast with "
                     f"previously seen size {before}"
                 )
-    pending = [_with_diagonals(x, labels) for x, labels in zip(tensors, parsed.operands, strict=True)]
     steps = _pairs(path, len(pending))
     for first, second in steps:
         low, high = sorted((first, second))
@@ -145,7 +148,7 @@ def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _with_diagonals(x: Any, labels: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _with_diagonals(number: int, x: Any, labels: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """The operand with each label once: a repeated one is a diagonal."""
     kept = list(labels)
     for label in labels:
@@ -155,7 +158,7 @@ def _with_diagonals(x: Any, labels: tuple[Any, ...]) -> tuple[Any, tuple[Any, ..
             a, b = x._spec.sizes[first], x._spec.sizes[second]
             if a != b:
                 raise RuntimeError(
-                    f"einsum(): subscript {label} is repeated for an operand, but the sizes don't match, "
+                    f"einsum(): subscript {label} is repeated for operand {number} but the sizes don't match, "
                     f"{b} != {a}"
                 )
             x = ops.movedim(ops.diagonal(x, 0, first, second), -1, first)

@@ -7,11 +7,11 @@ A call is handled by the innermost function mode of its thread, then by those of
 
 from __future__ import annotations
 
-import functools
+import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, Final
 
 from ...runtime.tensor_impl import TensorImpl
@@ -307,14 +307,28 @@ def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
         (4, 'twice')
     """
 
-    @functools.wraps(function)
-    def public(*args: Any, **kwargs: Any) -> Any:
-        for value in (*args, *kwargs.values()) if kwargs else args:
-            if value.__class__ not in plain_classes:
-                relevant = (*args, *kwargs.values())
-                if has_tensor_function(relevant):
-                    return handle_tensor_function(public, relevant, *args, **kwargs)
-                break
-        return function(*args, **kwargs)
-
+    names = {
+        "_function": function,
+        "has_tensor_function": has_tensor_function,
+        "handle_tensor_function": handle_tensor_function,
+        "plain_classes": plain_classes,
+        "__builtins__": __builtins__,
+        "__name__": function.__module__,
+    }
+    # Names of its own instead of free variables: a function mode exchanges the code of public functions.
+    public = names["_public"] = FunctionType(_asking_first.__code__, names, function.__name__)
+    for each in ("__module__", "__qualname__", "__doc__", "__annotations__"):
+        setattr(public, each, getattr(function, each))
+    public.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return public
+
+
+def _asking_first(*args: Any, **kwargs: Any) -> Any:
+    """The code of every public function that `overridable` makes; its names are those of the one it belongs to."""
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if value.__class__ not in plain_classes:
+            relevant = (*args, *kwargs.values())
+            if has_tensor_function(relevant):
+                return handle_tensor_function(_public, relevant, *args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+            break
+    return _function(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821

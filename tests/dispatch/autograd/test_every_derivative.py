@@ -123,6 +123,7 @@ CASES: dict[str, list[Any]] = {
     "gelu": [M, ("approximate", "tanh")],
     "softplus": [M, 2, 1.0],
     "leaky_relu": [M, 0.2],
+    "threshold": [M, 0.1, 5.0],
     "sigmoid_backward": [M, INNER],
     "tanh_backward": [M, INNER],
     "gelu_backward": [M, L(3, 4), ("approximate", "none")],

@@ -39,7 +39,6 @@ MATRICES = {
     "dot": [(4,), (4,)],
     "vdot": [(4,), (4,)],
     "linalg_vecdot": [(4,), (4,)],
-    "chain_matmul": [(3, 4), (4, 5)],
     "addcdiv": [(3,), (3,), (3,)],
     "addcmul": [(3,), (3,), (3,)],
     "atan2": [(3,), (3,)],
@@ -79,6 +78,12 @@ def arguments(name, make, whole):
         return [randn(make, 3, 4), whole([0, 1, 2])]
     if base == "nll_loss2d":
         return [randn(make, 1, 4, 2, 1), whole([[[0], [1]]])]
+    if base in ("chain_matmul", "linalg_multi_dot"):
+        return [[randn(make, 2, 3), randn(make, 3, 2)]]
+    if base == "einsum":
+        return ["ij,jk->ik", [randn(make, 2, 3), randn(make, 3, 2)]]
+    if base == "tensordot":
+        return [randn(make, 2, 3), randn(make, 3, 2), [1], [0]]
     if base in ("cat", "stack"):
         return [[randn(make, 3), randn(make, 3)]]
     if base == "index_copy":

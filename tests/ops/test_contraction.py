@@ -1,0 +1,153 @@
+"""Sums of products: einsum against NumPy's, tensordot, chains, Kronecker and cross products, covariances."""
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+RNG = np.random.default_rng(0)
+
+
+def numbers(*sizes: int) -> np.ndarray:
+    return RNG.standard_normal(sizes)
+
+
+EQUATIONS = [
+    ("ij,jk->ik", (3, 4), (4, 5)),
+    ("ij,jk", (3, 4), (4, 5)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("ij->ji", (3, 4)),
+    ("ii->i", (4, 4)),
+    ("ii", (4, 4)),
+    ("iij->j", (3, 3, 2)),
+    ("i,j->ij", (3,), (4,)),
+    ("i,i->i", (3,), (3,)),
+    ("i,i", (3,), (3,)),
+    ("...ij,...jk->...ik", (2, 1, 3, 4), (5, 4, 2)),
+    ("...i->i...", (2, 3, 4)),
+    ("b...,b...->b...", (2, 3), (2, 3)),
+    ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)),
+    ("ijk,jil,kl->", (2, 3, 4), (3, 2, 5), (4, 5)),
+    ("aij,ajk->ik", (2, 3, 4), (2, 4, 5)),
+    ("ij,ij->", (3, 4), (1, 4)),
+    ("zbc,zcd,z->bd", (2, 3, 4), (2, 4, 5), (2,)),
+]
+
+
+@pytest.mark.parametrize("equation", EQUATIONS, ids=[e[0] for e in EQUATIONS])
+def test_einsum(equation: tuple, device: str) -> None:
+    text, *sizes = equation
+    operands = [numbers(*each) for each in sizes]
+    given = [tt.from_numpy(x).to(device) for x in operands]
+    expected = np.einsum(text, *operands)
+    np.testing.assert_allclose(tt.einsum(text, *given).cpu().numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(tt.einsum(text, given).cpu().numpy(), expected, atol=1e-12)
+
+
+def test_einsum_in_the_order_of_a_path() -> None:
+    operands = [numbers(*sizes) for sizes in ((2, 3), (3, 4), (4, 5))]
+    given = [tt.from_numpy(x) for x in operands]
+    expected = np.einsum("ij,jk,kl->il", *operands)
+    for path in ([0, 1, 0, 1], [1, 2, 0, 1], [0, 2, 0, 1]):
+        result = tt.ops.aten.einsum("ij,jk,kl->il", given, path=path)
+        np.testing.assert_allclose(result.numpy(), expected, atol=1e-12)
+
+
+def test_einsum_of_sublists() -> None:
+    x = tt.from_numpy(numbers(2, 3))
+    assert tt.allclose(tt.einsum(x, [0, 1], [1, 0]), x.t())
+    assert tt.allclose(tt.einsum(x, [..., 30], [30]), x.sum(0))
+
+
+@pytest.mark.parametrize(
+    ("equation", "sizes", "words"),
+    [
+        ("ij,jk", [(2, 3)], "fewer operands"),
+        ("ij", [(2, 3), (3,)], "more operands"),
+        ("ijk", [(2, 3)], "does not match the number of dimensions"),
+        ("ij,jk->ik", [(2, 3), (4, 5)], "subscript j has size 4 for operand 1"),
+        ("i1", [(2, 3)], "invalid subscript"),
+        ("ij->ii", [(2, 3)], "more than once in the output"),
+        ("ij->k", [(2, 3)], "does not appear in the equation"),
+        ("i.j", [(2, 3)], "not part of any ellipsis"),
+        ("......i", [(2,)], "ellipsis was already found"),
+        ("ii", [(2, 3)], "repeated for operand 0"),
+    ],
+)
+def test_einsum_refuses(equation: str, sizes: list, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        tt.einsum(equation, *[tt.ones(each) for each in sizes])
+
+
+def test_einsum_gradient() -> None:
+    a, b = (tt.from_numpy(numbers(*sizes)).requires_grad_() for sizes in ((2, 3, 4), (2, 4)))
+    assert tt.autograd.gradcheck(lambda a, b: tt.einsum("bij,bj->i", a, b), (a, b))
+
+
+@pytest.mark.parametrize(
+    ("dims", "other"),
+    [(0, (3,)), (1, (4, 5)), (2, (3, 4, 2)), (([1], [0]), (3, 2)), (([0, 2], [2, 0]), (4, 5, 4))],
+)
+def test_tensordot(dims: object, other: tuple, device: str) -> None:
+    a, b = numbers(4, 3, 4), numbers(*other)
+    given = [tt.from_numpy(x).to(device) for x in (a, b)]
+    expected = np.tensordot(a, b, dims)
+    np.testing.assert_allclose(tt.tensordot(*given, dims=dims).cpu().numpy(), expected, atol=1e-12)
+
+
+def test_tensordot_refuses() -> None:
+    a = tt.ones(2, 3)
+    with pytest.raises(RuntimeError, match="contracted dimensions need to match"):
+        tt.tensordot(a, a, dims=1)
+    with pytest.raises(RuntimeError, match="dims >= 0"):
+        tt.tensordot(a, a, dims=-1)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        tt.tensordot(a, a.double(), dims=0)
+
+
+def test_products(device: str) -> None:
+    a, b = numbers(2, 3), numbers(3, 2)
+    x, y = (tt.from_numpy(each).to(device) for each in (a, b))
+    np.testing.assert_allclose(tt.kron(x, y).cpu().numpy(), np.kron(a, b))
+    np.testing.assert_allclose(tt.inner(x, x).cpu().numpy(), np.inner(a, a), atol=1e-12)
+    np.testing.assert_allclose(x.mm(y).trace().item(), np.trace(a @ b), atol=1e-12)
+    np.testing.assert_allclose(tt.linalg.vecdot(x, x).cpu().numpy(), (a * a).sum(-1))
+    np.testing.assert_allclose(tt.linalg.multi_dot([x, y, x]).cpu().numpy(), a @ b @ a, atol=1e-12)
+    np.testing.assert_allclose(tt.chain_matmul(x, y, x).cpu().numpy(), a @ b @ a, atol=1e-12)
+    np.testing.assert_allclose(tt.cross(x, x.flip(0)).cpu().numpy(), np.cross(a, a[::-1]), atol=1e-12)
+    np.testing.assert_allclose(
+        tt.addr(x, y[0], y[:, 0], beta=2, alpha=3).cpu().numpy(), 2 * a + 3 * np.outer(b[0], b[:, 0])
+    )
+
+
+def test_addr_leaves_out_what_beta_zero_multiplies() -> None:
+    result = tt.addr(tt.full((2, 2), float("nan")), tt.ones(2), tt.ones(2), beta=0)
+    assert result.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("correction", [0, 1])
+def test_covariances(correction: int, device: str) -> None:
+    x = numbers(3, 10)
+    counts, weights = RNG.integers(1, 4, 10), RNG.random(10)
+    given = tt.from_numpy(x).to(device)
+    f, a = tt.from_numpy(counts).to(device), tt.from_numpy(weights).to(device)
+    for fweights, aweights in ((None, None), (f, None), (None, a), (f, a)):
+        expected = np.cov(
+            x,
+            ddof=correction,
+            fweights=None if fweights is None else counts,
+            aweights=None if aweights is None else weights,
+        )
+        result = tt.cov(given, correction=correction, fweights=fweights, aweights=aweights)
+        np.testing.assert_allclose(result.cpu().numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(tt.corrcoef(given).cpu().numpy(), np.corrcoef(x), atol=1e-12)
+
+
+def test_covariances_refuse_bad_weights() -> None:
+    x = tt.ones(2, 3)
+    with pytest.raises(RuntimeError, match="fweights to have integral dtype"):
+        tt.cov(x, fweights=tt.ones(3))
+    with pytest.raises(RuntimeError, match="same numel"):
+        tt.cov(x, aweights=tt.ones(2))
+    with pytest.raises(RuntimeError, match="cannot be negative"):
+        tt.cov(x, aweights=-tt.ones(3))
