@@ -23,6 +23,7 @@ __all__ = [
     "chain_matmul",
     "einsum",
     "meshgrid",
+    "norm",
     "tensordot",
 ]
 
@@ -209,6 +210,35 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         )
         indexing = "ij"
     return _ops.meshgrid(_listed(tensors), indexing=indexing)
+
+
+@overridable
+def norm(
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
+) -> Any:
+    """A vector norm, or with ``p="fro"`` the Frobenius norm (`torch.norm`).
+
+    Args:
+        input: a floating or complex tensor.
+        p: the order; ``"fro"`` and None are 2.
+        dim: the dimensions to reduce; all of them where it is None.
+        dtype: converted to before the operation.
+
+    Raises RuntimeError for integers.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.norm(tt.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
+    order: Any = 2 if p in ("fro", None) else p
+    if order == "nuc":
+        return _ops.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    if isinstance(order, str):
+        raise ValueError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    if out is not None:
+        return _ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
+    return _ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
 @overridable

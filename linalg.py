@@ -2,7 +2,10 @@
 
 from .dispatch.generated.functions import linalg_cross as cross
 from .dispatch.generated.functions import linalg_diagonal as diagonal
+from .dispatch.generated.functions import linalg_matrix_norm as matrix_norm
 from .dispatch.generated.functions import linalg_multi_dot as multi_dot
+from .dispatch.generated.functions import linalg_norm as norm
 from .dispatch.generated.functions import linalg_vecdot as vecdot
+from .dispatch.generated.functions import linalg_vector_norm as vector_norm
 
-__all__ = ["cross", "diagonal", "multi_dot", "vecdot"]
+__all__ = ["cross", "diagonal", "matrix_norm", "multi_dot", "norm", "vecdot", "vector_norm"]

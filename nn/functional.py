@@ -51,11 +51,14 @@ from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
-from . import activations
+from . import activations, losses
 from .activations import *  # noqa: F403 - the names are declared there
+from .losses import *  # noqa: F403
+from .reductions import reduction_of
 
 __all__ = [
     *activations.__all__,
+    *losses.__all__,
     "avg_pool1d",
     "avg_pool2d",
     "channel_shuffle",
@@ -89,31 +92,6 @@ __all__ = [
     "softplus",
     "tanh",
 ]
-
-REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
-"""Names of reductions, and what operators call them."""
-
-
-def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> int:
-    """An operator's reduction from its name, or from the two flags that PyTorch deprecated for it.
-
-    Raises ValueError for an unknown name.
-
-    Example:
-        >>> from triten.nn.functional import reduction_of
-        >>> reduction_of("sum")
-        2
-    """
-    if size_average is not None or reduce is not None:
-        average = True if size_average is None else size_average
-        reduction = "none" if reduce is False else "mean" if average else "sum"
-        warnings.warn(
-            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            stacklevel=3,
-        )
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    return REDUCTIONS[reduction]
 
 
 def _implicit_dim(name: str, rank: int) -> int:

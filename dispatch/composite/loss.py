@@ -186,3 +186,143 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     return reduced(
         ops.where(ops.lt(distance, delta), gap * gap * 0.5, (distance - 0.5 * delta) * delta), reduction
     )
+
+
+def kl_div(self: Any, target: Any, reduction: int, log_target: bool) -> Any:
+    """target * (log(target) - self); 0 where the target is 0."""
+    if log_target:
+        loss = ops.mul(ops.exp(target), ops.sub(target, self))
+    else:
+        some = ops.gt(target, 0)
+        logs = ops.log(ops.where(some, target, 1.0))
+        loss = ops.sub(ops.where(some, ops.mul(target, logs), 0.0), ops.mul(target, self))
+    return reduced(loss, reduction)
+
+
+def hinge_embedding_loss(self: Any, target: Any, margin: float, reduction: int) -> Any:
+    """`self` where the target is 1, max(0, margin - self) where it is -1."""
+    far = ops.where(ops.ne(target, 1), ops.clamp_min(ops.rsub(self, margin), 0), 0.0)
+    near = ops.where(ops.ne(target, -1), self, 0.0)
+    return reduced(ops.add(near, far), reduction)
+
+
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float, reduction: int) -> Any:
+    """max(0, -target * (input1 - input2) + margin)."""
+    gap = ops.add(ops.mul(ops.neg(target), ops.sub(input1, input2)), margin)
+    return reduced(ops.clamp_min(gap, 0), reduction)
+
+
+def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float, reduction: int) -> Any:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    rank = target._spec.ndim
+    if rank not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if rank == 1 and not (input1._spec.ndim == input2._spec.ndim == 2):
+        raise RuntimeError(
+            "1D target tensor expects 2D input tensors, but found inputs with sizes "
+            f"{list(input1._spec.sizes)} and {list(input2._spec.sizes)}."
+        )
+    if rank == 0 and not (input1._spec.ndim == input2._spec.ndim == 1):
+        raise RuntimeError(
+            "0D target tensor expects 1D input tensors, but found inputs with sizes "
+            f"{list(input1._spec.sizes)} and {list(input2._spec.sizes)}."
+        )
+    product = ops.sum(ops.mul(input1, input2), [rank])
+    first = ops.add(ops.sum(ops.mul(input1, input1), [rank]), 1e-12)
+    second = ops.add(ops.sum(ops.mul(input2, input2), [rank]), 1e-12)
+    cosine = ops.div(product, ops.sqrt(ops.mul(first, second)))
+    near = ops.where(ops.eq(target, 1), ops.rsub(cosine, 1), 0.0)
+    far = ops.where(ops.eq(target, -1), ops.clamp_min(ops.sub(cosine, margin), 0), 0.0)
+    return reduced(ops.add(near, far), reduction)
+
+
+def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int) -> Any:
+    """exp(input) - target * input, or of the rate itself; with Stirling's term where the target is above 1."""
+    if log_input:
+        loss = ops.sub(ops.exp(input), ops.mul(target, input))
+    else:
+        loss = ops.sub(input, ops.mul(target, ops.log(ops.add(input, eps))))
+    if full:
+        some = ops.gt(target, 1)
+        safe = ops.where(some, target, 1.0)
+        stirling = ops.add(
+            ops.sub(ops.mul(safe, ops.log(safe)), safe), ops.mul(ops.log(ops.mul(safe, 2 * math.pi)), 0.5)
+        )
+        loss = ops.add(loss, ops.where(some, stirling, 0.0))
+    return reduced(loss, reduction)
+
+
+def soft_margin_loss(self: Any, target: Any, reduction: int) -> Any:
+    """log(1 + exp(-target * self))."""
+    return reduced(ops.softplus(ops.mul(ops.neg(target), self)), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Any, positive: Any, negative: Any, margin: float, p: float, eps: float, swap: bool, reduction: int
+) -> Any:
+    """max(0, margin + d(anchor, positive) - d(anchor, negative)); swapped, the nearer of both to the negative."""
+    ranks = {x._spec.ndim for x in (anchor, positive, negative)}
+    if len(ranks) != 1:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor._spec.ndim}D, positive {positive._spec.ndim}D, and negative {negative._spec.ndim}D inputs"
+        )
+    if margin <= 0:
+        raise RuntimeError(f"margin must be greater than zero, got {margin}")
+    near = ops.pairwise_distance(anchor, positive, p, eps)
+    far = ops.pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = ops.minimum(far, ops.pairwise_distance(positive, negative, p, eps))
+    return reduced(ops.clamp_min(ops.add(ops.sub(near, far), margin), 0), reduction)
+
+
+def binary_cross_entropy(self: Any, target: Any, weight: Any, reduction: int) -> Any:
+    """-(target log(self) + (1 - target) log(1 - self)), the logarithms held to -100."""
+    if self._spec.device.type == "cpu" and self.numel():
+        outside = ops.logical_or(ops.lt(self, 0), ops.gt(self, 1))
+        if bool(ops.any(outside).item()):
+            raise RuntimeError("all elements of input should be between 0 and 1")
+    positive = ops.clamp_min(ops.log(self), -100)
+    negative = ops.clamp_min(ops.log1p(ops.neg(self)), -100)
+    loss = ops.sub(ops.mul(ops.sub(target, 1), negative), ops.mul(target, positive))
+    return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    self: Any, target: Any, weight: Any, pos_weight: Any, reduction: int
+) -> Any:
+    """`binary_cross_entropy` of sigmoid(self), stable for all logits."""
+    if pos_weight is None:
+        loss = ops.sub(ops.mul(ops.rsub(target, 1), self), ops.log_sigmoid(self))
+    else:
+        scale = ops.add(ops.mul(ops.sub(pos_weight, 1), target), 1)
+        loss = ops.sub(ops.mul(ops.rsub(target, 1), self), ops.mul(scale, ops.log_sigmoid(self)))
+    return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
+
+
+def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, reduction: int) -> Any:
+    """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
+    if p not in (1, 2):
+        raise RuntimeError(f"only p == 1 and p == 2 supported, got {p}")
+    rank = self._spec.ndim
+    if not (rank <= 2 and (rank == 0 or self._spec.sizes[-1])):
+        raise RuntimeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(self._spec.sizes)}"
+        )
+    x = self.reshape((1, -1)) if rank < 2 else self
+    rows, classes = x._spec.sizes
+    if target.numel() != rows or target._spec.ndim > 1:
+        raise RuntimeError(f"inconsistent target size, expected {rows} but got {list(target._spec.sizes)}")
+    labels = target.reshape((rows, 1))
+    own = ops.gather(x, 1, labels)
+    gap = ops.clamp_min(ops.add(ops.sub(x, own), margin), 0)
+    if p == 2:
+        gap = ops.mul(gap, gap)
+    if weight is not None:
+        gap = ops.mul(gap, ops.index_select(weight, 0, labels.reshape((-1,))).unsqueeze(1))
+    places = ops.arange(classes, device=x._spec.device)
+    loss = ops.div(ops.sum(ops.where(ops.eq(places, labels), 0.0, gap), 1), classes)
+    if reduction == NONE and rank < 2:
+        return loss.reshape(target._spec.sizes if rank else ())
+    return reduced(loss, reduction)

@@ -17,6 +17,7 @@ FAMILIES = (
     "integration",
     "linalg",
     "loss",
+    "norm",
     "pointwise",
     "pooling",
     "random",

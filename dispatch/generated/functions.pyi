@@ -933,6 +933,141 @@ def mse_loss_backward(
 def l1_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = ..., beta: float = ...) -> Tensor: ...
 def huber_loss(input: Tensor, target: Tensor, reduction: int = ..., delta: float = ...) -> Tensor: ...
+def kl_div(input: Tensor, target: Tensor, reduction: int = ..., *, log_target: bool = ...) -> Tensor: ...
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = ..., reduction: int = ...
+) -> Tensor: ...
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = ..., reduction: int = ...
+) -> Tensor: ...
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = ..., reduction: int = ...
+) -> Tensor: ...
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
+) -> Tensor: ...
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = ...,
+    p: float = ...,
+    eps: float = ...,
+    swap: bool = ...,
+    reduction: int = ...,
+) -> Tensor: ...
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ...
+) -> Tensor: ...
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = ...,
+    pos_weight: Tensor | None = ...,
+    reduction: int = ...,
+) -> Tensor: ...
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: Number = ...,
+    margin: Number = ...,
+    weight: Tensor | None = ...,
+    reduction: int = ...,
+) -> Tensor: ...
+@overload
+def linalg_vector_norm(
+    input: Tensor,
+    ord: Number = ...,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+) -> Tensor: ...
+@overload
+def linalg_vector_norm(
+    input: Tensor,
+    ord: Number = ...,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def linalg_matrix_norm(
+    input: Tensor, ord: Number, dim: Sequence[int] = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor: ...
+@overload
+def linalg_matrix_norm(
+    input: Tensor,
+    ord: Number,
+    dim: Sequence[int] = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def linalg_matrix_norm(
+    input: Tensor, ord: str = ..., dim: Sequence[int] = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor: ...
+@overload
+def linalg_matrix_norm(
+    input: Tensor,
+    ord: str = ...,
+    dim: Sequence[int] = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def linalg_norm(
+    input: Tensor,
+    ord: Number | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+) -> Tensor: ...
+@overload
+def linalg_norm(
+    input: Tensor,
+    ord: Number | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def linalg_norm(
+    input: Tensor,
+    ord: str,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+) -> Tensor: ...
+@overload
+def linalg_norm(
+    input: Tensor,
+    ord: str,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def dist(input: Tensor, other: Tensor, p: Number = ...) -> Tensor: ...
+@overload
+def dist(input: Tensor, other: Tensor, p: Number = ..., *, out: Tensor) -> Tensor: ...
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = ..., eps: float = ..., keepdim: bool = ...
+) -> Tensor: ...
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = ..., eps: float = ...) -> Tensor: ...
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
 @overload
@@ -2378,6 +2513,8 @@ __all__ = [
     "baddbmm",
     "baddbmm_",
     "bernoulli",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
     "bitwise_and",
     "bitwise_and_",
     "bitwise_left_shift",
@@ -2433,6 +2570,8 @@ __all__ = [
     "cos_",
     "cosh",
     "cosh_",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "count_nonzero",
     "cov",
     "cross",
@@ -2450,6 +2589,7 @@ __all__ = [
     "diagonal_copy",
     "diagonal_scatter",
     "diff",
+    "dist",
     "div",
     "div_",
     "dot",
@@ -2518,6 +2658,7 @@ __all__ = [
     "hardswish_",
     "hardtanh",
     "hardtanh_",
+    "hinge_embedding_loss",
     "hsplit",
     "hstack",
     "huber_loss",
@@ -2538,6 +2679,7 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "kl_div",
     "kron",
     "l1_loss",
     "le",
@@ -2551,8 +2693,11 @@ __all__ = [
     "less_equal",
     "linalg_cross",
     "linalg_diagonal",
+    "linalg_matrix_norm",
     "linalg_multi_dot",
+    "linalg_norm",
     "linalg_vecdot",
+    "linalg_vector_norm",
     "linear",
     "linspace",
     "log",
@@ -2576,6 +2721,7 @@ __all__ = [
     "logsumexp",
     "lt",
     "lt_",
+    "margin_ranking_loss",
     "masked_fill",
     "masked_fill_",
     "masked_select",
@@ -2600,6 +2746,7 @@ __all__ = [
     "mse_loss_backward",
     "mul",
     "mul_",
+    "multi_margin_loss",
     "multinomial",
     "mv",
     "narrow",
@@ -2624,10 +2771,12 @@ __all__ = [
     "ones",
     "ones_like",
     "outer",
+    "pairwise_distance",
     "permute",
     "permute_copy",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
     "positive",
     "pow",
     "pow_",
@@ -2690,6 +2839,7 @@ __all__ = [
     "slice_copy",
     "slice_scatter",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softplus",
     "softplus_backward",
@@ -2732,6 +2882,7 @@ __all__ = [
     "trapz",
     "tril",
     "tril_",
+    "triplet_margin_loss",
     "triu",
     "triu_",
     "trunc",

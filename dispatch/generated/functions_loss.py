@@ -9,14 +9,22 @@ from typing import Any
 
 from ...runtime.local_dispatch_key_set import modes
 from ..core.call_parts import NOT_GIVEN, Parameter
+from ..core.constants import INT_1
 from ..core.overload_packet import packet
 
 __all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
     "cross_entropy_loss",
+    "hinge_embedding_loss",
     "huber_loss",
+    "kl_div",
     "l1_loss",
+    "margin_ranking_loss",
     "mse_loss",
     "mse_loss_backward",
+    "multi_margin_loss",
     "nll_loss",
     "nll_loss2d",
     "nll_loss2d_backward",
@@ -24,7 +32,10 @@ __all__ = [
     "nll_loss_backward",
     "nll_loss_forward",
     "nll_loss_nd",
+    "poisson_nll_loss",
     "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
 ]
 
 nll_loss_forward_packet = packet(
@@ -218,6 +229,137 @@ huber_loss_packet = packet(
     False,
 )
 huber_loss_plans = huber_loss_packet.plans
+kl_div_packet = packet(
+    "kl_div",
+    ("kl_div",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("reduction", "static", 1, False),
+        Parameter("log_target", "static", False, True),
+    ),
+    False,
+)
+kl_div_plans = kl_div_packet.plans
+hinge_embedding_loss_packet = packet(
+    "hinge_embedding_loss",
+    ("hinge_embedding_loss",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("margin", "number", 1.0, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+hinge_embedding_loss_plans = hinge_embedding_loss_packet.plans
+margin_ranking_loss_packet = packet(
+    "margin_ranking_loss",
+    ("margin_ranking_loss",),
+    (
+        Parameter("input1", "tensor", NOT_GIVEN, False),
+        Parameter("input2", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("margin", "number", 0.0, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+margin_ranking_loss_plans = margin_ranking_loss_packet.plans
+cosine_embedding_loss_packet = packet(
+    "cosine_embedding_loss",
+    ("cosine_embedding_loss",),
+    (
+        Parameter("input1", "tensor", NOT_GIVEN, False),
+        Parameter("input2", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("margin", "number", 0.0, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+cosine_embedding_loss_plans = cosine_embedding_loss_packet.plans
+poisson_nll_loss_packet = packet(
+    "poisson_nll_loss",
+    ("poisson_nll_loss",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("log_input", "static", NOT_GIVEN, False),
+        Parameter("full", "static", NOT_GIVEN, False),
+        Parameter("eps", "number", NOT_GIVEN, False),
+        Parameter("reduction", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+poisson_nll_loss_plans = poisson_nll_loss_packet.plans
+soft_margin_loss_packet = packet(
+    "soft_margin_loss",
+    ("soft_margin_loss",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+soft_margin_loss_plans = soft_margin_loss_packet.plans
+triplet_margin_loss_packet = packet(
+    "triplet_margin_loss",
+    ("triplet_margin_loss",),
+    (
+        Parameter("anchor", "tensor", NOT_GIVEN, False),
+        Parameter("positive", "tensor", NOT_GIVEN, False),
+        Parameter("negative", "tensor", NOT_GIVEN, False),
+        Parameter("margin", "number", 1.0, False),
+        Parameter("p", "number", 2, False),
+        Parameter("eps", "number", 1e-06, False),
+        Parameter("swap", "static", False, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+triplet_margin_loss_plans = triplet_margin_loss_packet.plans
+binary_cross_entropy_packet = packet(
+    "binary_cross_entropy",
+    ("binary_cross_entropy",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "optional", None, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+binary_cross_entropy_plans = binary_cross_entropy_packet.plans
+binary_cross_entropy_with_logits_packet = packet(
+    "binary_cross_entropy_with_logits",
+    ("binary_cross_entropy_with_logits",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "optional", None, False),
+        Parameter("pos_weight", "optional", None, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+binary_cross_entropy_with_logits_plans = binary_cross_entropy_with_logits_packet.plans
+multi_margin_loss_packet = packet(
+    "multi_margin_loss",
+    ("multi_margin_loss",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("p", "scale", INT_1, False),
+        Parameter("margin", "scale", INT_1, False),
+        Parameter("weight", "optional", None, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+multi_margin_loss_plans = multi_margin_loss_packet.plans
+multi_margin_loss_scaled = multi_margin_loss_packet.scaled
 
 
 def nll_loss_forward(
@@ -514,3 +656,159 @@ def huber_loss(input: Any, target: Any, reduction: Any = 1, delta: Any = 1.0) ->
     except (KeyError, AttributeError, TypeError):
         plan = huber_loss_packet.miss(input, target, reduction, delta)
     return plan(input, target, delta)
+
+
+def kl_div(input: Any, target: Any, reduction: Any = 1, *, log_target: Any = False) -> Any:
+    """kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor"""
+    if modes:
+        return kl_div_packet.call_parameters(input, target, reduction, log_target)
+    try:
+        plan = kl_div_plans[input._spec][target._spec, reduction, log_target]
+    except (KeyError, AttributeError, TypeError):
+        plan = kl_div_packet.miss(input, target, reduction, log_target)
+    return plan(input, target)
+
+
+def hinge_embedding_loss(input: Any, target: Any, margin: Any = 1.0, reduction: Any = 1) -> Any:
+    """hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor"""
+    if modes:
+        return hinge_embedding_loss_packet.call_parameters(input, target, margin, reduction)
+    try:
+        plan = hinge_embedding_loss_plans[input._spec][target._spec, margin.__class__, reduction]
+    except (KeyError, AttributeError, TypeError):
+        plan = hinge_embedding_loss_packet.miss(input, target, margin, reduction)
+    return plan(input, target, margin)
+
+
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: Any = 0.0, reduction: Any = 1) -> Any:
+    """margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor"""
+    if modes:
+        return margin_ranking_loss_packet.call_parameters(input1, input2, target, margin, reduction)
+    try:
+        plan = margin_ranking_loss_plans[input1._spec][
+            input2._spec, target._spec, margin.__class__, reduction
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = margin_ranking_loss_packet.miss(input1, input2, target, margin, reduction)
+    return plan(input1, input2, target, margin)
+
+
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: Any = 0.0, reduction: Any = 1
+) -> Any:
+    """cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor"""
+    if modes:
+        return cosine_embedding_loss_packet.call_parameters(input1, input2, target, margin, reduction)
+    try:
+        plan = cosine_embedding_loss_plans[input1._spec][
+            input2._spec, target._spec, margin.__class__, reduction
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = cosine_embedding_loss_packet.miss(input1, input2, target, margin, reduction)
+    return plan(input1, input2, target, margin)
+
+
+def poisson_nll_loss(input: Any, target: Any, log_input: Any, full: Any, eps: Any, reduction: Any) -> Any:
+    """poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor"""
+    if modes:
+        return poisson_nll_loss_packet.call_parameters(input, target, log_input, full, eps, reduction)
+    try:
+        plan = poisson_nll_loss_plans[input._spec][target._spec, log_input, full, eps.__class__, reduction]
+    except (KeyError, AttributeError, TypeError):
+        plan = poisson_nll_loss_packet.miss(input, target, log_input, full, eps, reduction)
+    return plan(input, target, eps)
+
+
+def soft_margin_loss(input: Any, target: Any, reduction: Any = 1) -> Any:
+    """soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    if modes:
+        return soft_margin_loss_packet.call_parameters(input, target, reduction)
+    try:
+        plan = soft_margin_loss_plans[input._spec][target._spec, reduction]
+    except (KeyError, AttributeError, TypeError):
+        plan = soft_margin_loss_packet.miss(input, target, reduction)
+    return plan(input, target)
+
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: Any = 1.0,
+    p: Any = 2,
+    eps: Any = 1e-06,
+    swap: Any = False,
+    reduction: Any = 1,
+) -> Any:
+    """triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor"""
+    if modes:
+        return triplet_margin_loss_packet.call_parameters(
+            anchor, positive, negative, margin, p, eps, swap, reduction
+        )
+    try:
+        plan = triplet_margin_loss_plans[anchor._spec][
+            positive._spec, negative._spec, margin.__class__, p.__class__, eps.__class__, swap, reduction
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = triplet_margin_loss_packet.miss(anchor, positive, negative, margin, p, eps, swap, reduction)
+    return plan(anchor, positive, negative, margin, p, eps)
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: Any = 1) -> Any:
+    """binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor"""
+    if modes:
+        return binary_cross_entropy_packet.call_parameters(input, target, weight, reduction)
+    try:
+        plan = binary_cross_entropy_plans[input._spec][
+            target._spec, (None if weight is None else weight._spec), reduction
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = binary_cross_entropy_packet.miss(input, target, weight, reduction)
+    return plan(input, target, weight)
+
+
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: Any = 1
+) -> Any:
+    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor"""
+    if modes:
+        return binary_cross_entropy_with_logits_packet.call_parameters(
+            input, target, weight, pos_weight, reduction
+        )
+    try:
+        plan = binary_cross_entropy_with_logits_plans[input._spec][
+            target._spec,
+            (None if weight is None else weight._spec),
+            (None if pos_weight is None else pos_weight._spec),
+            reduction,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = binary_cross_entropy_with_logits_packet.miss(input, target, weight, pos_weight, reduction)
+    return plan(input, target, weight, pos_weight)
+
+
+def multi_margin_loss(
+    input: Any, target: Any, p: Any = INT_1, margin: Any = INT_1, weight: Any = None, reduction: Any = 1
+) -> Any:
+    """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor"""
+    if modes:
+        return multi_margin_loss_packet.call_parameters(input, target, p, margin, weight, reduction)
+    if p is INT_1 and margin is INT_1:
+        try:
+            plan = multi_margin_loss_plans[input._spec][
+                target._spec, (None if weight is None else weight._spec), reduction
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = multi_margin_loss_packet.miss(input, target, p, margin, weight, reduction)
+        return plan(input, target, weight)
+    try:
+        plan = multi_margin_loss_scaled[input._spec][
+            target._spec,
+            (None if p is INT_1 else p.__class__),
+            (None if margin is INT_1 else margin.__class__),
+            (None if weight is None else weight._spec),
+            reduction,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = multi_margin_loss_packet.miss_scaled(input, target, p, margin, weight, reduction)
+    return plan(input, target, p, margin, weight)

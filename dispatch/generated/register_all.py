@@ -17,6 +17,7 @@ from . import (
     registrations_integration,
     registrations_linalg,
     registrations_loss,
+    registrations_norm,
     registrations_pointwise,
     registrations_pooling,
     registrations_random,
@@ -41,6 +42,7 @@ def register_all() -> None:
     registrations_integration.register()
     registrations_linalg.register()
     registrations_loss.register()
+    registrations_norm.register()
     registrations_pointwise.register()
     registrations_pooling.register()
     registrations_random.register()

@@ -170,3 +170,67 @@ def register() -> None:
         "native_functions/loss.yaml:75",
     )
     composite("huber_loss", "CompositeImplicitAutograd", composition.huber_loss)
+    define(
+        "kl_div",
+        "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
+        "native_functions/loss.yaml:80",
+    )
+    composite("kl_div", "CompositeImplicitAutograd", composition.kl_div)
+    define(
+        "hinge_embedding_loss",
+        "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:85",
+    )
+    composite("hinge_embedding_loss", "CompositeImplicitAutograd", composition.hinge_embedding_loss)
+    define(
+        "margin_ranking_loss",
+        "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:90",
+    )
+    composite("margin_ranking_loss", "CompositeImplicitAutograd", composition.margin_ranking_loss)
+    define(
+        "cosine_embedding_loss",
+        "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:95",
+    )
+    composite("cosine_embedding_loss", "CompositeImplicitAutograd", composition.cosine_embedding_loss)
+    define(
+        "poisson_nll_loss",
+        "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
+        "native_functions/loss.yaml:100",
+    )
+    composite("poisson_nll_loss", "CompositeImplicitAutograd", composition.poisson_nll_loss)
+    define(
+        "soft_margin_loss",
+        "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:105",
+    )
+    composite("soft_margin_loss", "CompositeImplicitAutograd", composition.soft_margin_loss)
+    define(
+        "triplet_margin_loss",
+        "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:110",
+    )
+    composite("triplet_margin_loss", "CompositeImplicitAutograd", composition.triplet_margin_loss)
+    define(
+        "binary_cross_entropy",
+        "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:115",
+    )
+    composite("binary_cross_entropy", "CompositeImplicitAutograd", composition.binary_cross_entropy)
+    define(
+        "binary_cross_entropy_with_logits",
+        "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:120",
+    )
+    composite(
+        "binary_cross_entropy_with_logits",
+        "CompositeImplicitAutograd",
+        composition.binary_cross_entropy_with_logits,
+    )
+    define(
+        "multi_margin_loss",
+        "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:125",
+    )
+    composite("multi_margin_loss", "CompositeImplicitAutograd", composition.multi_margin_loss)

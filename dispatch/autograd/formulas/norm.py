@@ -1,0 +1,36 @@
+"""The derivative of norms, with PyTorch's subgradients where there is none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...generated import functions as ops
+from ...structured.native.dims import reduced_dims
+from .reduction import restored
+
+
+def vector_norm_backward(grad: Any, self: Any, ord: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    """0 where the norm is 0; an extremum's gradient is shared by the elements that attain it."""
+    rank = self.dim()
+    x = self if self.dtype is result.dtype or self.dtype.is_complex else self.to(result.dtype)
+    norm, grad = restored(result, rank, dim, keepdim), restored(grad, rank, dim, keepdim)
+    size = ops.abs(x)
+    zero = ops.eq(x, 0)
+    direction = ops.where(zero, 0.0, x / ops.where(zero, 1.0, size)) if x.dtype.is_complex else ops.sign(x)
+    if ord == 0:
+        gradient = ops.zeros_like(x)
+    elif ord == 1:
+        gradient = direction * grad
+    elif ord == 2:
+        gradient = grad * ops.masked_fill(x / norm, ops.eq(norm, 0), 0)
+    elif abs(ord) == math.inf:
+        attained = ops.logical_or(ops.eq(size, norm), ops.logical_and(ops.isnan(size), ops.isnan(norm)))
+        mask = attained.to(norm.dtype)
+        count = ops.sum(mask, reduced_dims(dim, rank), keepdim=True) if rank else mask
+        gradient = direction * mask * (grad / count)
+    else:
+        powers = ops.masked_fill(ops.pow(size, ord - 1), zero, 0)
+        scale = ops.masked_fill(grad / ops.pow(norm, ord - 1), ops.eq(norm, 0), 0)
+        gradient = direction * powers * scale
+    return gradient.to(self.dtype)

@@ -1,0 +1,122 @@
+"""Norms and distances (ATen/native/LinearAlgebra.cpp, Distance.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import bfloat16, float16, float32
+from ..generated import functions as ops
+from ..structured.native.dims import reduced_dims, wrap_dim
+
+
+def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
+    name = "linalg.vector_norm"
+    _check_floating(name, self)
+    if dtype is not None:
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise RuntimeError(f"{name}: dtype should be floating point or complex. Got {dtype.scalar_name}")
+        self = self.to(dtype)
+    wanted = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+    dims = reduced_dims(dim, self._spec.ndim)
+    if not self.numel() and (ord < 0 or ord == math.inf):
+        whole = dim is None or not dims or not self._spec.ndim
+        if whole or any(self._spec.sizes[d] == 0 for d in dims):
+            raise RuntimeError(
+                f"{name} cannot compute the {ord:g} norm on an empty tensor because the operation does not have an "
+                "identity"
+            )
+    x = ops.abs(self.to(float32) if wanted in (float16, bfloat16) else self)
+    if ord == math.inf:
+        result = ops.amax(x, dims, keepdim)
+    elif ord == -math.inf:
+        result = ops.amin(x, dims, keepdim)
+    elif ord == 0:
+        result = ops.sum(ops.ne(x, 0).to(x.dtype), dims, keepdim)
+    elif ord == 1:
+        result = ops.sum(x, dims, keepdim)
+    elif ord == 2:
+        result = ops.sqrt(ops.sum(ops.mul(x, x), dims, keepdim))
+    else:
+        result = ops.pow(ops.sum(ops.pow(x, ord), dims, keepdim), 1.0 / ord)
+    return result if result.dtype is wanted else result.to(wanted)
+
+
+def _check_floating(name: str, self: Any) -> None:
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {self.dtype.scalar_name}"
+        )
+
+
+def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, dtype: Any) -> Any:
+    """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
+    name = "linalg.matrix_norm"
+    _check_floating(name, self)
+    rank = self._spec.ndim
+    if rank < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if len(dim) != 2:
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {', '.join(map(str, dim))}")
+    rows, columns = wrap_dim(dim[0], rank), wrap_dim(dim[1], rank)
+    if rows == columns:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
+    if ord == "fro":
+        return ops.linalg_vector_norm(self, 2, [rows, columns], keepdim, dtype=dtype)
+    if ord in ("nuc", 2, -2):
+        raise NotImplementedError(f"{name}: Order {ord} needs singular values, which are not implemented")
+    if isinstance(ord, str) or abs(ord) not in (1, math.inf):
+        raise RuntimeError(f"{name}: Order {ord} not supported.")
+    summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = ops.linalg_vector_norm(self, 1, [summed], keepdim, dtype=dtype)
+    if not keepdim and chosen > summed:
+        chosen -= 1
+    return (ops.amax if ord > 0 else ops.amin)(sums, [chosen], keepdim)
+
+
+def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
+    if ord is None:
+        return ops.linalg_vector_norm(self, 2, dim, keepdim, dtype=dtype)
+    dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {dims}")
+    if dims is None:
+        if self._spec.ndim not in (1, 2):
+            raise RuntimeError(
+                "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
+                f"{self._spec.ndim}D."
+            )
+        dims = list(range(self._spec.ndim))
+    if len(dims) == 2:
+        return linalg_matrix_norm(self, ord, dims, keepdim, dtype)
+    if isinstance(ord, str):
+        raise RuntimeError(f"linalg.norm: Order {ord} is of matrices, got one dimension {dims}")
+    return ops.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
+
+
+def dist(self: Any, other: Any, p: Any) -> Any:
+    """`torch.dist`: the norm of the difference."""
+    return ops.linalg_vector_norm(ops.sub(self, other), p)
+
+
+def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
+    """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
+    last = max(x1._spec.ndim, x2._spec.ndim) - 1
+    return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
+    """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
+    common = ops.add(x1, x2).dtype if x1.dtype is not x2.dtype else x1.dtype
+    if not common.is_floating_point:
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {common.scalar_name}"
+        )
+    a, b = ops.broadcast_tensors([x1.to(common), x2.to(common)])
+    lengths = [ops.linalg_vector_norm(x, 2, [dim], True) for x in (a, b)]
+    # Each divided by its own length: their product would overflow where the quotient does not.
+    units = [ops.div(x, ops.where(ops.lt(n, eps), eps, n)) for x, n in zip((a, b), lengths, strict=True)]
+    return ops.sum(ops.mul(*units), [dim])

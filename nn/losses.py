@@ -1,0 +1,431 @@
+"""Losses with PyTorch's Python signatures, made of operators; `functional` re-exports them.
+
+Reductions are ``'none'``, ``'mean'`` or ``'sum'``; `size_average` and `reduce` are the flags that they replaced.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as _ops
+from .reductions import reduction_of
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "kl_div",
+    "margin_ranking_loss",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
+    "normalize",
+    "pairwise_distance",
+    "poisson_nll_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+
+@overridable
+def kl_div(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:
+    """target * (log(target) - input), `input` being log-probabilities (`torch.nn.functional.kl_div`).
+
+    ``'batchmean'`` divides the sum by the first size, which is the divergence as mathematics has it.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.kl_div(tt.zeros(2), tt.ones(2), reduction="sum")
+        tensor(0.)
+    """
+    if reduction == "batchmean":
+        total = _ops.kl_div(input, target, 2, log_target=log_target)
+        return total / input.shape[0] if input.dim() else total
+    if reduction == "mean" and size_average is None and reduce is None:
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' "
+            "divides only by the batch size, and aligns with the KL div math definition. 'mean' will be changed to "
+            "behave the same as 'batchmean' in the next major release.",
+            stacklevel=3,
+        )
+    return _ops.kl_div(input, target, reduction_of(reduction, size_average, reduce), log_target=log_target)
+
+
+@overridable
+def hinge_embedding_loss(
+    input: Any,
+    target: Any,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """`input` where the target is 1, max(0, margin - input) where it is -1 (`torch.nn.functional`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.hinge_embedding_loss(tt.tensor([0.25, 0.25]), tt.tensor([1, -1]), reduction="none")
+        tensor([0.2500, 0.7500])
+    """
+    return _ops.hinge_embedding_loss(input, target, margin, reduction_of(reduction, size_average, reduce))
+
+
+@overridable
+def margin_ranking_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, -target * (input1 - input2) + margin) (`torch.nn.functional.margin_ranking_loss`).
+
+    Raises RuntimeError for tensors of different ranks.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.margin_ranking_loss(tt.ones(1), tt.zeros(1), -tt.ones(1))
+        tensor(1.)
+    """
+    if not input1.dim() == input2.dim() == target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
+            f"{input1.size()}, input2: {input2.size()}, target: {target.size()} "
+        )
+    return _ops.margin_ranking_loss(
+        input1, input2, target, margin, reduction_of(reduction, size_average, reduce)
+    )
+
+
+@overridable
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1 (`torch.nn.functional.cosine_embedding_loss`).
+
+    Args:
+        input1, input2: (N, D), or (D) with a target of no dimensions.
+        target: (N) of 1 and -1.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0.0]])
+        >>> tt.nn.functional.cosine_embedding_loss(x, x, -tt.ones(1))
+        tensor(1.)
+    """
+    return _ops.cosine_embedding_loss(
+        input1, input2, target, margin, reduction_of(reduction, size_average, reduce)
+    )
+
+
+@overridable
+def soft_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """log(1 + exp(-target * input)) (`torch.nn.functional.soft_margin_loss`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.soft_margin_loss(tt.zeros(2), tt.ones(2))
+        tensor(0.6931)
+    """
+    return _ops.soft_margin_loss(input, target, reduction_of(reduction, size_average, reduce))
+
+
+@overridable
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Negative log likelihood of a Poisson distribution (`torch.nn.functional.poisson_nll_loss`).
+
+    Args:
+        log_input: whether `input` is the logarithm of the rate.
+        full: whether Stirling's approximation of log(target!) is added.
+        eps: added to a rate that is no logarithm before it is taken.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.poisson_nll_loss(tt.zeros(1), tt.ones(1))
+        tensor(1.)
+    """
+    chosen = reduction_of(reduction, size_average, reduce)
+    return _ops.poisson_nll_loss(input, target, log_input, full, eps, chosen)
+
+
+@overridable
+def gaussian_nll_loss(
+    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """Negative log likelihood of a normal distribution (`torch.nn.functional.gaussian_nll_loss`).
+
+    Args:
+        var: variances, of the input's shape, of its shape with a last size of 1 or without the last one; or a number.
+        full: whether the constant is added.
+        eps: the least variance, which has no gradient.
+
+    Raises ValueError for a negative variance, a shape that does not fit and an unknown reduction.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.gaussian_nll_loss(tt.zeros(1), tt.ones(1), tt.ones(1))
+        tensor(0.5000)
+    """
+    if isinstance(var, int | float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * _ops.ones_like(input)
+    elif bool(_ops.any(_ops.lt(var, 0)).item()):
+        raise ValueError("var has negative entry/entries")
+    if var.size() != input.size():
+        if input.size()[:-1] == var.size():
+            var = var.unsqueeze(-1)
+        elif not (input.size()[:-1] == var.size()[:-1] and var.size(-1) == 1):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    held = var.clone()
+    held = var + (_ops.clamp_min(held.detach(), eps) - held.detach())
+    loss = 0.5 * (_ops.log(held) + (input - target) ** 2 / held)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+@overridable
+def binary_cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """-(target log(input) + (1 - target) log(1 - input)) (`torch.nn.functional.binary_cross_entropy`).
+
+    Raises ValueError where the sizes differ, RuntimeError for an input on the CPU outside of [0, 1].
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.binary_cross_entropy(tt.tensor([0.5]), tt.tensor([1.0]))
+        tensor(0.6931)
+    """
+    if target.size() != input.size():
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
+            "deprecated. Please ensure they have the same size."
+        )
+    return _ops.binary_cross_entropy(input, target, weight, reduction_of(reduction, size_average, reduce))
+
+
+@overridable
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:
+    """`binary_cross_entropy` of sigmoid(input), stable (`torch.nn.functional.binary_cross_entropy_with_logits`).
+
+    Raises ValueError where the sizes differ.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.binary_cross_entropy_with_logits(tt.tensor([-200.0]), tt.tensor([1.0]))
+        tensor(200.)
+    """
+    if target.size() != input.size():
+        raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    chosen = reduction_of(reduction, size_average, reduce)
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, chosen)
+
+
+@overridable
+def multi_margin_loss(
+    input: Any,
+    target: Any,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The hinge loss of several classes (`torch.nn.functional.multi_margin_loss`).
+
+    Raises ValueError for another `p` than 1 and 2 and for weights that are no vector.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.multi_margin_loss(tt.tensor([[0.0, 1.0]]), tt.tensor([0]))
+        tensor(1.)
+    """
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    chosen = reduction_of(reduction, size_average, reduce)
+    return _ops.multi_margin_loss(input, target, p, margin, weight, chosen)
+
+
+@overridable
+def multilabel_soft_margin_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """`binary_cross_entropy_with_logits`, the mean over classes (`torch.nn.functional.multilabel_soft_margin_loss`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.multilabel_soft_margin_loss(tt.zeros(1, 2), tt.ones(1, 2))
+        tensor(0.6931)
+    """
+    chosen = reduction_of(reduction, size_average, reduce)
+    loss = -(target * _ops.log_sigmoid(input) + (1 - target) * _ops.log_sigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    loss = loss.sum(-1) / input.size(-1) if input.dim() else loss
+    return loss if chosen == 0 else loss.mean() if chosen == 1 else loss.sum()
+
+
+@overridable
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, margin + d(anchor, positive) - d(anchor, negative)) (`torch.nn.functional.triplet_margin_loss`).
+
+    Raises ValueError for a margin that is not above 0.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.zeros(1, 2)
+        >>> tt.nn.functional.triplet_margin_loss(a, a, a)
+        tensor(1.)
+    """
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    chosen = reduction_of(reduction, size_average, reduce)
+    return _ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, chosen)
+
+
+@overridable
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """`triplet_margin_loss` by a distance of one's own (`torch.nn.functional.triplet_margin_with_distance_loss`).
+
+    Raises ValueError for an unknown reduction and a margin that is not above 0, RuntimeError for ranks that differ.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.zeros(1, 2)
+        >>> tt.nn.functional.triplet_margin_with_distance_loss(a, a, a, distance_function=lambda x, y: (x - y).sum(1))
+        tensor(1.)
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
+        )
+    distance = _ops.pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = _ops.minimum(far, distance(positive, negative))
+    loss = _ops.clamp_min(margin + near - far, 0)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+@overridable
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """The cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.cosine_similarity(tt.ones(1, 2), tt.tensor([[1.0, 0.0]]))
+        tensor([0.7071])
+    """
+    return _ops.cosine_similarity(x1, x2, dim, eps)
+
+
+@overridable
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    """The norm of x1 - x2 + eps along the last dimension (`torch.nn.functional.pairwise_distance`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.pairwise_distance(tt.zeros(1, 2), tt.tensor([[3.0, 4.0]]))
+        tensor([5.0000])
+    """
+    return _ops.pairwise_distance(x1, x2, p, eps, keepdim)
+
+
+@overridable
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """Divided by its norm along `dim`, which is at least `eps` (`torch.nn.functional.normalize`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.normalize(tt.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+    lengths = _ops.clamp_min(_ops.linalg_vector_norm(input, p, dim, True), eps).expand_as(input)
+    return _ops.div(input, lengths) if out is None else _ops.div(input, lengths, out=out)
