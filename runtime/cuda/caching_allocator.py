@@ -222,6 +222,14 @@ class CachingAllocator(Allocator):
 
     def _hand_out(self, cuda: Driver, cache: DeviceCache, block: Block, nbytes: int, event: int) -> Block:
         pool = block.segment.pool
+        if self._notes:
+            try:
+                cuda.note_allocated(block.address, nbytes, pool.device, pool.stream)
+            except BaseException:
+                if event != block.weight:
+                    pool.events.inactive(block.counted, pool.small)
+                block.home.append(block)
+                raise
         waste = block.counted - nbytes
         if waste > MAX_WASTE:
             block.excess = waste - MAX_WASTE
@@ -231,8 +239,6 @@ class CachingAllocator(Allocator):
         block.log.append(event - nbytes)
         if self._notes or cache.history is not None or block.excess:
             block.watch = set()
-            if self._notes:
-                cuda.note_allocated(block.address, nbytes - block.excess, pool.device, pool.stream)
             if cache.history is not None:
                 cache.history.allocated(block)
         return block
