@@ -148,7 +148,16 @@ class CachingAllocator(Allocator):
 
     def allocate_on(self, nbytes: int, device: Device, stream: int) -> DataPtr:
         """As `allocate`, on the stream given."""
-        return self._allocate(nbytes, device, stream)
+        try:
+            block = self._fast[device.index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
+        except (KeyError, IndexError):
+            return self._allocate(nbytes, device, stream)
+        block.charge = charge = block.weight - nbytes
+        log = block.log
+        log.append(charge)
+        if len(log) > LOG_LIMIT:
+            self._count(block)
+        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
 
     def _allocate(self, nbytes: int, device: Device, stream: int | None) -> DataPtr:
         if nbytes <= 0:
@@ -433,7 +442,7 @@ class CachingAllocator(Allocator):
 
     def raw_allocate(self, nbytes: int, device: Device, stream: int) -> int:
         """An address that nobody but `raw_delete` gives back; 0 for no bytes."""
-        data = self._allocate(nbytes, device, stream)
+        data = self.allocate_on(nbytes, device, stream)
         if data.address:
             self._raw[data.address] = data
         return data.address

@@ -18,7 +18,10 @@ import numpy as np
 from cupy.cuda import driver as cuda
 from cupy.cuda import runtime
 
+from ..data_ptr import DataPtr
+from ..device import device as Device
 from ..errors import OutOfMemoryError
+from .caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
 from .driver import (
     MAX_GRID,
@@ -29,6 +32,7 @@ from .driver import (
     HostArray,
     ThreadState,
     check_grid,
+    current_driver,
 )
 
 SUCCESS, NOT_READY = 0, 600
@@ -119,7 +123,7 @@ class CuPyKernel(CompiledKernel):
         if binary.global_scratch_size:
             nbytes = gx * gy * gz * binary.num_ctas * binary.global_scratch_size
             scratch = self._driver.scratch(nbytes, stream)
-            address = scratch.ptr
+            address = scratch.address
         try:
             self._pack(arguments.buffer, 0, *values, address, 0)
         except struct.error as error:
@@ -157,6 +161,7 @@ class CuPyDriver(Driver):
         self._pool = cupy.cuda.MemoryPool()
         self._segments: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
+        self._scratch: CachingAllocator | None = None
 
     def device_count(self) -> int:
         return self._device_count
@@ -198,10 +203,11 @@ class CuPyDriver(Driver):
             del self._segments[address]
             self._pool.free_all_blocks()
 
-    def scratch(self, nbytes: int, stream: int) -> Any:
-        """Memory for one launch. CuPy's pool reuses it on this stream only, so it may be dropped at once."""
-        with cupy.cuda.ExternalStream(stream):
-            return self._pool.malloc(nbytes)
+    def scratch(self, nbytes: int, stream: int) -> DataPtr:
+        """Memory for one launch on the current device. It is reused in stream order, so it may be dropped at once."""
+        if self._scratch is None:
+            self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
+        return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
 
     def memory_info(self, device: int) -> tuple[int, int]:
         with _current(self, device):
