@@ -560,29 +560,44 @@ def test_sizes_are_rounded_to_steps_between_powers_of_two(nbytes, rounded):
 def test_more_waste_than_an_event_holds_is_counted():
     allocator = make(roundup_power2_divisions=1)
     nbytes = 2**30 + 2**20
-    held = allocator.allocate(nbytes, CUDA)
     for _ in range(2):
+        held = allocator.allocate(nbytes, CUDA)
         found = stats(allocator)
-        assert (found["requested_bytes.large_pool.current"], found["allocated_bytes.all.current"]) == (
-            nbytes,
-            2**31,
-        )
+        assert found["requested_bytes.large_pool.current"] == held.nbytes == nbytes
+        assert found["allocated_bytes.all.current"] == 2**31
         assert inspection.snapshot_segments(allocator)[0]["requested_size"] == nbytes
         del held
         assert stats(allocator)["requested_bytes.all.current"] == 0
-        held = allocator.allocate(nbytes, CUDA)
 
 
 def test_segments_that_lie_unused_are_given_back_beyond_the_threshold():
     allocator = make(garbage_collection_threshold=0.5)
     inspection.set_fraction(allocator, 0, 1 / 1024)  # 80 MiB
-    allocator.allocate(22 * MIB, CUDA)
-    busy = [allocator.allocate(size * MIB, CUDA) for size in (24, 12)]
-    assert stats(allocator)["num_device_free"] == 0
-    held = allocator.allocate(14 * MIB, CUDA)
+    allocator.allocate(12 * MIB, CUDA)
+    busy = [allocator.allocate(24 * MIB, CUDA)]
+    assert stats(allocator)["num_device_free"] == 0, "the first 12 MiB are below the threshold"
+    busy.append(allocator.allocate(14 * MIB, CUDA))
+    assert stats(allocator)["num_device_free"] == 0, "so are 36"
+    busy.append(allocator.allocate(16 * MIB, CUDA))
+    assert stats(allocator)["num_device_free"] == 1, "50 are not"
+    assert [s["total_size"] // MIB for s in inspection.snapshot_segments(allocator)] == [24, 14, 16]
+    busy.append(allocator.allocate(20 * MIB, CUDA))
     found = stats(allocator)
-    assert found["num_device_free"] <= 1 and found["num_alloc_retries"] == 0
-    assert held.nbytes and len(busy) == 2
+    assert (found["num_alloc_retries"], found["num_device_free"]) == (0, 1), "live segments stay"
+
+
+def test_of_idle_segments_the_ones_unused_longest_go_first():
+    allocator = make(garbage_collection_threshold=0.5)
+    inspection.set_fraction(allocator, 0, 1 / 1024)
+    busy, used, idle = (allocator.allocate(size * MIB, CUDA) for size in (14, 12, 16))
+    del used, idle
+    for size in (18, 20):
+        # Each request is short of memory; the 12 MiB are used in between, the 16 never again.
+        allocator.allocate(12 * MIB, CUDA)
+        allocator.allocate(size * MIB, CUDA)
+    left = [s["total_size"] // MIB for s in inspection.snapshot_segments(allocator)]
+    assert 16 not in left and 14 in left and 12 in left
+    assert busy.nbytes == 14 * MIB
 
 
 def test_options_are_parsed():

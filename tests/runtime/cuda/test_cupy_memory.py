@@ -2,7 +2,9 @@
 
 import pytest
 
-cupy = pytest.importorskip("cupy", reason="cupy is not installed")
+pytest.importorskip("cupy", reason="cupy is not installed")
+
+import cupy
 
 from triten.perf.allocator import address_driver
 from triten.runtime.cuda import cupy_memory
