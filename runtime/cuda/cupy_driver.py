@@ -35,7 +35,7 @@ from .driver import (
     current_driver,
 )
 
-SUCCESS, NOT_READY = 0, 600
+SUCCESS, OUT_OF_MEMORY, NOT_READY = 0, 2, 600
 STREAM_NON_BLOCKING = 1
 EVENT_DISABLE_TIMING = 2
 MAX_THREADS_PER_BLOCK = 0
@@ -152,13 +152,24 @@ class CuPyKernel(CompiledKernel):
         return tuple(changed)
 
 
+def _device_memory(nbytes: int) -> Any:
+    """What CuPy's pool takes its memory from. With an error of ours it neither empties caches nor collects garbage
+    on its own: that is for the caching allocator, outside of its lock."""
+    try:
+        return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
+    except runtime.CUDARuntimeError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+        raise OutOfMemoryError(f"CUDA out of memory: the device could not give {nbytes} bytes") from error
+
+
 class CuPyDriver(Driver):
     """CUDA devices through CuPy's bindings of the runtime and driver API."""
 
     def __init__(self, device_count: int) -> None:
         super().__init__(_ThreadState())
         self._device_count = device_count
-        self._pool = cupy.cuda.MemoryPool()
+        self._pool = cupy.cuda.MemoryPool(_device_memory)
         self._segments: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
         self._scratch: CachingAllocator | None = None
@@ -188,12 +199,7 @@ class CuPyDriver(Driver):
 
     def malloc(self, device: int, nbytes: int) -> int:
         with _current(self, device):
-            try:
-                pointer = self._pool.malloc(nbytes)
-            except cupy.cuda.memory.OutOfMemoryError as error:
-                raise OutOfMemoryError(
-                    f"CUDA out of memory: device {device} could not give {nbytes} bytes"
-                ) from error
+            pointer = self._pool.malloc(nbytes)
         self._segments[pointer.ptr] = pointer
         return int(pointer.ptr)
 

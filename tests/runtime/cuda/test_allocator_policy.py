@@ -515,6 +515,28 @@ def test_events_are_reused(allocator, monkeypatch):
     assert len(made) <= 4
 
 
+def test_a_stream_that_is_no_more_costs_one_error(allocator, monkeypatch):
+    data, kept = allocator.allocate(512, CUDA), allocator.allocate(700, CUDA)
+    allocator.record_stream(data, 4)
+    address = data.address
+    del data
+
+    def destroyed(event, stream):
+        raise RuntimeError("CUDA error: invalid resource handle")
+
+    waited = []
+    monkeypatch.setattr(allocator.driver, "record_event", destroyed)
+    monkeypatch.setattr(allocator.driver, "synchronize", waited.append, raising=False)
+    with pytest.raises(RuntimeError, match="invalid resource handle"):
+        allocator.allocate(512, CUDA)
+    others = [allocator.allocate(512, CUDA) for _ in range(5)]
+    assert address not in [other.address for other in others], "nobody knows whether its work is done"
+    assert stats(allocator)["active.all.current"] == 7
+    allocator.empty_cache()
+    assert waited == [0] and stats(allocator)["active.all.current"] == 6
+    assert kept.nbytes == 700
+
+
 def test_raw_addresses(allocator):
     address = allocator.raw_allocate(1000, CUDA, 6)
     assert inspection.snapshot_segments(allocator)[0]["stream"] == 6
