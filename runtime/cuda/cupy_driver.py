@@ -157,7 +157,7 @@ def _device_memory(nbytes: int) -> Any:
     on its own: that is for the caching allocator, outside of its lock."""
     try:
         return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
-    except runtime.CUDARuntimeError as error:
+    except cupy.cuda.runtime.CUDARuntimeError as error:
         if error.status != OUT_OF_MEMORY:
             raise
         raise OutOfMemoryError(f"CUDA out of memory: the device could not give {nbytes} bytes") from error
