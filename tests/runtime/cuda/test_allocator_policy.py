@@ -150,6 +150,19 @@ def test_lists_of_sizes_that_no_block_has_are_forgotten(allocator):
     assert not pool.lists and not pool.sizes and not allocator._exact
 
 
+def test_small_and_large_blocks_of_one_size_have_lists_of_their_own(allocator):
+    size = 3 * MIB // 2
+    held = [allocator.allocate(512 * KIB, CUDA)]
+    assert blocks(allocator)[1] == (size, False), "what is left of a small segment"
+    large = allocator.allocate(size, CUDA)
+    address = large.address
+    del large
+    held.append(allocator.allocate(700 * KIB, CUDA))
+    assert held[1].address == held[0].address + 512 * KIB
+    assert (0, 0, size) in allocator._exact, "the small list went, the large one stays"
+    assert allocator.allocate(size, CUDA).address == address
+
+
 def test_running_out_once_is_mended_by_giving_back_the_cache(allocator, monkeypatch):
     for _ in range(3):
         allocator.allocate(30 * MIB, CUDA)
