@@ -528,6 +528,18 @@ def test_events_are_reused(allocator, monkeypatch):
     assert len(made) <= 4
 
 
+def test_events_are_recorded_with_the_next_request_even_if_a_block_waits_for_it(allocator, monkeypatch):
+    data = allocator.allocate(512, CUDA)
+    allocator.allocate(4096, CUDA)
+    allocator.record_stream(data, 4)
+    recorded = []
+    monkeypatch.setattr(allocator.driver, "record_event", lambda event, stream: recorded.append(stream))
+    del data
+    assert recorded == [], "a free may run inside garbage collection"
+    allocator.allocate(4096, CUDA)
+    assert recorded == [4]
+
+
 def test_a_stream_that_is_no_more_costs_one_error(allocator, monkeypatch):
     data, kept = allocator.allocate(512, CUDA), allocator.allocate(700, CUDA)
     allocator.record_stream(data, 4)
