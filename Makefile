@@ -73,6 +73,7 @@ bench: $(DEMO_READY)
 	$(RUN) -m triten.perf overhead
 	$(RUN) -m triten.perf import-time
 	$(RUN) -m triten.perf memory
+	$(RUN) -m triten.perf allocator
 
 opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from . import cuda_memory as memory
+from .cuda_memory import *  # noqa: F403 - its names are declared there
+from .cuda_memory import __all__ as _memory_names
 from .runtime import generator as generators
 from .runtime.cuda import driver as drivers
-from .runtime.cuda.caching_allocator import CUDA_ALLOCATOR, DeviceStats
+from .runtime.cuda.device_guard import DeviceLike
+from .runtime.cuda.device_guard import device_index as _index
 from .runtime.cuda.driver import DeviceProperties
 from .runtime.cuda.driver import driver as _driver
 from .runtime.device import device as Device
@@ -21,7 +25,6 @@ __all__ = [
     "current_device",
     "device",
     "device_count",
-    "empty_cache",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
@@ -29,26 +32,11 @@ __all__ = [
     "is_available",
     "manual_seed",
     "manual_seed_all",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_reserved",
-    "reset_peak_memory_stats",
+    "memory",
     "set_device",
     "synchronize",
+    *_memory_names,
 ]
-
-DeviceLike = Device | int | str | None
-
-
-def _index(device: DeviceLike) -> int:
-    if device is None:
-        return _driver().current_device()
-    found = Device(device)
-    if found.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {found}")
-    return _driver().current_device() if found.index is None else found.index
 
 
 def is_available() -> bool:
@@ -114,45 +102,6 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """(major, minor) compute capability of a device."""
     properties = get_device_properties(device)
     return properties.major, properties.minor
-
-
-def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total) bytes of a device, as the driver tells."""
-    return _driver().memory_info(_index(device))
-
-
-def _stats(device: DeviceLike) -> DeviceStats:
-    return CUDA_ALLOCATOR.stats(_index(device))
-
-
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes that tensors hold on a device."""
-    return _stats(device).allocated
-
-
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most bytes that tensors have held since the start or `reset_peak_memory_stats`."""
-    return _stats(device).allocated_peak
-
-
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes that the caching allocator has from the device, in use or kept for reuse."""
-    return _stats(device).reserved
-
-
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The most bytes that the caching allocator has had."""
-    return _stats(device).reserved_peak
-
-
-def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Start both peaks afresh from what is in use now."""
-    CUDA_ALLOCATOR.reset_peaks(_index(device))
-
-
-def empty_cache() -> None:
-    """Give memory that no tensor holds back to the devices."""
-    CUDA_ALLOCATOR.empty_cache()
 
 
 def manual_seed(seed: int) -> None:
