@@ -19,7 +19,9 @@ from cupy.cuda import driver as cuda
 from cupy.cuda import runtime
 
 from ..errors import OutOfMemoryError
+from .capture import relaxed_capture
 from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
+from .cupy_graph import CuPyCapture
 from .driver import (
     MAX_GRID,
     CompiledKernel,
@@ -148,7 +150,7 @@ class CuPyKernel(CompiledKernel):
         return tuple(changed)
 
 
-class CuPyDriver(Driver):
+class CuPyDriver(Driver, CuPyCapture):
     """CUDA devices through CuPy's bindings of the runtime and driver API."""
 
     def __init__(self, device_count: int) -> None:
@@ -199,9 +201,17 @@ class CuPyDriver(Driver):
             self._pool.free_all_blocks()
 
     def scratch(self, nbytes: int, stream: int) -> Any:
-        """Memory for one launch. CuPy's pool reuses it on this stream only, so it may be dropped at once."""
+        """Memory for one launch. CuPy's pool reuses it on this stream only, so it may be dropped at once.
+
+        A graph that the launch is captured into holds it.
+        """
         with cupy.cuda.ExternalStream(stream):
-            return self._pool.malloc(nbytes)
+            if not self.is_capturing(stream):
+                return self._pool.malloc(nbytes)
+            with relaxed_capture(self):
+                memory = self._pool.malloc(nbytes)
+            self.keep_for_capture(stream, memory)
+            return memory
 
     def memory_info(self, device: int) -> tuple[int, int]:
         with _current(self, device):

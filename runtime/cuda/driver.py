@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from .capture import StreamCapture
+
 Grid = tuple[int, int, int]
 HostArray = np.ndarray[Any, Any]
 
@@ -60,7 +62,7 @@ class CompiledKernel(ABC):
         """
 
 
-class Driver(ABC):
+class Driver(StreamCapture):
     """A process's way to its CUDA devices."""
 
     launches: int
@@ -70,6 +72,7 @@ class Driver(ABC):
     """Bytes that an allocator leaves unused after every block, so that overruns can be found."""
 
     def __init__(self, thread_state: ThreadState | None = None) -> None:
+        super().__init__()
         self.launches = 0
         self._thread = ThreadState() if thread_state is None else thread_state
         self._compiled: dict[object, CompiledKernel] = {}
@@ -111,10 +114,10 @@ class Driver(ABC):
     def memory_info(self, device: int) -> tuple[int, int]:
         """(free, total) bytes of a device."""
 
-    def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:  # noqa: B027
+    def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:
         """A block of a segment is handed out: work enqueued on the stream from here on may touch it."""
 
-    def note_freed(self, address: int, device: int, stream: int) -> None:  # noqa: B027
+    def note_freed(self, address: int, device: int, stream: int) -> None:
         """The block is given back: work enqueued on the stream from here on must not touch it.
 
         Called inside garbage collection: takes no lock.
@@ -228,6 +231,7 @@ class Driver(ABC):
                 found = self._compiled.get(key)
                 if found is None:
                     check_parameters(kernel, signature, constexprs, divisible)
+                    self.check_may_load(kernel_name(kernel))
                     options = {
                         "num_warps": num_warps,
                         "num_stages": num_stages,

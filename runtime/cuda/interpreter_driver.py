@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .driver import CompiledKernel, DeviceProperties, Driver, Grid, HostArray, check_grid, kernel_name
+from .interpreter_capture import CapturedRecord, begin_waiting, refuse_waiting
+from .interpreter_graph import InterpreterCapture
 from .interpreter_memory import DeviceMemory
 from .interpreter_semantics import ProgramRunner, argument_type, scalar_or_pointer
 from .interpreter_stream import Event, Stream
@@ -82,13 +84,15 @@ class InterpretedKernel(CompiledKernel):
         blocks = driver.memory(on.device).blocks
         if on.is_full:
             on.run()
-        on.enqueue(lambda: driver.runner.run(self._kernel, self.name, arguments, grid, blocks))
+        on.enqueue(
+            lambda: driver.runner.run(self._kernel, self.name, arguments, grid, blocks), "kernel", self.name
+        )
         driver.launches += 1
-        if driver.launch_blocking:
+        if driver.launch_blocking and on.capture is None:
             on.run()
 
 
-class InterpreterDriver(Driver):
+class InterpreterDriver(Driver, InterpreterCapture):
     """Simulated sm_90 devices. Only the interpreter's one lock lets work run, in one thread at a time."""
 
     guard_bytes = 256
@@ -99,7 +103,7 @@ class InterpreterDriver(Driver):
         self.launch_blocking = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
         self._lock = threading.RLock()
         self._memories = [DeviceMemory(PROPERTIES.total_memory) for _ in range(device_count)]
-        self._default_streams = [Stream(device, self._lock) for device in range(device_count)]
+        self._default_streams = [Stream(device, self._lock, True) for device in range(device_count)]
         self._streams: dict[int, Stream] = {}
         self._events: dict[int, Event] = {}
         self._handles = itertools.count(0x1000)
@@ -125,16 +129,22 @@ class InterpreterDriver(Driver):
             raise RuntimeError(f"CUDA error: invalid resource handle: stream {handle:#x}")
         return found
 
+    def new_handle(self) -> int:
+        """A number that no other stream, event or graph has."""
+        return next(self._handles)
+
     def _streams_of(self, device: int) -> list[Stream]:
         return [self._default_streams[device], *(s for s in self._streams.values() if s.device == device)]
 
     def malloc(self, device: int, nbytes: int) -> int:
+        self.refuse_unsafe(f"memory of {nbytes} bytes is taken from device {device}")
         with self._lock:
             return self.memory(device).malloc(nbytes)
 
     def free(self, device: int, address: int) -> None:
+        self.refuse_unsafe(f"memory is given back to device {device}")
         with self._lock:
-            self.synchronize(device)
+            self._run_streams(device)
             self.memory(device).free(address)
 
     def memory_info(self, device: int) -> tuple[int, int]:
@@ -143,11 +153,21 @@ class InterpreterDriver(Driver):
 
     def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:
         blocks = self._memories[device].blocks
-        self.stream(stream, device).enqueue(lambda: blocks.add(address, nbytes))
+        on = self.stream(stream, device)
+        capture = on.capture
+        if capture is not None:
+            capture.note(on, blocks, address, nbytes)
+        else:
+            on.enqueue_now(lambda: blocks.add(address, nbytes))
 
     def note_freed(self, address: int, device: int, stream: int) -> None:
         blocks = self._memories[device].blocks
-        self.stream(stream, device).enqueue(lambda: blocks.remove(address))
+        on = self.stream(stream, device)
+        capture = on.capture
+        if capture is not None:
+            capture.note(on, blocks, address, None)
+        else:
+            on.enqueue_now(lambda: blocks.remove(address))
 
     def _check_range(self, what: str, address: int, nbytes: int) -> None:
         if not any(memory.blocks.holds(address, nbytes) for memory in self._memories):
@@ -166,7 +186,7 @@ class InterpreterDriver(Driver):
 
         _check_contiguous("copy_host_to_device", src)
         if src.nbytes:
-            self.stream(stream).enqueue(copy)
+            self.stream(stream).enqueue(copy, "copy", "from host to device")
 
     def copy_device_to_host(self, dst: HostArray, src: int, stream: int) -> None:
         def copy() -> None:
@@ -175,8 +195,9 @@ class InterpreterDriver(Driver):
 
         _check_contiguous("copy_device_to_host", dst)
         on = self.stream(stream)
+        refuse_waiting(on, "a copy from device to host waits for the stream")
         if dst.nbytes:
-            on.enqueue(copy)
+            on.enqueue(copy, "copy", "from device to host")
         on.run()
 
     def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
@@ -186,7 +207,7 @@ class InterpreterDriver(Driver):
             ctypes.memmove(dst, src, nbytes)
 
         if nbytes:
-            self.stream(stream).enqueue(copy)
+            self.stream(stream).enqueue(copy, "copy", "from device to device")
 
     def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:
         def fill() -> None:
@@ -194,7 +215,7 @@ class InterpreterDriver(Driver):
             ctypes.memset(dst, value, nbytes)
 
         if nbytes:
-            self.stream(stream).enqueue(fill)
+            self.stream(stream).enqueue(fill, "memset")
 
     def create_stream(self, device: int, priority: int = 0) -> int:
         self.check_device(device)
@@ -205,18 +226,25 @@ class InterpreterDriver(Driver):
     def query_stream(self, stream: int) -> bool:
         """As the base class says; a query lets the stream make one step, so that polling comes to an end."""
         on = self.stream(stream)
+        refuse_waiting(on, "the stream is queried")
         if on.is_idle:
             return True
         on.step()
         return False
 
     def synchronize_stream(self, stream: int) -> None:
-        self.stream(stream).run()
+        on = self.stream(stream)
+        refuse_waiting(on, "the stream is waited for")
+        on.run()
 
     def synchronize(self, device: int | None = None) -> None:
         if device is None:
             device = self._thread.device
         self.check_device(device)
+        self.refuse_on_device(device, f"device {device} is waited for")
+        self._run_streams(device)
+
+    def _run_streams(self, device: int) -> None:
         for stream in self._streams_of(device):
             stream.run()
 
@@ -236,12 +264,22 @@ class InterpreterDriver(Driver):
 
     def wait_event(self, stream: int, event: int) -> None:
         record = self._event(event).record
-        if record is not None:
-            self.stream(stream).enqueue(record.wait)
+        on = self.stream(stream)
+        if record is None:
+            return
+        if on.capture is not None:
+            on.capture.wait(on, record)
+        elif isinstance(record, CapturedRecord):
+            begin_waiting(on, record)
+        else:
+            on.enqueue_now(record.wait)
 
     def query_event(self, event: int) -> bool:
         """As the base class says; a query lets the stream make one step, so that polling comes to an end."""
         record = self._event(event).record
+        if isinstance(record, CapturedRecord):
+            raise record.refuse("the event is queried")
+        self.refuse_unsafe("an event is queried")
         if record is None or record.done:
             return True
         record.stream.step()
@@ -249,6 +287,9 @@ class InterpreterDriver(Driver):
 
     def synchronize_event(self, event: int) -> None:
         record = self._event(event).record
+        if isinstance(record, CapturedRecord):
+            raise record.refuse("the event is waited for")
+        self.refuse_unsafe("an event is waited for")
         if record is not None:
             record.wait()
 
@@ -256,11 +297,16 @@ class InterpreterDriver(Driver):
         first, last = self._event(start), self._event(end)
         if not (first.timing and last.timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        if first.record is None or last.record is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        if not (first.record.done and last.record.done):
-            raise RuntimeError("CUDA error: device not ready: both events must have happened")
-        return (last.record.seconds - first.record.seconds) * 1e3
+        happened = []
+        for record in (first.record, last.record):
+            if record is None:
+                raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+            if isinstance(record, CapturedRecord):
+                raise record.refuse("the time of an event is asked for")
+            if not record.done:
+                raise RuntimeError("CUDA error: device not ready: both events must have happened")
+            happened.append(record.seconds)
+        return (happened[1] - happened[0]) * 1e3
 
     def destroy_event(self, event: int) -> None:
         self._event(event)

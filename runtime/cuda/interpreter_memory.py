@@ -49,6 +49,23 @@ class LiveBlocks:
         del self._starts[i], self._ends[i]
         self._stale = True
 
+    def size_at(self, address: int) -> int | None:
+        """The size of the block that begins here."""
+        i = bisect_left(self._starts, address)
+        if i == len(self._starts) or self._starts[i] != address:
+            return None
+        return self._ends[i] - address
+
+    def overlapping(self, address: int, nbytes: int) -> list[tuple[int, int]]:
+        """(address, size) of the blocks that share bytes with a range."""
+        found = []
+        i = max(bisect_right(self._starts, address) - 1, 0)
+        while i < len(self._starts) and self._starts[i] < address + nbytes:
+            if self._ends[i] > address:
+                found.append((self._starts[i], self._ends[i] - self._starts[i]))
+            i += 1
+        return found
+
     def holds(self, address: int, nbytes: int) -> bool:
         """Whether the range lies within one live block."""
         i = bisect_right(self._starts, address) - 1

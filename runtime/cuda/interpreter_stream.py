@@ -11,6 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from .interpreter_capture import Capture, CapturedRecord
+
 Work = Callable[[], None]
 
 QUEUE_LIMIT = 1024
@@ -45,25 +47,40 @@ class Event:
 
     def __init__(self, timing: bool) -> None:
         self.timing = timing
-        self.record: EventRecord | None = None
+        self.record: EventRecord | CapturedRecord | None = None
 
 
 class Stream:
-    """Work of one device in order. `enqueue` takes no lock; work runs under the one lock of the driver."""
+    """Work of one device in order. `enqueue` takes no lock; work runs under the one lock of the driver.
 
-    __slots__ = ("_lock", "_queue", "device")
+    While `capture` is set, work is recorded there instead; the queue has what came before.
+    """
 
-    def __init__(self, device: int, lock: threading.RLock) -> None:
+    __slots__ = ("_lock", "_queue", "capture", "device", "is_legacy")
+
+    def __init__(self, device: int, lock: threading.RLock, is_legacy: bool = False) -> None:
         self.device = device
+        self.is_legacy = is_legacy
+        self.capture: Capture | None = None
         self._lock = lock
         self._queue: deque[Work] = deque()
 
-    def enqueue(self, work: Work) -> None:
-        """Add work to the end."""
+    def enqueue(self, work: Work, kind: str, name: str = "") -> None:
+        """Add work to the end, or to the capture. Raises RuntimeError for a capture that was invalidated."""
+        capture = self.capture
+        if capture is None:
+            self._queue.append(work)
+        else:
+            capture.add(self, work, kind, name)
+
+    def enqueue_now(self, work: Work) -> None:
+        """Add work to the end, captured or not."""
         self._queue.append(work)
 
-    def record(self) -> EventRecord:
+    def record(self) -> EventRecord | CapturedRecord:
         """Mark the end of what has been enqueued so far."""
+        if self.capture is not None:
+            return self.capture.record(self)
         record = EventRecord(self)
         self._queue.append(record.happen)
         return record
@@ -71,7 +88,7 @@ class Stream:
     @property
     def is_full(self) -> bool:
         """Whether no more launches may be added before some have run."""
-        return len(self._queue) >= QUEUE_LIMIT
+        return len(self._queue) >= QUEUE_LIMIT and self.capture is None
 
     @property
     def is_idle(self) -> bool:
