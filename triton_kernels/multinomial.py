@@ -14,6 +14,7 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kerne
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.transfer import copy_across
+from ..runtime.generator import Seed
 from ..runtime.scalar_type import float64
 from ..runtime.tensor_spec import TensorSpec
 from .copy import copy_kernel
@@ -159,7 +160,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     check = inspection(call, rows, columns, 1 if replacement else samples, message)
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def into(to: Any, probabilities: Any, seed: int, first: int) -> None:
+    def into(to: Any, probabilities: Any, seed: Seed, first: int) -> None:
         wide, last = allocate(weights.nbytes, device), allocate(8 * rows, device)
         widen(wide, probabilities)
         check(wide.address, last.address)
@@ -193,7 +194,7 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
     steps = columns.bit_length()
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def pick(to: Any, weights: Any, last: Any, seed: int, first: int) -> None:
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         levels, sums = allocate(words.nbytes, device), allocate(8 * rows * columns, device)
         fill(levels, seed, first)
         add_up((rows, 1, 1), weights.address, sums.address, columns)
@@ -227,7 +228,7 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
         def reduce(to: Any, finish: Any) -> None:
             launch(grid, finish.address, to.address, columns, samples)
 
-    def pick(to: Any, weights: Any, last: Any, seed: int, first: int) -> None:
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         draws, finish = allocate(words.nbytes, device), allocate(times.nbytes, device)
         fill(draws, seed, first)
         run(finish, draws, weights)
