@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from .dispatch.graphed_callables import make_graphed_callables
 from .runtime import generator as generators
 from .runtime.cuda import driver as drivers
 from .runtime.cuda.caching_allocator import CUDA_ALLOCATOR, DeviceStats
 from .runtime.cuda.driver import DeviceProperties
 from .runtime.cuda.driver import driver as _driver
+from .runtime.cuda.graph import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
+from .runtime.cuda.graph_capture import raise_faults
 from .runtime.device import device as Device
 from .runtime.errors import OutOfMemoryError
 
 __all__ = [
+    "CUDAGraph",
     "OutOfMemoryError",
     "current_device",
     "device",
@@ -25,8 +29,12 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "graph",
+    "graph_pool_handle",
     "initial_seed",
     "is_available",
+    "is_current_stream_capturing",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -96,8 +104,10 @@ class device:
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for all work on a device."""
-    _driver().synchronize(_index(device))
+    """Wait for all work on a device. Raises the error that a replayed graph found in its inputs."""
+    index = _index(device)
+    _driver().synchronize(index)
+    raise_faults(_driver(), index)
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:

@@ -83,8 +83,9 @@ class Generator:
         self._seed, self._offset = _STATE.unpack(state)
 
     def _check_not_captured(self, method: str) -> None:
-        for captured in _captured_draws:
-            captured(self, method)
+        captured = _captured_draws
+        if captured is not None:
+            captured.check_may_change(self, method)
 
     def reserve(self, counters: int) -> tuple[Seed, int]:
         """Take the next `counters` Philox counters: (seed, first counter).

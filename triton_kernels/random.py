@@ -18,6 +18,7 @@ import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.graph_capture import GraphFlags
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.generator import Seed
 from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, uint32, uint64
@@ -26,6 +27,7 @@ from . import random_functions as f
 from .conversion import compute_type, convert
 from .copy import as_real, copy_kernel
 from .elementwise import check_dtypes, elementwise
+from .index_bounds import lowered_flags
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 
 COUNTERS = 256
@@ -304,7 +306,10 @@ def drawn_words(call: StructuredCall, sizes: Sequence[int], wide: bool) -> tuple
 
 
 def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) -> Callable[[Any], None]:
-    """``check(bytes)``: raises RuntimeError where ``fault(element)`` holds anywhere; waits for the device."""
+    """``check(bytes)``: raises RuntimeError where ``fault(element)`` holds anywhere; waits for the device.
+
+    In a capture whoever waits for a replay gets the error, if it is of the last one.
+    """
     if spec.numel == 0:
         return launch_nothing
     faults = TensorSpec.contiguous(spec.sizes, bool_, call.device)
@@ -316,9 +321,12 @@ def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) ->
     allocate, device = get_allocator("cuda").allocate, call.device
 
     def check(data: Any) -> None:
-        marks, flag = allocate(faults.nbytes, device), allocate(1, device)
+        marks = allocate(faults.nbytes, device)
+        flag = lowered_flags(1, device, lambda: [RuntimeError(message)])
         mark(marks, data)
         any_of(flag, marks)
+        if isinstance(flag, GraphFlags):
+            return
         answer = np.empty(1, np.uint8)
         copy_across(answer, flag, 1)
         if answer[0]:

@@ -86,12 +86,18 @@ class CUDAGraph:
         Raises RuntimeError for one that is not on a CUDA device, and during a capture.
         """
         if generator.device.type != "cuda":
-            raise RuntimeError(f"register_generator_state: expected a generator of a cuda device, got {generator}")
+            raise RuntimeError(
+                f"register_generator_state: expected a generator of a cuda device, got {generator}"
+            )
         if self._capture is not None:
-            raise RuntimeError("register_generator_state: the capture has begun; register generators before it")
+            raise RuntimeError(
+                "register_generator_state: the capture has begun; register generators before it"
+            )
         self._registered.append(generator)
 
-    def capture_begin(self, pool: PoolHandle | None = None, capture_error_mode: CaptureMode = "global") -> None:
+    def capture_begin(
+        self, pool: PoolHandle | None = None, capture_error_mode: CaptureMode = "global"
+    ) -> None:
         """Begin to capture the current stream; `graph` does it with all that belongs to it.
 
         Args:
@@ -271,7 +277,8 @@ class CUDAGraph:
         """Write nodes and dependencies to a file in Graphviz' DOT language; warns where the graph is not kept."""
         if self._driver is None or not self._graph:
             warnings.warn(
-                "CUDA Graphs debug not enabled, set with [graph].enable_debug_mode() before the capture", stacklevel=2
+                "CUDA Graphs debug not enabled, set with [graph].enable_debug_mode() before the capture",
+                stacklevel=2,
             )
             return
         self._driver.print_graph(self._graph, debug_path)
@@ -283,7 +290,9 @@ class CUDAGraph:
                 "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
             )
         if not self._graph:
-            raise RuntimeError("You cannot access the raw cudaGraph_t instance until capture_end() has been called")
+            raise RuntimeError(
+                "You cannot access the raw cudaGraph_t instance until capture_end() has been called"
+            )
         return self._graph
 
     def raw_cuda_graph_exec(self) -> int:
@@ -298,7 +307,9 @@ class CUDAGraph:
 def check_pool(pool: object) -> None:
     """Raise TypeError for what `graph_pool_handle` and `CUDAGraph.pool` do not give."""
     if not (isinstance(pool, tuple) and len(pool) == 2 and all(isinstance(part, int) for part in pool)):
-        raise TypeError(f"capture_begin: pool must be of graph_pool_handle() or CUDAGraph.pool(), got {pool!r}")
+        raise TypeError(
+            f"capture_begin: pool must be of graph_pool_handle() or CUDAGraph.pool(), got {pool!r}"
+        )
 
 
 def free_abandoned_graphs() -> None:
@@ -337,7 +348,9 @@ class graph:
         capture_error_mode: CaptureMode = "global",
     ) -> None:
         if not isinstance(cuda_graph, CUDAGraph):
-            raise TypeError(f"graph: argument 'cuda_graph' must be CUDAGraph, not {type(cuda_graph).__name__}")
+            raise TypeError(
+                f"graph: argument 'cuda_graph' must be CUDAGraph, not {type(cuda_graph).__name__}"
+            )
         if pool is not None:
             check_pool(pool)
         self.cuda_graph = cuda_graph

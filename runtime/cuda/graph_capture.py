@@ -17,8 +17,10 @@ from ..device import device as Device
 from ..generator import Generator, SeedInMemory, default_generator, set_captured_draws
 from .driver import Driver
 
-FLAGS = 1024
+FLAGS = 4096
 FLAG_BYTES = 4
+FLAGS_ALIGNMENT = 4
+"""Each call's flags begin at a multiple of 16 bytes, as they do outside a capture: the same kernels take them."""
 STATE_BYTES = 16
 
 Allocate = Callable[[int, Device], DataPtr]
@@ -47,6 +49,12 @@ class GraphGenerator:
             cuda.copy_host_to_device(self.memory.address, np.array([seed, offset], np.uint64), stream)
 
 
+class GraphFlags(DataPtr):
+    """Flags that a graph holds: kernels raise them, and nobody waits for them where the kernels are called."""
+
+    __slots__ = ()
+
+
 class FaultFlags:
     """Flags in device memory that kernels of a graph raise, and the error that each stands for."""
 
@@ -54,7 +62,7 @@ class FaultFlags:
 
     def __init__(self, cuda: Driver, allocate: Allocate, device: Device, stream: int) -> None:
         self._memory = allocate(FLAGS * FLAG_BYTES, device)
-        self._errors: list[Exception] = []
+        self._errors: list[Exception | None] = []
         cuda.memset(self._memory.address, 0, FLAGS * FLAG_BYTES, stream)
 
     def __len__(self) -> int:
@@ -65,13 +73,17 @@ class FaultFlags:
         """The flags, 4 bytes each."""
         return self._memory
 
-    def add(self, errors: list[Exception]) -> DataPtr:
+    def add(self, errors: list[Exception]) -> GraphFlags:
         """A flag for each error, one after the other. Raises RuntimeError when there are too many."""
         first = len(self._errors)
         if first + len(errors) > FLAGS:
-            raise RuntimeError(f"a graph can hold {FLAGS} checks of indices or values, and has no room for more")
+            raise RuntimeError(
+                f"a graph can hold {FLAGS} checks of indices or values, and has no room for more"
+            )
         self._errors += errors
-        return self._memory.offset_by(first * FLAG_BYTES)
+        self._errors += [None] * (-len(errors) % FLAGS_ALIGNMENT)
+        memory, offset = self._memory, first * FLAG_BYTES
+        return GraphFlags(memory.address + offset, memory.nbytes - offset, memory.device, memory)
 
     def check(self, cuda: Driver, stream: int) -> None:
         """Wait for the stream. Raises the error of the first flag that is up, and lowers all of them."""
@@ -79,7 +91,9 @@ class FaultFlags:
         cuda.copy_device_to_host(found, self._memory.address, stream)
         if found.any():
             cuda.memset(self._memory.address, 0, found.nbytes, stream)
-            raise self._errors[int(found.argmax())].with_traceback(None)
+            error = self._errors[int((found != 0).argmax())]
+            assert error is not None
+            raise error.with_traceback(None)
 
 
 class GraphCapture:
@@ -172,7 +186,7 @@ def captures_of(cuda: Driver) -> CapturesUnderway:
     return _underway
 
 
-def captured_flags(cuda: Driver, device: int, errors: Callable[[], list[Exception]]) -> DataPtr | None:
+def captured_flags(cuda: Driver, device: int, errors: Callable[[], list[Exception]]) -> GraphFlags | None:
     """Lowered flags for kernels that are being captured on the device's current stream; None outside a capture.
 
     Args:
