@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.driver import driver
 from ..runtime.cuda.graph import CUDAGraph, PoolHandle, graph, graph_pool_handle
+from ..runtime.cuda.stream import Stream, StreamContext
 from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.tensor_impl import TensorImpl
 from .autograd.function import Function
@@ -148,18 +149,13 @@ def warm_up(
 ) -> None:
     """Run everything that will be captured, so that it is compiled and loaded, on a stream of its own."""
     cuda = driver()
-    device = cuda.current_device()
     cuda.synchronize()
-    before = cuda.current_stream(device)
-    cuda.set_stream(device, cuda.create_stream(device))
-    try:
+    with StreamContext(Stream()):
         for function, args, surface in zip(functions, samples, surfaces, strict=True):
             for _ in range(times):
                 outputs = tree_leaves(function(*args))
                 gradients(outputs, surface, grads_like(outputs), allow_unused)
-        cuda.synchronize()
-    finally:
-        cuda.set_stream(device, before)
+    cuda.synchronize()
 
 
 def capture(

@@ -12,7 +12,7 @@ import itertools
 import warnings
 from collections import deque
 from types import TracebackType
-from typing import Any
+from typing import NamedTuple
 
 from ..generator import Generator
 from .caching_allocator import CUDA_ALLOCATOR
@@ -20,13 +20,27 @@ from .capture import CaptureMode, checked_mode
 from .device_guard import device_guard
 from .driver import Driver, current_driver, driver
 from .graph_capture import FaultFlags, GraphCapture, GraphGenerator, captures_of, forget_replays, note_replay
+from .stream import Stream, StreamContext, get_stream_from_external
 
 PoolHandle = tuple[int, int]
 
 _pools = itertools.count(1)
 _own_pools = itertools.count(1)
-_abandoned: deque[tuple[Driver, int, int, int, PoolHandle]] = deque()
-"""What graphs that were dropped leave behind: (driver, device, executable, graph, pool)."""
+
+
+class Remains(NamedTuple):
+    """What a graph that was dropped leaves behind. `replayed` is the event after its last replay, or 0."""
+
+    driver: Driver
+    device: int
+    executable: int
+    graph: int
+    pool: PoolHandle
+    replayed: int
+    kept: list[object]
+
+
+_abandoned: deque[Remains] = deque()
 
 
 def graph_pool_handle() -> PoolHandle:
@@ -74,6 +88,7 @@ class CUDAGraph:
         self._registered: list[Generator] = []
         self._generators: list[GraphGenerator] = []
         self._faults: FaultFlags | None = None
+        self._kept: list[object] = []
         self._graph = 0
         self._executable = 0
         self._streams: set[int] = set()
@@ -155,7 +170,7 @@ class CUDAGraph:
             graph = self._end_capture(cuda, capture, pool)
             self._graph = graph
             self._generators = [each for each in capture.generators.values() if each.counters]
-            self._faults = capture.faults
+            self._faults, self._kept = capture.faults, capture.kept
             if not self._keep_graph:
                 try:
                     self.instantiate()
@@ -223,7 +238,7 @@ class CUDAGraph:
             for each in self._generators:
                 each.fill(cuda, stream)
         cuda.launch_graph(self._executable, stream)
-        if self._generators:
+        if self._generators or self._kept:
             if not self._replayed:
                 self._replayed = cuda.create_event()
             cuda.record_event(self._replayed, stream)
@@ -251,12 +266,20 @@ class CUDAGraph:
         if self._driver is not None and self._pool is not None:
             if self._faults is not None:
                 forget_replays(self._faults)
-            _abandoned.append((self._driver, self._device, self._executable, self._graph, self._pool))
-        if self._driver is not None and self._replayed:
-            self._driver.destroy_event(self._replayed)
+            _abandoned.append(
+                Remains(
+                    self._driver,
+                    self._device,
+                    self._executable,
+                    self._graph,
+                    self._pool,
+                    self._replayed,
+                    self._kept,
+                )
+            )
         self._graph = self._executable = self._replayed = 0
         self._pool = self._faults = None
-        self._generators = []
+        self._generators, self._kept = [], []
         self._streams = set()
 
     def __del__(self) -> None:
@@ -313,18 +336,35 @@ def check_pool(pool: object) -> None:
 
 
 def free_abandoned_graphs() -> None:
-    """Give back what graphs that were dropped held."""
-    while _abandoned:
-        cuda, device, executable, graph, pool = _abandoned.popleft()
-        if executable:
-            cuda.destroy_executable(executable)
-        if graph:
-            cuda.destroy_graph(graph)
-        CUDA_ALLOCATOR.release_pool(device, pool)
+    """Give back what graphs that were dropped held; nothing happens while a capture forbids it."""
+    while _abandoned and not _abandoned[0].driver.unsafe_calls_prohibited():
+        try:
+            found = _abandoned.popleft()
+        except IndexError:  # another thread was here
+            return
+        if found.replayed:
+            if found.kept:
+                found.driver.synchronize_event(found.replayed)
+            found.driver.destroy_event(found.replayed)
+        if found.executable:
+            found.driver.destroy_executable(found.executable)
+        if found.graph:
+            found.driver.destroy_graph(found.graph)
+        CUDA_ALLOCATOR.release_pool(found.device, found.pool)
 
 
-_idle_streams: dict[int, list[int]] = {}
+_idle_streams: dict[int, list[Stream]] = {}
 """Streams of each device that captures without one of their own take; the last one used is the next."""
+
+
+def idle_stream(cuda: Driver) -> Stream:
+    """A stream of the current device that nobody else has."""
+    device = cuda.current_device()
+    idle = _idle_streams.setdefault(device, [])
+    try:
+        return idle.pop()
+    except IndexError:
+        return get_stream_from_external(cuda.create_stream(device), device)
 
 
 class graph:
@@ -344,7 +384,7 @@ class graph:
         self,
         cuda_graph: CUDAGraph,
         pool: PoolHandle | None = None,
-        stream: Any = None,
+        stream: Stream | None = None,
         capture_error_mode: CaptureMode = "global",
     ) -> None:
         if not isinstance(cuda_graph, CUDAGraph):
@@ -353,6 +393,8 @@ class graph:
             )
         if pool is not None:
             check_pool(pool)
+        if stream is not None and not isinstance(stream, Stream):
+            raise TypeError(f"graph: argument 'stream' must be Stream, not {type(stream).__name__}")
         self.cuda_graph = cuda_graph
         self.pool = pool
         self.capture_stream = stream
@@ -366,30 +408,19 @@ class graph:
             gc.collect()
             free_abandoned_graphs()
             CUDA_ALLOCATOR.empty_cache()
-        self._device = cuda.current_device()
-        self._before = cuda.current_stream(self._device)
-        cuda.set_stream(self._device, self._take_stream(cuda))
+        self._own = None if self.capture_stream is not None else idle_stream(cuda)
+        self._context = StreamContext(self.capture_stream or self._own)
+        self._context.__enter__()
         try:
             self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
         except BaseException:
-            self._restore(cuda)
+            self._leave()
             raise
 
-    def _take_stream(self, cuda: Driver) -> int:
-        self._own = 0
-        if self.capture_stream is not None:
-            return int(getattr(self.capture_stream, "cuda_stream", self.capture_stream))
-        idle = _idle_streams.setdefault(self._device, [])
-        try:
-            self._own = idle.pop()
-        except IndexError:
-            self._own = cuda.create_stream(self._device)
-        return self._own
-
-    def _restore(self, cuda: Driver) -> None:
-        cuda.set_stream(self._device, self._before)
-        if self._own:
-            _idle_streams[self._device].append(self._own)
+    def _leave(self) -> None:
+        self._context.__exit__(None, None, None)
+        if self._own is not None:
+            _idle_streams[self._own.device_index].append(self._own)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -403,4 +434,4 @@ class graph:
             if error is None:
                 raise
         finally:
-            self._restore(driver())
+            self._leave()

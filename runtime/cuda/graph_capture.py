@@ -46,7 +46,7 @@ class GraphGenerator:
         """Take the graph's counters from the generator, and put where they begin into memory for one replay."""
         if self.counters:
             seed, offset = self.generator.reserve(self.counters)
-            cuda.copy_host_to_device(self.memory.address, np.array([seed, offset], np.uint64), stream)
+            cuda.stage_host_to_device(self.memory.address, np.array([seed, offset], np.uint64), stream)
 
 
 class GraphFlags(DataPtr):
@@ -97,7 +97,7 @@ class FaultFlags:
 
 
 class GraphCapture:
-    """A capture that a graph has underway; `number` is the driver's."""
+    """A capture that a graph has underway. `number` is the driver's, `kept` holds what its copies reach on the host."""
 
     def __init__(
         self, cuda: Driver, allocate: Allocate, device: int, stream: int, generators: list[Generator]
@@ -110,6 +110,7 @@ class GraphCapture:
             if generator not in self.generators:
                 self.generators[generator] = GraphGenerator(generator, allocate(STATE_BYTES, on))
         self.faults = FaultFlags(cuda, allocate, on, stream)
+        self.kept: list[object] = []
 
 
 class CapturesUnderway:

@@ -24,9 +24,9 @@ from .capture import (
     capture_error,
     checked_mode,
 )
-from .interpreter_capture import BlockNote, Capture, Node, last_work
+from .interpreter_capture import BlockNote, Capture, CapturedRecord, Node, last_work
 from .interpreter_memory import LiveBlocks
-from .interpreter_stream import Stream
+from .interpreter_stream import EventRecord, Stream
 
 
 class Graph:
@@ -43,9 +43,10 @@ class Graph:
 class GraphExecutable:
     """A graph in the order in which it runs."""
 
-    __slots__ = ("_graph", "_order", "device", "kernels")
+    __slots__ = ("_graph", "_order", "device", "kernels", "last_launch")
 
     def __init__(self, graph: Graph) -> None:
+        self.last_launch: EventRecord | CapturedRecord | None = None
         self._graph = graph
         self._order = run_order(graph.nodes)
         self.device = graph.device
@@ -251,7 +252,13 @@ class InterpreterCapture(StreamCapture):
                 f"CUDA error: invalid resource handle: a graph of device {found.device} is launched on a stream of "
                 f"device {on.device}"
             )
-        on.enqueue(found.run, "graph")
+        if on.capture is None:
+            if isinstance(found.last_launch, EventRecord):
+                on.wait_for(found.last_launch)
+            on.enqueue_now(found.run)
+            found.last_launch = on.record()
+        else:
+            on.enqueue(found.run, "graph")
         self.launches += found.kernels
 
     def destroy_graph(self, graph: int) -> None:

@@ -131,9 +131,53 @@ class DeviceMemory:
         self.reserved += nbytes
         return int(address)
 
+    def owns(self, address: int) -> bool:
+        """Whether an address lies in a segment."""
+        return any(start <= address < start + nbytes for start, (_, nbytes) in list(self._buffers.items()))
+
     def free(self, address: int) -> None:
         """Give a segment back. Raises RuntimeError for an address that `malloc` did not give."""
         found = self._buffers.pop(address, None)
         if found is None:
             raise RuntimeError(f"CUDA error: invalid argument: no segment at {address:#x} to free")
         self.reserved -= found[1]
+
+
+class HostMemory:
+    """Page-locked host memory: pieces whose address and size the driver knows."""
+
+    __slots__ = ("_buffers", "total", "used")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.used = 0
+        self._buffers: dict[int, np.ndarray[Any, Any]] = {}
+
+    def malloc(self, nbytes: int) -> int:
+        """A piece, poisoned. Raises OutOfMemoryError beyond the total."""
+        if self.used + nbytes > self.total:
+            raise OutOfMemoryError(
+                f"CUDA error: out of memory: {nbytes} bytes of page-locked memory requested, "
+                f"{self.total - self.used} are free"
+            )
+        buffer = np.full(nbytes + SEGMENT_ALIGNMENT, POISON, np.uint8)
+        start = buffer.__array_interface__["data"][0]
+        piece = buffer[-start % SEGMENT_ALIGNMENT :][:nbytes]
+        address = int(piece.__array_interface__["data"][0])
+        self._buffers[address] = piece
+        self.used += nbytes
+        return address
+
+    def free(self, address: int) -> None:
+        """Give a piece back. Raises RuntimeError for an address that `malloc` did not give."""
+        found = self._buffers.pop(address, None)
+        if found is None:
+            raise RuntimeError(f"CUDA error: invalid argument: no page-locked memory at {address:#x} to free")
+        self.used -= found.nbytes
+
+    def holds(self, address: int, nbytes: int) -> bool:
+        """Whether the range lies within one piece."""
+        return any(
+            start <= address and address + nbytes <= start + piece.nbytes
+            for start, piece in list(self._buffers.items())
+        )
