@@ -6,6 +6,9 @@ A `device` argument is an index, a device, a string, or None for the current dev
 
 from __future__ import annotations
 
+from . import cuda_memory as memory
+from .cuda_memory import *  # noqa: F403 - its names are declared there
+from .cuda_memory import __all__ as _memory_names
 from .dispatch.cuda_random import (
     get_rng_state,
     get_rng_state_all,
@@ -18,15 +21,12 @@ from .dispatch.cuda_random import (
     set_rng_state_all,
 )
 from .dispatch.graphed_callables import make_graphed_callables
-from .runtime.cuda.caching_allocator import CUDA_ALLOCATOR, DeviceStats
 from .runtime.cuda.devices import (
-    DeviceLike,
     can_device_access_peer,
     current_blas_handle,
     current_device,
     device,
     device_count,
-    device_index,
     device_of,
     get_arch_list,
     get_device_capability,
@@ -40,7 +40,6 @@ from .runtime.cuda.devices import (
     set_device,
     synchronize,
 )
-from .runtime.cuda.driver import driver as _driver
 from .runtime.cuda.event import Event
 from .runtime.cuda.graph import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from .runtime.cuda.pinned_memory import (
@@ -76,7 +75,6 @@ __all__ = [
     "device",
     "device_count",
     "device_of",
-    "empty_cache",
     "get_arch_list",
     "get_device_capability",
     "get_device_name",
@@ -98,14 +96,9 @@ __all__ = [
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_reserved",
+    "memory",
     "reset_accumulated_host_memory_stats",
     "reset_peak_host_memory_stats",
-    "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
@@ -114,43 +107,5 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    *_memory_names,
 ]
-
-
-def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total) bytes of a device, as the driver tells."""
-    return _driver().memory_info(device_index(device))
-
-
-def _stats(device: DeviceLike) -> DeviceStats:
-    return CUDA_ALLOCATOR.stats(device_index(device))
-
-
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes that tensors hold on a device."""
-    return _stats(device).allocated
-
-
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most bytes that tensors have held since the start or `reset_peak_memory_stats`."""
-    return _stats(device).allocated_peak
-
-
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes that the caching allocator has from the device, in use or kept for reuse."""
-    return _stats(device).reserved
-
-
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The most bytes that the caching allocator has had."""
-    return _stats(device).reserved_peak
-
-
-def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Start both peaks afresh from what is in use now."""
-    CUDA_ALLOCATOR.reset_peaks(device_index(device))
-
-
-def empty_cache() -> None:
-    """Give memory that no tensor holds back to the devices."""
-    CUDA_ALLOCATOR.empty_cache()

@@ -10,12 +10,12 @@ from ..runtime.cuda.driver import driver
 from ..runtime.cuda.graph import CUDAGraph, PoolHandle, graph, graph_pool_handle
 from ..runtime.cuda.stream import Stream, StreamContext
 from ..runtime.grad_mode import is_grad_enabled
-from ..runtime.tensor_impl import TensorImpl
 from .autograd.function import Function
 from .autograd.functional import grad
 from .functional.autocast.state import is_autocast_cache_enabled, is_autocast_enabled
 from .functional.pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 from .generated.functions import empty_like
+from .tensor import Tensor
 
 
 class Captured(NamedTuple):
@@ -104,7 +104,7 @@ def checked_inputs(functions: Sequence[Any], samples: Any) -> list[tuple[Any, ..
         if not isinstance(args, tuple):
             raise TypeError(f"make_graphed_callables: sample_args must be a tuple, got {type(args).__name__}")
         leaves = tree_leaves(args)
-        if not all(isinstance(leaf, TensorImpl) for leaf in leaves):
+        if not all(isinstance(leaf, Tensor) for leaf in leaves):
             raise AssertionError(
                 "In the beta API, sample_args for each callable must contain only Tensors. Other types are not "
                 "allowed."
@@ -141,7 +141,7 @@ def gradients(
 
 def grads_like(outputs: Sequence[Any]) -> tuple[Any, ...]:
     """Memory for the gradient of each output that requires one."""
-    return tuple(empty_like(o) if isinstance(o, TensorImpl) and o.requires_grad else None for o in outputs)  # type: ignore[attr-defined]
+    return tuple(empty_like(o) if isinstance(o, Tensor) and o.requires_grad else None for o in outputs)
 
 
 def warm_up(
@@ -209,7 +209,7 @@ def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]
                 if static.data_ptr() != given.data_ptr():
                     static.copy_(given)
             captured.forward.replay()
-            outputs = tuple(o.detach() if isinstance(o, TensorImpl) else o for o in captured.outputs)  # type: ignore[attr-defined]
+            outputs = tuple(o.detach() if isinstance(o, Tensor) else o for o in captured.outputs)
             ctx.mark_non_differentiable(
                 *(o for o, g in zip(outputs, captured.output_grads, strict=True) if g is None)
             )
@@ -242,7 +242,7 @@ def check_arguments(expected: Sequence[Any], given: Sequence[Any]) -> None:
     if len(expected) != len(given):
         raise TypeError(f"graphed callable: expected {len(expected)} tensors as arguments, got {len(given)}")
     for position, (static, tensor) in enumerate(zip(expected, given, strict=True)):
-        if not isinstance(tensor, TensorImpl):
+        if not isinstance(tensor, Tensor):
             raise TypeError(
                 f"graphed callable: argument {position} must be Tensor, not {type(tensor).__name__}"
             )

@@ -172,9 +172,12 @@ class relaxed_capture:
 
     def __init__(self, driver: StreamCapture) -> None:
         self._driver = driver
+        self._before: CaptureMode | None = None
 
     def __enter__(self) -> None:
-        self._before = self._driver.exchange_capture_mode("relaxed")
+        if self._driver.captures_underway:
+            self._before = self._driver.exchange_capture_mode("relaxed")
 
     def __exit__(self, *_: object) -> None:
-        self._driver.exchange_capture_mode(self._before)
+        if self._before is not None:
+            self._driver.exchange_capture_mode(self._before)

@@ -20,11 +20,11 @@ from .capture import CaptureMode, checked_mode
 from .device_guard import device_guard
 from .driver import Driver, current_driver, driver
 from .graph_capture import FaultFlags, GraphCapture, GraphGenerator, captures_of, forget_replays, note_replay
+from .memory_cache import new_pool_id
 from .stream import Stream, StreamContext, get_stream_from_external
 
 PoolHandle = tuple[int, int]
 
-_pools = itertools.count(1)
 _own_pools = itertools.count(1)
 
 
@@ -32,10 +32,8 @@ class Remains(NamedTuple):
     """What a graph that was dropped leaves behind. `replayed` is the event after its last replay, or 0."""
 
     driver: Driver
-    device: int
     executable: int
     graph: int
-    pool: PoolHandle
     replayed: int
     kept: list[object]
 
@@ -49,7 +47,7 @@ def graph_pool_handle() -> PoolHandle:
     Graphs that share one must be replayed in the order in which they were captured, and not concurrently: a later
     one may use the memory of tensors that an earlier one has dropped.
     """
-    return 0, next(_pools)
+    return new_pool_id()
 
 
 def is_current_stream_capturing() -> bool:
@@ -253,7 +251,7 @@ class CUDAGraph:
         self._streams.add(stream)
 
     def reset(self) -> None:
-        """Give the graph back, and its memory as soon as no tensor holds any of it; a capture may follow.
+        """Give the graph back, and its memory once no tensor holds any of it; a capture may follow.
 
         Raises RuntimeError during a capture.
         """
@@ -267,16 +265,9 @@ class CUDAGraph:
             if self._faults is not None:
                 forget_replays(self._faults)
             _abandoned.append(
-                Remains(
-                    self._driver,
-                    self._device,
-                    self._executable,
-                    self._graph,
-                    self._pool,
-                    self._replayed,
-                    self._kept,
-                )
+                Remains(self._driver, self._executable, self._graph, self._replayed, self._kept)
             )
+            CUDA_ALLOCATOR.release_pool_later(self._device, self._pool)
         self._graph = self._executable = self._replayed = 0
         self._pool = self._faults = None
         self._generators, self._kept = [], []
@@ -350,7 +341,6 @@ def free_abandoned_graphs() -> None:
             found.driver.destroy_executable(found.executable)
         if found.graph:
             found.driver.destroy_graph(found.graph)
-        CUDA_ALLOCATOR.release_pool(found.device, found.pool)
 
 
 _idle_streams: dict[int, list[Stream]] = {}
