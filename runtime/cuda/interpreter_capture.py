@@ -137,7 +137,7 @@ class Capture:
             stream, blocks, address, nbytes = self._notes.popleft()
             if nbytes is None and address not in self.allocated:
                 # From before the capture: its memory is no part of the graph.
-                stream.enqueue_now(partial(blocks.remove, address))
+                stream.enqueue_now(partial(blocks.give_back, address))
                 continue
             note = BlockNote(len(self.nodes), self._tails[stream], blocks, address, nbytes)
             if nbytes is None:
@@ -150,7 +150,7 @@ class Capture:
         while self._notes:
             stream, blocks, address, nbytes = self._notes.popleft()
             if nbytes is None:
-                stream.enqueue_now(partial(blocks.remove, address))
+                stream.enqueue_now(partial(blocks.give_back, address))
             else:
                 stream.enqueue_now(partial(blocks.add, address, nbytes))
 

@@ -21,7 +21,7 @@ from .interpreter_capture import CapturedRecord, refuse_waiting
 from .interpreter_graph import InterpreterCapture
 from .interpreter_memory import DeviceMemory, HostMemory
 from .interpreter_semantics import ProgramRunner, argument_type, scalar_or_pointer
-from .interpreter_stream import Event, Scheduler, Stream, most_urgent
+from .interpreter_stream import Event, EventRecord, Scheduler, Stream, most_urgent
 
 DEVICE_COUNT = 2
 DIVISIBILITY = 16
@@ -212,7 +212,7 @@ class InterpreterDriver(Driver, InterpreterCapture):
         if capture is not None:
             capture.note(on, blocks, address, None)
         else:
-            on.enqueue_now(lambda: blocks.remove(address))
+            on.enqueue_now(lambda: blocks.give_back(address))
 
     def _check_range(self, what: str, address: int, nbytes: int) -> None:
         if not any(memory.blocks.holds(address, nbytes) for memory in self._memories):
@@ -444,16 +444,16 @@ class InterpreterDriver(Driver, InterpreterCapture):
             )
         if not (first.timing and last.timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        happened = []
-        for record in (first.record, last.record):
-            if record is None:
-                raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        begin, finish = first.record, last.record
+        for record in (begin, finish):
             if isinstance(record, CapturedRecord):
                 raise record.refuse("the time of an event is asked for")
-            if not record.done:
-                raise RuntimeError("CUDA error: device not ready: both events must have happened")
-            happened.append(record.seconds)
-        return (happened[1] - happened[0]) * 1e3
+        if begin is None or finish is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        assert isinstance(begin, EventRecord) and isinstance(finish, EventRecord)
+        if not (begin.done and finish.done):
+            raise RuntimeError("CUDA error: device not ready: both events must have happened")
+        return (finish.seconds - begin.seconds) * 1e3
 
     def destroy_event(self, event: int) -> None:
         self._event(event)

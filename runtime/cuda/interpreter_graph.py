@@ -70,40 +70,42 @@ class GraphExecutable:
 
 
 class ReplayedBlocks:
-    """Which blocks of a pool are live while a graph runs: its own at each point, afterwards those from before."""
+    """Which blocks of a pool are live while a graph runs, and afterwards.
 
-    __slots__ = ("_blocks", "_displaced", "_own")
+    One that outlives the capture keeps its bytes until something writes to it, and lingers if nobody holds it any
+    more. Any other is poisoned when it is handed out, as is what it takes the place of when the graph has run.
+    """
+
+    __slots__ = ("_blocks", "_displaced", "_temporary")
 
     def __init__(self, blocks: LiveBlocks) -> None:
         self._blocks = blocks
-        self._own: dict[int, int] = {}
+        self._temporary: set[int] = set()
         self._displaced: dict[int, int] = {}
 
     def apply(self, note: BlockNote) -> None:
-        """A block is handed out or given back.
-
-        One that outlives the capture keeps its bytes until something writes to it; any other is poisoned.
-        """
-        address, nbytes = note.address, note.nbytes
+        """A block is handed out or given back."""
+        blocks, address, nbytes = self._blocks, note.address, note.nbytes
         if not note.is_allocation:
-            self._blocks.remove(address)
-            self._own.pop(address, None)
+            blocks.remove(address)
+            self._temporary.discard(address)
             return
-        if note.survives and self._blocks.size_at(address) == nbytes and address not in self._own:
+        is_there = note.survives and blocks.size_at(address) == nbytes and address not in self._temporary
+        if is_there:
             return
-        for start, size in self._blocks.overlapping(address, nbytes):
-            self._blocks.remove(start)
-            if self._own.pop(start, None) is None:
-                self._displaced[start] = size
-        self._blocks.add(address, nbytes)
-        if note.survives and self._displaced.get(address) == nbytes:
-            del self._displaced[address]
-        else:
-            self._own[address] = nbytes
+        blocks.drop_lingering(address, nbytes)
+        for start, size in blocks.overlapping(address, nbytes):
+            blocks.remove(start)
+            self._displaced[start] = size
+        blocks.add(address, nbytes)
+        if not note.survives:
+            self._temporary.add(address)
+        elif self._displaced.pop(address, None) != nbytes:
+            blocks.lingering.add(address)
 
     def restore(self) -> None:
         """The graph has run, or failed."""
-        for address in self._own:
+        for address in self._temporary:
             self._blocks.remove(address)
         for address, nbytes in self._displaced.items():
             self._blocks.add(address, nbytes)
@@ -179,6 +181,7 @@ class InterpreterCapture(StreamCapture):
                 each.run()
             for block in survivors:
                 block.blocks.add(block.address, block.nbytes)
+                block.blocks.of_graphs.add(block.address)
         if capture.is_invalidated:
             raise capture_error(INVALIDATED, f"the capture of stream {stream:#x} gives no graph")
         if unjoined:

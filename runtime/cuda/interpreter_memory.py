@@ -22,11 +22,18 @@ Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class LiveBlocks:
-    """The blocks of one device that work may touch at this point of its execution."""
+    """The blocks of one device that work may touch at this point of its execution.
 
-    __slots__ = ("_ends", "_ends_array", "_stale", "_starts", "_starts_array")
+    `of_graphs` are those that outlive the capture they were made in. When such a one is given back it is `lingering`:
+    its memory stays the graph's, and what one replay wrote there another one may read, until something else takes its
+    place.
+    """
+
+    __slots__ = ("_ends", "_ends_array", "_stale", "_starts", "_starts_array", "lingering", "of_graphs")
 
     def __init__(self) -> None:
+        self.lingering: set[int] = set()
+        self.of_graphs: set[int] = set()
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._stale = True
@@ -35,6 +42,8 @@ class LiveBlocks:
 
     def add(self, address: int, nbytes: int) -> None:
         """A block becomes live. Its bytes are poisoned: nobody may rely on what an earlier block left."""
+        if self.lingering:
+            self.drop_lingering(address, nbytes)
         ctypes.memset(address, POISON, nbytes)
         i = bisect_left(self._starts, address)
         self._starts.insert(i, address)
@@ -48,6 +57,21 @@ class LiveBlocks:
             raise RuntimeError(f"CUDA error: invalid argument: no block at {address:#x} to free")
         del self._starts[i], self._ends[i]
         self._stale = True
+
+    def give_back(self, address: int) -> None:
+        """Whoever held a block does no longer."""
+        if address in self.of_graphs:
+            self.of_graphs.discard(address)
+            self.lingering.add(address)
+        else:
+            self.remove(address)
+
+    def drop_lingering(self, address: int, nbytes: int) -> None:
+        """No longer let graphs read what they left in this range."""
+        for start, _ in self.overlapping(address, nbytes):
+            if start in self.lingering:
+                self.lingering.discard(start)
+                self.remove(start)
 
     def size_at(self, address: int) -> int | None:
         """The size of the block that begins here."""
@@ -140,6 +164,7 @@ class DeviceMemory:
         found = self._buffers.pop(address, None)
         if found is None:
             raise RuntimeError(f"CUDA error: invalid argument: no segment at {address:#x} to free")
+        self.blocks.drop_lingering(address, found[1])
         self.reserved -= found[1]
 
 
