@@ -184,13 +184,11 @@ class CachingAllocator(Allocator):
                 self._settle(cuda)
                 pool = cache.pool(stream, size, self._routed(cache, stream))
                 try:
-                    block = pool.lists[size].pop()
+                    exact = pool.lists[size].pop()
                 except (KeyError, IndexError):
-                    if not last_try:
-                        cache.stats.misses += 1
+                    found = cache.find(pool, size)
                 else:
-                    return self._hand_out(cuda, cache, block, nbytes, block.weight)
-                found = cache.find(pool, size)
+                    return self._hand_out(cuda, cache, exact, nbytes, exact.weight)
                 if found is None and last_try:
                     self._make_room(cuda, cache)
                 if found is None:
@@ -199,7 +197,9 @@ class CachingAllocator(Allocator):
                     found = cache.grow(cuda, pool, size)
                 if found is not None:
                     # What the block was before, free and perhaps a part of a segment, is logged already.
-                    return self._hand_out(cuda, cache, found, nbytes, found.weight & ~SPLIT)
+                    block = self._hand_out(cuda, cache, found, nbytes, found.weight & ~SPLIT)
+                    cache.stats.misses += 1
+                    return block
                 if last_try:
                     self._give_up(cuda, cache, pool, nbytes)
                 cache.stats.num_alloc_retries += 1
@@ -222,6 +222,14 @@ class CachingAllocator(Allocator):
 
     def _hand_out(self, cuda: Driver, cache: DeviceCache, block: Block, nbytes: int, event: int) -> Block:
         pool = block.segment.pool
+        if self._notes:
+            try:
+                cuda.note_allocated(block.address, nbytes, pool.device, pool.stream)
+            except BaseException:
+                if event != block.weight:
+                    pool.events.inactive(block.counted, pool.small)
+                block.home.append(block)
+                raise
         waste = block.counted - nbytes
         if waste > MAX_WASTE:
             block.excess = waste - MAX_WASTE
@@ -231,8 +239,6 @@ class CachingAllocator(Allocator):
         block.log.append(event - nbytes)
         if self._notes or cache.history is not None or block.excess:
             block.watch = set()
-            if self._notes:
-                cuda.note_allocated(block.address, nbytes - block.excess, pool.device, pool.stream)
             if cache.history is not None:
                 cache.history.allocated(block)
         return block
@@ -243,6 +249,7 @@ class CachingAllocator(Allocator):
         block = cache.grow(cuda, pool, size)
         if block is None:
             self._give_up(cuda, cache, pool, nbytes)
+        cache.stats.misses += 1
         return self._hand_out(cuda, cache, block, nbytes, block.weight & ~SPLIT)
 
     def _give_up(self, cuda: Driver, cache: DeviceCache, pool: BlockPool, nbytes: int) -> NoReturn:

@@ -10,7 +10,7 @@ from __future__ import annotations
 UNIT_BITS = 9
 WASTE_BITS = 27
 SIZE_BITS = 31
-MAX_WASTE = 2**WASTE_BITS - 1
+MAX_WASTE = (1 << WASTE_BITS) - 1
 LARGE, ALLOCATED, ACTIVE, SPLIT = (1 << WASTE_BITS + SIZE_BITS + flag for flag in range(4))
 """`LARGE`: the block is of the large pool. The others: whether allocated, active and (the other way round) inactive
 split memory changes. An event of no such flag corrects the requested bytes by what it holds below them."""

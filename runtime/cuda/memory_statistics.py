@@ -91,39 +91,52 @@ class DeviceStats:
             return
         events = np.array(log[:length], np.int64)
         del log[:length]
-        changes = self._changes(events)
-        large: Numbers = np.where(np.abs(events) & LARGE, changes, 0)
-        for index, part in enumerate((changes, changes - large, large)):
-            running = np.cumsum(part, axis=1)
-            np.maximum(self._peak[index], self._current[index] + running.max(axis=1), out=self._peak[index])
-            gained = np.maximum(part, 0).sum(axis=1)
-            self._gained[index] += gained
-            self._lost[index] += gained - running[:, -1]
-            self._current[index] += running[:, -1]
+        changes, rows = self._changes(events)
+        large = np.abs(events) & LARGE != 0
+        if not large.any():
+            self._add((0, 1), changes, rows)
+        elif large.all():
+            self._add((0, 2), changes, rows)
+        else:
+            of_large = np.where(large, changes, 0)
+            self._add((0,), changes, rows)
+            self._add((1,), changes - of_large, rows)
+            self._add((2,), of_large, rows)
 
-    def _changes(self, events: Numbers) -> Numbers:
-        """By how much each metric changes at each event."""
+    def _add(self, pools: tuple[int, ...], changes: Numbers, rows: list[int]) -> None:
+        running = np.cumsum(changes, axis=1)
+        highest, last = running.max(axis=1)[rows], running[rows, -1]
+        gained = np.maximum(changes, 0).sum(axis=1)[rows]
+        for pool in pools:
+            np.maximum(self._peak[pool], self._current[pool] + highest, out=self._peak[pool])
+            self._gained[pool] += gained
+            self._lost[pool] += gained - last
+            self._current[pool] += last
+
+    def _changes(self, events: Numbers) -> tuple[Numbers, list[int]]:
+        """By how much quantities change at each event, and which of them each metric is."""
         sign = np.sign(events)
         code = np.abs(events)
-        size = (code >> WASTE_BITS & 2**SIZE_BITS - 1) << UNIT_BITS
+        size = (code >> WASTE_BITS & (1 << SIZE_BITS) - 1) << UNIT_BITS
         allocated = np.where(code & ALLOCATED, sign, 0)
-        active = np.where(code & ACTIVE, sign, 0)
         inactive = np.where(code & SPLIT, -sign, 0)
         requested = allocated * (size - (code & MAX_WASTE))
         excess = code < ALLOCATED
         if excess.any():
             requested += np.where(excess, -sign * (code & EXCESS), 0)
-        return np.stack(
-            [
-                allocated,
-                allocated * size,
-                requested,
-                active,
-                active * size,
-                inactive,
-                inactive * (size + self.events.guard),
-            ]
-        )
+        found = [
+            allocated,
+            allocated * size,
+            requested,
+            inactive,
+            inactive * (size + self.events.guard),
+        ]
+        rows = [0, 1, 2, 0, 1, 3, 4]
+        active = np.where(code & ACTIVE, sign, 0)
+        if not np.array_equal(active, allocated):
+            found += [active, active * size]
+            rows[3:5] = 5, 6
+        return np.stack(found), rows
 
     def current(self, metric: str) -> int:
         """A metric's present value over both pools."""

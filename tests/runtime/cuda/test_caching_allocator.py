@@ -56,9 +56,8 @@ def test_live_blocks_never_overlap(requests):
         if keep:
             live.append(pointer)
         del pointer
-    counted = sum(pointer.nbytes + -pointer.nbytes % 512 for pointer in live)
     other = None
-    assert allocated(allocator) == counted
+    assert stat(allocator, "requested_bytes") == sum(pointer.nbytes for pointer in live) <= allocated(allocator)
     live.clear()
     assert allocated(allocator) == 0
     allocator.empty_cache()
@@ -180,11 +179,11 @@ def test_statistics_follow_what_is_held(allocator):
 
 def test_emptying_the_cache_keeps_what_is_in_use(allocator):
     held = allocator.allocate(3 * 2**20, CUDA)
-    allocator.allocate(12 * 2**20, CUDA)
+    allocator.allocate(32 * 2**20, CUDA)
     allocator.allocate(100, CUDA)
     before = reserved(allocator)
     allocator.empty_cache()
-    assert held.nbytes <= reserved(allocator) < before - 12 * 2**20
+    assert held.nbytes <= reserved(allocator) == before - 34 * 2**20
 
 
 def test_more_than_the_device_has_is_an_out_of_memory_error(allocator):
@@ -202,7 +201,7 @@ def test_a_full_cache_is_emptied_before_giving_up(allocator):
     total = driver().memory_info(0)[1]
     large = total // 8 * 5
     allocator.allocate(large, CUDA)
-    allocator.allocate(large - 2**30, CUDA)
+    allocator.allocate(large + 2**30, CUDA)
     assert device_stats(allocator, 0).num_alloc_retries == 1
 
 
