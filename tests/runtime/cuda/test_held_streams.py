@@ -175,7 +175,7 @@ def test_patience_ends(stream, monkeypatch):
 def test_a_full_queue_that_is_held():
     with held(tt.cuda.default_stream()):
         x = tt.ones(1, device="cuda")
-        with pytest.raises(RuntimeError, match="deadlock.* is held with 10.. operations pending"):
+        with pytest.raises(RuntimeError, match=r"deadlock.* is held with 10.. operations pending"):
             for _ in range(1100):
                 x.add_(1)
     assert x.item() > 1000
@@ -203,9 +203,8 @@ def test_step_does_not_pass_a_wait(stream):
 
 
 def test_holds_are_checked(stream):
-    with held(stream):
-        with pytest.raises(RuntimeError, match="held already, by MainThread"):
-            driver().hold(stream.cuda_stream)
+    with held(stream), pytest.raises(RuntimeError, match="held already, by MainThread"):
+        driver().hold(stream.cuda_stream)
     with pytest.raises(RuntimeError, match="is not held"):
         driver().release(stream.cuda_stream)
     with pytest.raises(RuntimeError, match="invalid resource handle"):

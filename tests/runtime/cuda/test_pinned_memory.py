@@ -95,7 +95,7 @@ def test_pin_memory_is_differentiable():
 
 def test_tensors_elsewhere_are_not_pinned():
     assert not tt.ones(2, device="cuda").is_pinned() and not tt.ones(2, device="meta").is_pinned()
-    with pytest.raises(RuntimeError, match="cannot pin .*'cuda:0' only dense CPU tensors can be pinned"):
+    with pytest.raises(RuntimeError, match=r"cannot pin .*'cuda:0' only dense CPU tensors can be pinned"):
         tt.ones(2, device="cuda").pin_memory()
     with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
         tt.zeros(2, device="cuda", pin_memory=True)

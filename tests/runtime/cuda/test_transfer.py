@@ -60,11 +60,11 @@ def test_a_copy_to_pinned_memory_is_only_enqueued(held):
 
 @HELD
 def test_to_the_host_without_waiting_goes_to_pinned_memory(held):
-    x = tt.arange(6.0, device="cuda")
+    x = tt.full((6,), 83.0, device="cuda")
     y = x.to("cpu", non_blocking=True)
-    assert y.is_pinned() and y.tolist() != [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert y.is_pinned() and y.tolist() != [83.0] * 6
     let_go(held)
-    assert y.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert y.tolist() == [83.0] * 6
     assert not x.to("cpu").is_pinned() and not x.cpu().is_pinned()
 
 
@@ -202,6 +202,9 @@ def test_between_devices_on_side_streams():
     source, target = tt.cuda.Stream(0), tt.cuda.Stream(1)
     with tt.cuda.stream(source), tt.cuda.stream(target):
         assert tt.cuda.current_stream(0) == source
+        gc.collect()
+        for device in range(2):
+            tt.cuda.default_stream(device).synchronize()
         x = tt.arange(6.0, device="cuda:0").view(2, 3)
         y = x.t().to("cuda:1", tt.float64)
         z = y * 2
