@@ -177,6 +177,27 @@ def test_a_destroyed_stream_does_not_keep_a_block(own):
 
 
 @pytest.mark.interpreter
+def test_a_query_that_raises_hands_no_block_out_twice(own, monkeypatch):
+    pointers = [own.allocator.allocate(64) for _ in range(3)]
+    addresses = {pointer.address for pointer in pointers}
+    own.allocator.record_event(own.allocator.find(pointers[1].address), 0, 0)
+    pointers.clear()
+
+    def fail(event):
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(own.cuda, "query_event", fail)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="unspecified launch failure"):
+                own.allocator.allocate(64)
+    own.cuda.synchronize(0)
+    again = [own.allocator.allocate(64) for _ in range(3)]
+    assert {pointer.address for pointer in again} == addresses
+    assert own.allocator.stats()["active_requests"]["current"] == 3
+
+
+@pytest.mark.interpreter
 def test_running_out_empties_the_cache_and_then_says_so(own):
     own.cuda.host_memory.total = 4096
     del_me = own.allocator.allocate(2048)

@@ -168,7 +168,9 @@ def test_record_stream_refuses():
         RuntimeError, match=r"expected a stream of the tensor's device cuda:0, got one of cuda:1"
     ):
         x.record_stream(tt.cuda.Stream(1))
-    with pytest.raises(TypeError, match=r"record_stream\(\): argument 's'.*must be triten\.cuda\.Stream, not int"):
+    with pytest.raises(
+        TypeError, match=r"record_stream\(\): argument 's'.*must be triten\.cuda\.Stream, not int"
+    ):
         x.record_stream(3)
     leaf = tt.ones(2, device="cuda", requires_grad=True)
     assert leaf.record_stream(tt.cuda.Stream()) is None and leaf._version == 0 and leaf.grad_fn is None
