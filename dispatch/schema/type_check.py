@@ -212,7 +212,7 @@ _CHECKS: dict[str, TypeCheck] = {
     "Scalar": TypeCheck("Number", _to_scalar, (int, float, bool, complex)),
     "ScalarType": TypeCheck("triten.dtype", _to_dtype, (scalar_type.dtype,)),
     "Storage": _instances_of("Storage", Storage),
-    "Stream": _instances_of("Stream", Stream),
+    "Stream": _instances_of("triten.cuda.Stream", Stream),
     "SymBool": TypeCheck("bool", _to_bool, (bool,)),
     "SymInt": TypeCheck("int", _to_int, (int,)),
     "Tensor": _instances_of("Tensor", TensorImpl),

@@ -105,7 +105,7 @@ class CachingHostAllocator(Allocator):
         self._blocks: list[PinnedBlock] = []
         """All blocks by address; replaced whole, so that `find` takes no lock."""
         self._given_back: deque[PinnedBlock] = deque()
-        self._in_use: list[PinnedBlock] = []
+        self._in_use: deque[PinnedBlock] = deque()
         self.allocations, self.allocated_bytes, self.active_requests, self.active_bytes = (
             Stat() for _ in range(4)
         )
@@ -156,19 +156,17 @@ class CachingHostAllocator(Allocator):
         """Put blocks that were given back into their lists, except those that copies still use."""
         while self._given_back:
             self._in_use.append(self._given_back.popleft())
-        if self._in_use and not cuda.unsafe_calls_prohibited():
-            self._in_use = [block for block in self._in_use if not self._reuse_if_done(cuda, block)]
-
-    def _reuse_if_done(self, cuda: Driver, block: PinnedBlock) -> bool:
-        for place, event in list(block.events.items()):
-            if not cuda.query_event(event):
-                return False
-            del block.events[place]
-            cuda.destroy_event(event)
-        self._free.setdefault(block.nbytes, []).append(block)
-        self.active_requests.shrink(1)
-        self.active_bytes.shrink(block.nbytes)
-        return True
+        if cuda.unsafe_calls_prohibited():
+            return
+        for _ in range(len(self._in_use)):
+            # A block leaves only once it is done: a query may raise what failed on its stream.
+            if _copies_are_done(cuda, self._in_use[0]):
+                block = self._in_use.popleft()
+                self._free.setdefault(block.nbytes, []).append(block)
+                self.active_requests.shrink(1)
+                self.active_bytes.shrink(block.nbytes)
+            else:
+                self._in_use.rotate(-1)
 
     def find(self, address: int) -> PinnedBlock | None:
         """The block around an address, free or not."""
@@ -244,6 +242,15 @@ class CachingHostAllocator(Allocator):
 
     def raw_deleter(self) -> Callable[[DataPtr], None]:
         return self._give_back
+
+
+def _copies_are_done(cuda: Driver, block: PinnedBlock) -> bool:
+    for place, event in list(block.events.items()):
+        if not cuda.query_event(event):
+            return False
+        del block.events[place]
+        cuda.destroy_event(event)
+    return True
 
 
 def _address_of(block: PinnedBlock) -> int:

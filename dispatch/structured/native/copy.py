@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ....runtime.device import CPU
 from ....runtime.device import device as Device
 from ....runtime.device_guard import check_index, current_device
@@ -72,17 +74,23 @@ def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, 
 def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
     """Between host and device: what needs a kernel on the host needs the bytes there, and waits for them.
 
-    A copy to the host that need not wait is converted on the device, any other one on the target's side.
+    A copy to the host that need not wait is converted on the device, any other one on the target's side. The bytes
+    cross in the order of the target's memory, so that permuted tensors without gaps need no kernel at all.
     """
     from ....runtime.cuda.transfer import copy_across
 
-    expanded = source.replace(sizes=destination.sizes, strides=_expanded(source, destination.sizes))
+    sizes = destination.sizes
+    order = sorted(range(destination.ndim), key=lambda i: (-destination.strides[i], i))
+    in_order = order == list(range(destination.ndim))
+    as_given = in_order and source.sizes == sizes
+    source = source.replace(sizes=sizes, strides=_expanded(source, sizes))
+    destination, source = _permuted(destination, order), _permuted(source, order)
     to_host = destination.device is CPU
     crossing = destination.dtype if to_host and non_blocking else source.dtype
     staging_source = TensorSpec.contiguous(destination.sizes, crossing, source.device)
     staging_target = TensorSpec.contiguous(destination.sizes, crossing, destination.device)
-    as_it_is = expanded.is_contiguous and crossing is source.dtype
-    gather = None if as_it_is else _same_device(staging_source, expanded)
+    as_it_is = source.is_contiguous and crossing is source.dtype
+    gather = None if as_it_is else _same_device(staging_source, source)
     direct = destination.is_contiguous and destination.dtype is crossing
     scatter = None if direct else _same_device(destination, staging_target)
     allocate_source, allocate_target = allocator_of(staging_source), allocator_of(staging_target)
@@ -91,6 +99,11 @@ def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> 
     def copy(out: Any, src: Any) -> None:
         if not staging_source.numel:
             return
+        if to_host:
+            if not in_order:
+                out = out.transpose(order)
+        elif not as_given:
+            src = np.broadcast_to(src, sizes).transpose(order)
         if gather is not None:
             buffer = allocate_source()
             gather(buffer, src)
@@ -101,6 +114,13 @@ def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> 
             scatter(out, target)
 
     return copy
+
+
+def _permuted(spec: TensorSpec, order: Sequence[int]) -> TensorSpec:
+    """The spec of the same elements with their dimensions in another order."""
+    return spec.replace(
+        sizes=tuple(spec.sizes[i] for i in order), strides=tuple(spec.strides[i] for i in order)
+    )
 
 
 def _expanded(source: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
