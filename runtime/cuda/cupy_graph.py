@@ -137,22 +137,34 @@ class CuPyCapture(StreamCapture):
                 return
         raise capture_error(ILLEGAL_STATE, f"stream {stream:#x} is not capturing")
 
+    def _checked(self, known: dict[int, tuple[int, list[object]]], handle: int) -> tuple[int, list[object]]:
+        # CUDA takes handles for addresses, and does not promise to notice a wrong one.
+        found = known.get(handle)
+        if found is None:
+            raise RuntimeError(f"CUDA error: invalid resource handle: graph {handle:#x}")
+        return found
+
     def instantiate_graph(self, graph: int) -> int:
+        parts = self._checked(self._graphs, graph)
         executable = int(runtime.graphInstantiate(graph))
-        self._executables[executable] = self._graphs[graph]
+        self._executables[executable] = parts
         return executable
 
     def launch_graph(self, executable: int, stream: int) -> None:
+        kernels, _ = self._checked(self._executables, executable)
         runtime.graphLaunch(executable, stream)
-        self.launches += self._executables[executable][0]
+        self.launches += kernels
 
     def destroy_graph(self, graph: int) -> None:
-        runtime.graphDestroy(graph)
+        self._checked(self._graphs, graph)
         del self._graphs[graph]
+        runtime.graphDestroy(graph)
 
     def destroy_executable(self, executable: int) -> None:
-        runtime.graphExecDestroy(executable)
+        self._checked(self._executables, executable)
         del self._executables[executable]
+        runtime.graphExecDestroy(executable)
 
     def print_graph(self, graph: int, path: str) -> None:
+        self._checked(self._graphs, graph)
         runtime.graphDebugDotPrint(graph, path, VERBOSE)

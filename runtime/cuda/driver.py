@@ -53,7 +53,7 @@ class Driver(StreamCapture):
     """A process's way to its CUDA devices."""
 
     launches: int
-    """How many kernels have been enqueued since the process began."""
+    """How many kernels have been enqueued since the process began, those of replayed graphs among them."""
 
     guard_bytes: int = 0
     """Bytes that an allocator leaves unused after every block, so that overruns can be found."""

@@ -138,6 +138,8 @@ class CUDAGraph:
             pool = next(_own_pools), 0
         check_pool(pool)
         capture = GraphCapture(cuda, CUDA_ALLOCATOR.allocate, device, stream, self._registered)
+        # Replays on other streams do not wait for what was put into its memory on this one.
+        cuda.synchronize_stream(stream)
 
         def takes(requested: int) -> bool:
             return bool(requested) and cuda.capture_id(requested) == capture.number != 0
@@ -415,6 +417,10 @@ class graph:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        stream = self.capture_stream or self._own
+        assert stream is not None
+        # The block may have left another stream current.
+        driver().set_stream(stream.device_index, stream.cuda_stream)
         try:
             self.cuda_graph.capture_end()
             if error is not None:

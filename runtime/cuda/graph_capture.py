@@ -213,6 +213,6 @@ def forget_replays(faults: FaultFlags) -> None:
 def raise_faults(cuda: Driver, device: int, stream: int | None = None) -> None:
     """Raise what replays reported, on a stream of a device or on all of them, that the host has waited for."""
     for faults, replayed_on in list(_replayed.items()):
-        if faults.memory.device.index == device and stream in (None, replayed_on):
-            del _replayed[faults]
+        is_waited_for = faults.memory.device.index == device and stream in (None, replayed_on)
+        if is_waited_for and _replayed.pop(faults, None) is not None:
             faults.check(cuda, replayed_on)
