@@ -28,7 +28,7 @@ class Node:
     __slots__ = ("after", "kind", "name", "number", "work")
 
     kind: str
-    """``kernel``, ``copy``, ``memset``, ``graph``; notes have none."""
+    """``kernel``, ``copy``, ``memset``, ``graph`` or ``work``; notes have none."""
 
     def __init__(self, number: int, name: str, kind: str, after: Iterable[Node]) -> None:
         self.number = number

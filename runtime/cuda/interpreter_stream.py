@@ -206,7 +206,7 @@ class Stream:
         """Whether it is its device's default stream."""
         return self.handle == 0
 
-    def enqueue(self, work: Work, kind: str, name: str = "") -> None:
+    def enqueue(self, work: Work, kind: str = "work", name: str = "") -> None:
         """Add work to the end, or to the capture. Raises RuntimeError for a capture that was invalidated."""
         capture = self.capture
         if capture is None:

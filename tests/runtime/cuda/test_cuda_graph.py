@@ -156,12 +156,15 @@ class TestMemory:
         del others
 
     def test_memory_of_the_graph_is_not_reused_while_it_lives(self):
-        x = tt.arange(1000.0, device="cuda")
-        graph, y = captured(lambda: ((x * 2) + 1) * 3)
+        x, stream = tt.arange(1000.0, device="cuda"), tt.cuda.Stream()
+        graph, y = captured(lambda: ((x * 2) + 1) * 3, stream=stream)
         address = y.data_ptr()
         del y
         gc.collect()
-        others = [tt.full((1000,), -1.0, device="cuda") for _ in range(50)]
+        tt.cuda.empty_cache()
+        with tt.cuda.stream(stream):
+            others = [tt.full((1000,), -1.0, device="cuda") for _ in range(50)]
+        tt.cuda.synchronize()
         assert address not in [other.data_ptr() for other in others]
         graph.replay()
         tt.cuda.synchronize()
