@@ -6,12 +6,13 @@ import argparse
 import sys
 from types import ModuleType
 
-from . import graph, import_time, memory, overhead
+from . import allocator, graph, import_time, memory, overhead
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
     "import-time": import_time,
     "memory": memory,
+    "allocator": allocator,
     "graph": graph,
 }
 

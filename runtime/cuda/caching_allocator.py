@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -21,20 +20,17 @@ from ..data_ptr import DataPtr
 from ..device import device as Device
 from ..errors import OutOfMemoryError
 from .driver import Driver, driver
-from .memory_block import GRANULARITY, NO_POOL, Block, BlockPool, FreeList, PoolId
-from .memory_cache import DeviceCache, PrivatePool
+from .memory_block import GRANULARITY, Block, BlockPool
+from .memory_cache import DeviceCache
 from .memory_events import ACTIVE, ALLOCATED, LARGE, LOG_LIMIT, MAX_WASTE, SPLIT
 from .memory_options import VARIABLE, AllocatorOptions, parse_options
+from .memory_pools import NOTHING, Exact, PrivatePools
 from .memory_report import out_of_memory_message
 from .memory_snapshot import live_blocks
 from .memory_streams import PendingUses
 
-Exact = dict[tuple[int, int, int], FreeList]
-_NOTHING: Exact = {}
-"""Stands for the table of exact sizes while every request has to come by the lock."""
 
-
-class CachingAllocator(Allocator):
+class CachingAllocator(PrivatePools, Allocator):
     """Memory of all CUDA devices of the process.
 
     Args:
@@ -43,21 +39,16 @@ class CachingAllocator(Allocator):
     """
 
     def __init__(self, cuda: Driver | None = None, options: AllocatorOptions | None = None) -> None:
-        self._lock = threading.RLock()
-        self._busy = False
+        super().__init__()
         self._driver: Driver | None = None
         self._options = options
         self._guard = 0
         self._slack = GRANULARITY - 1
         self._notes = False
         self._current_stream: Callable[[int], int] = _no_stream
-        self._devices: dict[int, DeviceCache] = {}
         self._exact: Exact = {}
-        self._fast = _NOTHING
         self._returned: deque[Block] = deque()
-        self._to_release: deque[tuple[int, PoolId]] = deque()
         self._uses = PendingUses()
-        self._open: list[tuple[int, PoolId, Callable[[int], bool]]] = []
         self._recording = False
         self._raw: dict[int, DataPtr] = {}
         if cuda is not None:
@@ -79,7 +70,7 @@ class CachingAllocator(Allocator):
 
     def _choose_path(self) -> None:
         everything_by_lock = self._notes or self._recording or self._open
-        self._fast = _NOTHING if everything_by_lock else self._exact
+        self._fast = NOTHING if everything_by_lock else self._exact
 
     def _cache(self, cuda: Driver, index: int) -> DeviceCache:
         found = self._devices.get(index)
@@ -148,7 +139,16 @@ class CachingAllocator(Allocator):
 
     def allocate_on(self, nbytes: int, device: Device, stream: int) -> DataPtr:
         """As `allocate`, on the stream given."""
-        return self._allocate(nbytes, device, stream)
+        try:
+            block = self._fast[device.index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
+        except (KeyError, IndexError):
+            return self._allocate(nbytes, device, stream)
+        block.charge = charge = block.weight - nbytes
+        log = block.log
+        log.append(charge)
+        if len(log) > LOG_LIMIT:
+            self._count(block)
+        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
 
     def _allocate(self, nbytes: int, device: Device, stream: int | None) -> DataPtr:
         if nbytes <= 0:
@@ -213,12 +213,6 @@ class CachingAllocator(Allocator):
         if self._options.roundup_power2_divisions:
             nbytes = self._options.round(nbytes)
         return nbytes + self._slack & -GRANULARITY
-
-    def _routed(self, cache: DeviceCache, stream: int) -> PrivatePool | None:
-        for device, pool, takes in self._open:
-            if device == cache.index and takes(stream):
-                return cache.private[pool]
-        return None
 
     def _hand_out(self, cuda: Driver, cache: DeviceCache, block: Block, nbytes: int, event: int) -> Block:
         pool = block.segment.pool
@@ -286,7 +280,7 @@ class CachingAllocator(Allocator):
             block.log.append(-(block.charge & ~(ACTIVE | SPLIT)))
             self._returned.append(block)
             # The next request comes by the lock, where events are recorded.
-            self._fast = _NOTHING
+            self._fast = NOTHING
         else:
             self._finish(block, block.charge)
 
@@ -312,8 +306,7 @@ class CachingAllocator(Allocator):
         self._choose_path()
         returned = self._returned
         while returned:
-            self._uses.record(cuda, returned[0])
-            returned.popleft()
+            self._uses.record(cuda, returned.popleft())
         self._uses.poll(cuda)
         self._finish_done()
 
@@ -361,79 +354,9 @@ class CachingAllocator(Allocator):
             for index in list(self._devices) if device is None else [device]:
                 self._make_room(cuda, self._cache(cuda, index))
 
-    def begin_allocate_to_pool(self, device: int, pool: PoolId, takes: Callable[[int], bool]) -> None:
-        """From now on requests of a device, on the streams for which `takes` is true, are served by a private pool.
-
-        The pool is made with its first user; each call is one more. Until `end_allocate_to_pool` no event is
-        recorded or queried, in no thread. Raises RuntimeError if the pool is open already.
-        """
-        cuda = self.driver
-        with self.exclusive():
-            cache = self._cache(cuda, device)
-            if self._is_open(device, pool):
-                raise RuntimeError(f"begin_allocate_to_pool: pool {pool} of device {device} is open already")
-            self._retain(cache, pool)
-            self._open = [*self._open, (device, pool, takes)]
-            self._choose_path()
-
-    def end_allocate_to_pool(self, device: int, pool: PoolId) -> None:
-        """Serve requests from the common pool again. Raises RuntimeError if the pool is not open."""
-        with self.exclusive():
-            if not self._is_open(device, pool):
-                raise RuntimeError(f"end_allocate_to_pool: pool {pool} of device {device} is not open")
-            self._open = [entry for entry in self._open if entry[:2] != (device, pool)]
-            # The table of exact sizes comes back with the next request, which records the events put off.
-
-    def retain_pool(self, device: int, pool: PoolId) -> None:
-        """Make a private pool, or one more user of it."""
-        cuda = self.driver
-        with self.exclusive():
-            self._retain(self._cache(cuda, device), pool)
-
-    def release_pool(self, device: int, pool: PoolId) -> None:
-        """One user less. After the last one, what is free in the pool goes back to the driver with `empty_cache`.
-
-        Raises RuntimeError for a pool that does not exist or is open. In a finaliser, call `release_pool_later`.
-        """
-        with self.exclusive():
-            cache = self._devices.get(device)
-            if cache is None or pool not in cache.private or not cache.private[pool].uses:
-                raise RuntimeError(f"release_pool: device {device} has no pool {pool} in use")
-            if self._is_open(device, pool) and cache.private[pool].uses == 1:
-                raise RuntimeError(f"release_pool: pool {pool} of device {device} is open")
-            cache.private[pool].uses -= 1
-
-    def release_pool_later(self, device: int, pool: PoolId) -> None:
-        """As `release_pool`, with the next request: takes no lock, and raises nothing."""
-        self._to_release.append((device, pool))
-        self._fast = _NOTHING
-
-    def pool_uses(self, device: int, pool: PoolId) -> int:
-        """How many users a private pool has; 0 for one that does not exist."""
-        with self.exclusive() as nested:
-            if not nested:
-                self._release_put_off()
-            cache = self._devices.get(device)
-            return 0 if cache is None or pool not in cache.private else cache.private[pool].uses
-
-    def _retain(self, cache: DeviceCache, pool: PoolId) -> None:
-        if pool == NO_POOL or len(pool) != 2 or not all(type(part) is int for part in pool):
-            raise RuntimeError(f"expected the id of a private pool, two ints that are not both 0, got {pool}")
-        cache.private.setdefault(pool, PrivatePool(pool)).uses += 1
-
-    def _is_open(self, device: int, pool: PoolId) -> bool:
-        return any(entry[:2] == (device, pool) for entry in self._open)
-
-    def _release_put_off(self) -> None:
-        while self._to_release:
-            device, pool = self._to_release.popleft()
-            cache = self._devices.get(device)
-            if cache is not None and pool in cache.private:
-                cache.private[pool].uses -= 1
-
     def raw_allocate(self, nbytes: int, device: Device, stream: int) -> int:
         """An address that nobody but `raw_delete` gives back; 0 for no bytes."""
-        data = self._allocate(nbytes, device, stream)
+        data = self.allocate_on(nbytes, device, stream)
         if data.address:
             self._raw[data.address] = data
         return data.address
@@ -443,10 +366,6 @@ class CachingAllocator(Allocator):
         if address and self._raw.pop(address, None) is None:
             raise RuntimeError(f"invalid device pointer: {address:#x}")
 
-    def exclusive(self) -> Exclusive:
-        """The allocator's lock; entering tells whether this very thread is at work under it already."""
-        return Exclusive(self)
-
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
         """Enqueue the copy on the current stream of the current device."""
         cuda = self.driver
@@ -454,28 +373,6 @@ class CachingAllocator(Allocator):
 
     def raw_deleter(self) -> Callable[[DataPtr], None]:
         return self._give_back
-
-
-class Exclusive:
-    """Holds an allocator's lock. A finaliser that garbage collection runs meanwhile, in the same thread, sees that it
-    is nested: it finds things half done and leaves them alone.
-    """
-
-    __slots__ = ("_allocator", "_nested")
-
-    def __init__(self, allocator: CachingAllocator) -> None:
-        self._allocator = allocator
-
-    def __enter__(self) -> bool:
-        allocator = self._allocator
-        allocator._lock.acquire()
-        self._nested = allocator._busy
-        allocator._busy = True
-        return self._nested
-
-    def __exit__(self, *_: object) -> None:
-        self._allocator._busy = self._nested
-        self._allocator._lock.release()
 
 
 def _no_stream(device: int) -> int:

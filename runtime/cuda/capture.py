@@ -128,12 +128,8 @@ class StreamCapture(ABC):
             )
 
     @abstractmethod
-    def keep_for_capture(self, stream: int, kept: object) -> None:
-        """Have the graph that a stream is captured into hold an object which its work needs at every launch."""
-
-    @abstractmethod
     def instantiate_graph(self, graph: int) -> int:
-        """An executable form of the graph; it holds what the graph holds."""
+        """An executable form of the graph."""
 
     @abstractmethod
     def launch_graph(self, executable: int, stream: int) -> None:

@@ -18,8 +18,10 @@ import numpy as np
 from cupy.cuda import driver as cuda
 from cupy.cuda import runtime
 
+from ..data_ptr import DataPtr
+from ..device import device as Device
 from ..errors import OutOfMemoryError
-from .capture import relaxed_capture
+from .caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
 from .cupy_copies import CuPyCopies
 from .cupy_devices import device_properties, library_handle
@@ -32,9 +34,10 @@ from .driver import (
     Grid,
     ThreadState,
     check_grid,
+    current_driver,
 )
 
-SUCCESS, NOT_READY = 0, 600
+SUCCESS, OUT_OF_MEMORY, NOT_READY = 0, 2, 600
 STREAM_NON_BLOCKING = 1
 PEER_ACCESS_ALREADY_ENABLED = 704
 MAX_THREADS_PER_BLOCK = 0
@@ -122,7 +125,7 @@ class CuPyKernel(CompiledKernel):
         if binary.global_scratch_size:
             nbytes = gx * gy * gz * binary.num_ctas * binary.global_scratch_size
             scratch = self._driver.scratch(nbytes, stream)
-            address = scratch.ptr
+            address = scratch.address
         try:
             self._pack(arguments.buffer, 0, *values, address, 0)
         except struct.error as error:
@@ -151,13 +154,24 @@ class CuPyKernel(CompiledKernel):
         return tuple(changed)
 
 
+def _device_memory(nbytes: int) -> Any:
+    """What CuPy's pool takes its memory from. With an error of ours it neither empties caches nor collects garbage
+    on its own: that is for the caching allocator, outside of its lock."""
+    try:
+        return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
+    except runtime.CUDARuntimeError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+        raise OutOfMemoryError(f"CUDA out of memory: the device could not give {nbytes} bytes") from error
+
+
 class CuPyDriver(CuPyCopies, CuPyCapture):
     """CUDA devices through CuPy's bindings of the runtime and driver API."""
 
     def __init__(self, device_count: int) -> None:
         super().__init__(_ThreadState())
         self._device_count = device_count
-        self._pool = cupy.cuda.MemoryPool()
+        self._pool = cupy.cuda.MemoryPool(_device_memory)
         self._segments: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
         self._stream_devices: dict[int, int] = {}
@@ -166,6 +180,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         self._events: set[int] = set()
         self._priorities: dict[int, tuple[int, int]] = {}
         self._peer_access: set[tuple[int, int]] = set()
+        self._scratch: CachingAllocator | None = None
 
     def device_count(self) -> int:
         return self._device_count
@@ -183,12 +198,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
 
     def malloc(self, device: int, nbytes: int) -> int:
         with _current(self, device):
-            try:
-                pointer = self._pool.malloc(nbytes)
-            except cupy.cuda.memory.OutOfMemoryError as error:
-                raise OutOfMemoryError(
-                    f"CUDA out of memory: device {device} could not give {nbytes} bytes"
-                ) from error
+            pointer = self._pool.malloc(nbytes)
         self._segments[pointer.ptr] = pointer
         return int(pointer.ptr)
 
@@ -198,18 +208,11 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
             del self._segments[address]
             self._pool.free_all_blocks()
 
-    def scratch(self, nbytes: int, stream: int) -> Any:
-        """Memory for one launch. CuPy's pool reuses it on this stream only, so it may be dropped at once.
-
-        A graph that the launch is captured into holds it.
-        """
-        with cupy.cuda.ExternalStream(stream):
-            if not self.is_capturing(stream):
-                return self._pool.malloc(nbytes)
-            with relaxed_capture(self):
-                memory = self._pool.malloc(nbytes)
-            self.keep_for_capture(stream, memory)
-            return memory
+    def scratch(self, nbytes: int, stream: int) -> DataPtr:
+        """Memory for one launch on the current device. It is reused in stream order, so it may be dropped at once."""
+        if self._scratch is None:
+            self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
+        return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
 
     def memory_info(self, device: int) -> tuple[int, int]:
         with _current(self, device):

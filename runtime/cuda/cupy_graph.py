@@ -86,9 +86,8 @@ class CuPyCapture(StreamCapture):
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: dict[int, list[object]] = {}
-        self._graphs: dict[int, tuple[int, list[object]]] = {}
-        self._executables: dict[int, tuple[int, list[object]]] = {}
+        self._kernels: dict[int, int] = {}
+        """How many kernels each graph, and each executable, launches."""
 
     def begin_capture(self, stream: int, mode: CaptureMode = "global") -> None:
         number = MODES.index(checked_mode(mode))
@@ -97,7 +96,6 @@ class CuPyCapture(StreamCapture):
         # Before the capture is underway: the functions that are looked up then are there.
         _libcuda()
         runtime.streamBeginCapture(stream, number)
-        self._kept[stream] = []
         self.captures_underway[stream] = Underway(mode, threading.get_ident())
 
     def end_capture(self, stream: int) -> int:
@@ -112,8 +110,7 @@ class CuPyCapture(StreamCapture):
         finally:
             if not goes_on:
                 self.captures_underway.pop(stream, None)
-                kept = self._kept.pop(stream, [])
-        self._graphs[graph] = count_kernels(graph), kept
+        self._kernels[graph] = count_kernels(graph)
         return graph
 
     def capture_status(self, stream: int) -> CaptureStatus:
@@ -129,42 +126,34 @@ class CuPyCapture(StreamCapture):
         _check(code)
         return before
 
-    def keep_for_capture(self, stream: int, kept: object) -> None:
-        number = self.capture_id(stream)
-        for origin, objects in self._kept.items():
-            if self.capture_id(origin) == number:
-                objects.append(kept)
-                return
-        raise capture_error(ILLEGAL_STATE, f"stream {stream:#x} is not capturing")
-
-    def _checked(self, known: dict[int, tuple[int, list[object]]], handle: int) -> tuple[int, list[object]]:
+    def _kernels_of(self, handle: int) -> int:
         # CUDA takes handles for addresses, and does not promise to notice a wrong one.
-        found = known.get(handle)
+        found = self._kernels.get(handle)
         if found is None:
             raise RuntimeError(f"CUDA error: invalid resource handle: graph {handle:#x}")
         return found
 
     def instantiate_graph(self, graph: int) -> int:
-        parts = self._checked(self._graphs, graph)
+        kernels = self._kernels_of(graph)
         executable = int(runtime.graphInstantiate(graph))
-        self._executables[executable] = parts
+        self._kernels[executable] = kernels
         return executable
 
     def launch_graph(self, executable: int, stream: int) -> None:
-        kernels, _ = self._checked(self._executables, executable)
+        kernels = self._kernels_of(executable)
         runtime.graphLaunch(executable, stream)
         self.launches += kernels
 
     def destroy_graph(self, graph: int) -> None:
-        self._checked(self._graphs, graph)
-        del self._graphs[graph]
+        self._kernels_of(graph)
+        del self._kernels[graph]
         runtime.graphDestroy(graph)
 
     def destroy_executable(self, executable: int) -> None:
-        self._checked(self._executables, executable)
-        del self._executables[executable]
+        self._kernels_of(executable)
+        del self._kernels[executable]
         runtime.graphExecDestroy(executable)
 
     def print_graph(self, graph: int, path: str) -> None:
-        self._checked(self._graphs, graph)
+        self._kernels_of(graph)
         runtime.graphDebugDotPrint(graph, path, VERBOSE)

@@ -12,10 +12,14 @@ from .driver import Driver
 def allocate_for_cupy(nbytes: int, allocator: CachingAllocator = CUDA_ALLOCATOR) -> cupy.cuda.MemoryPointer:
     """Memory on CuPy's current device and stream. The block goes back when CuPy drops the memory, in stream order."""
     check_real(allocator.driver)
-    index = int(cupy.cuda.runtime.getDevice())
-    stream = int(cupy.cuda.get_current_stream().ptr)
+    index, stream = current_place()
     data = allocator.allocate_on(nbytes, Device("cuda", index), stream)
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(data.address, nbytes, data, index), 0)
+
+
+def current_place() -> tuple[int, int]:
+    """CuPy's current device, and its current stream there."""
+    return int(cupy.cuda.runtime.getDevice()), int(cupy.cuda.get_current_stream().ptr)
 
 
 def check_real(cuda: Driver) -> None:

@@ -79,7 +79,6 @@ class Capture:
         self.is_invalidated = False
         self.has_ended = False
         self.nodes: list[Node] = []
-        self.kept: list[object] = []
         self.allocated: dict[int, BlockNote] = {}
         self._tails: dict[Stream, frozenset[Node]] = {}
         self._notes: deque[tuple[Stream, LiveBlocks, int, int | None]] = deque()

@@ -30,14 +30,13 @@ from .interpreter_stream import EventRecord, Stream
 
 
 class Graph:
-    """Captured work of one device, and what it needs."""
+    """Captured work of one device."""
 
-    __slots__ = ("device", "kept", "nodes")
+    __slots__ = ("device", "nodes")
 
     def __init__(self, capture: Capture) -> None:
         self.device = capture.origin.device
         self.nodes = capture.nodes
-        self.kept = capture.kept
 
 
 class GraphExecutable:
@@ -201,12 +200,6 @@ class InterpreterCapture(StreamCapture):
     def capture_id(self, stream: int) -> int:
         capture = self.stream(stream).capture
         return 0 if capture is None else capture.number
-
-    def keep_for_capture(self, stream: int, kept: object) -> None:
-        capture = self.stream(stream).capture
-        if capture is None:
-            raise capture_error(ILLEGAL_STATE, f"stream {stream:#x} is not capturing")
-        capture.kept.append(kept)
 
     def refuse_unsafe(self, what: str) -> None:
         """Raise RuntimeError where a capture prohibits this thread's unsafe call, and invalidate that capture."""

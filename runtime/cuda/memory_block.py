@@ -27,7 +27,6 @@ OVERSIZE_SLACK = 20 * 2**20
 
 PoolId = tuple[int, int]
 NO_POOL: PoolId = (0, 0)
-PRUNE_AT = 256
 
 
 def segment_size(nbytes: int) -> int:
@@ -46,9 +45,17 @@ def segment_size(nbytes: int) -> int:
 
 
 class FreeList(list["Block"]):
-    """Free blocks that serve requests of one size; the last one given back is the first to be taken."""
+    """Free blocks that serve requests of one size; the last one given back is the first to be taken.
 
-    __slots__ = ()
+    `blocks` counts all whose home it is, free or not: without any it is forgotten.
+    """
+
+    __slots__ = ("blocks", "size")
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.blocks = 0
 
 
 class Segment:
@@ -105,7 +112,7 @@ class Block:
         self.segment = segment
         self.prev: Block | None = None
         self.next: Block | None = None
-        self.home: FreeList = segment.pool.unfiled
+        self.home: FreeList = segment.pool.nowhere
         self.log: list[int] = segment.pool.events.log
         self.weight = 0
         self.charge = 0
@@ -136,18 +143,17 @@ class BlockPool:
     """
 
     __slots__ = (
-        "_prune_at",
         "device",
         "events",
         "exact",
         "guard",
         "lists",
+        "nowhere",
         "owner",
         "segments",
         "sizes",
         "small",
         "stream",
-        "unfiled",
     )
 
     def __init__(
@@ -169,23 +175,40 @@ class BlockPool:
         self.lists: dict[int, FreeList] = {}
         self.sizes: list[int] = []
         self.segments: dict[int, Segment] = {}
-        self.unfiled = FreeList()
-        self._prune_at = PRUNE_AT
+        self.nowhere = FreeList(0)
 
-    def list_of(self, size: int) -> FreeList:
-        """The list for requests of `size`; its blocks have at least that."""
-        found = self.lists.get(size)
-        if found is None:
-            found = self.lists[size] = FreeList()
+    def settle(self, block: Block, size: int) -> None:
+        """Make the list for requests of `size` a block's home: it has at least that many bytes."""
+        home = self.lists.get(size)
+        if home is None:
+            home = self.lists[size] = FreeList(size)
             insort(self.sizes, size)
             if self.exact is not None and self.small == (size - self.guard <= SMALL_LIMIT):
-                self.exact[self.device, self.stream, size] = found
-        return found
+                self.exact[self.device, self.stream, size] = home
+        home.blocks += 1
+        self.leave(block)
+        block.home = home
+
+    def leave(self, block: Block) -> None:
+        """Take its home from a block, and forget a home without blocks."""
+        home = block.home
+        if home is self.nowhere:
+            return
+        block.home = self.nowhere
+        home.blocks -= 1
+        if not home.blocks:
+            del self.lists[home.size]
+            del self.sizes[bisect_left(self.sizes, home.size)]
+            place = self.device, self.stream, home.size
+            # Small blocks may have a size that requests of the large pool have, too.
+            if self.exact is not None and self.exact.get(place) is home:
+                del self.exact[place]
 
     def file(self, block: Block) -> None:
         """Put a free block into the list of its own size."""
         block.weight = self.events.weight(block.counted, self.small, block.is_split)
-        block.home = self.list_of(block.size)
+        if block.home.size != block.size:
+            self.settle(block, block.size)
         block.home.append(block)
 
     def take(self, size: int, max_split_size: int | None) -> Block | None:
@@ -228,7 +251,7 @@ class BlockPool:
             block.size = size
             self.events.inactive(rest.counted, self.small)
             self.file(rest)
-        block.home = self.list_of(size)
+        self.settle(block, size)
         block.weight = self.events.weight(block.counted, self.small, block.is_split)
 
     def claim(self) -> dict[int, Block]:
@@ -257,8 +280,6 @@ class BlockPool:
                 self.file(block)
             else:
                 whole.append(block)
-        if len(self.lists) > self._prune_at:
-            self._prune()
         return whole
 
     def _absorb_following(self, block: Block, free: dict[int, Block]) -> None:
@@ -274,16 +295,7 @@ class BlockPool:
             if beyond is not None:
                 beyond.prev = block
             after.prev = after.next = None
+            self.leave(after)
             after = beyond
         if block.is_split:
             self.events.inactive(block.counted, self.small)
-
-    def _prune(self) -> None:
-        """Forget the lists of sizes that no block has."""
-        used = {id(block.home) for segment in self.segments.values() for block in segment.blocks()}
-        for size in [size for size, waiting in self.lists.items() if id(waiting) not in used]:
-            del self.lists[size]
-            if self.exact is not None:
-                self.exact.pop((self.device, self.stream, size), None)
-        self.sizes = sorted(self.lists)
-        self._prune_at = max(PRUNE_AT, 2 * len(self.lists))

@@ -155,7 +155,7 @@ class DeviceCache:
             while whole:
                 segment = whole[-1].segment
                 cuda.free(self.index, segment.address)
-                whole.pop()
+                pool.leave(whole.pop())
                 del pool.segments[segment.address]
                 self.stats.segment_freed(segment.size - self.guard, pool.small)
                 if self.history is not None:

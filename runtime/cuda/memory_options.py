@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 VARIABLE = "TRITEN_CUDA_ALLOC_CONF"
 SMALLEST_SPLIT_MIB = 20
@@ -63,25 +65,21 @@ def parse_options(text: str) -> AllocatorOptions:
 
 
 def _value(name: str, text: str) -> int | float:
+    rule = _RULES.get(name)
+    if rule is None:
+        raise ValueError(f"{VARIABLE}: unknown option '{name}'; there are {', '.join(_RULES)}")
+    read, is_valid, expected = rule
     try:
-        if name == "max_split_size_mb":
-            size = int(text)
-            if size <= SMALLEST_SPLIT_MIB:
-                raise ValueError(f"{VARIABLE}: max_split_size_mb: expected more than {SMALLEST_SPLIT_MIB}")
-            return size
-        if name == "garbage_collection_threshold":
-            share = float(text)
-            if not 0 < share < 1:
-                raise ValueError(f"{VARIABLE}: garbage_collection_threshold: expected a number in (0, 1)")
-            return share
-        if name == "roundup_power2_divisions":
-            divisions = int(text)
-            if divisions < 1 or divisions & divisions - 1:
-                raise ValueError(f"{VARIABLE}: roundup_power2_divisions: expected a power of two")
-            return divisions
-    except ValueError as error:
-        raise ValueError(f"{error}, got '{text}'") from None
-    raise ValueError(
-        f"{VARIABLE}: unknown option '{name}'; there are max_split_size_mb, garbage_collection_threshold and "
-        "roundup_power2_divisions"
-    )
+        value = read(text)
+    except ValueError:
+        value = None
+    if value is None or not is_valid(value):
+        raise ValueError(f"{VARIABLE}: {name}: expected {expected}, got '{text}'")
+    return value
+
+
+_RULES: dict[str, tuple[type[int] | type[float], Callable[[Any], bool], str]] = {
+    "max_split_size_mb": (int, lambda v: v > SMALLEST_SPLIT_MIB, f"an integer above {SMALLEST_SPLIT_MIB}"),
+    "garbage_collection_threshold": (float, lambda v: 0 < v < 1, "a number in (0, 1)"),
+    "roundup_power2_divisions": (int, lambda v: v > 0 and v & v - 1 == 0, "a power of two"),
+}

@@ -14,19 +14,23 @@ class PendingUses:
     def __init__(self) -> None:
         self._queues: dict[tuple[int, int], deque[tuple[int, Block]]] = {}
         self._spare: dict[int, list[int]] = {}
+        self._unrecorded: list[Block] = []
         self.done: list[Block] = []
         """Blocks whose last event has happened; whoever gives them on takes them out."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values())) + len(self.done)
+        return sum(map(len, self._queues.values())) + len(self._unrecorded) + len(self.done)
 
     def blocks(self) -> list[Block]:
         """The blocks that wait, each once."""
         waiting = {block.address: block for queue in self._queues.values() for _, block in queue}
-        return [*waiting.values(), *self.done]
+        return [*waiting.values(), *self._unrecorded, *self.done]
 
     def record(self, cuda: Driver, block: Block) -> None:
-        """Mark the end of what every other stream has been given so far. Changes nothing where that fails."""
+        """Mark the end of what every other stream has been given so far.
+
+        Where that fails, on a stream that is no more, the block is kept until the whole device was waited for.
+        """
         device = block.segment.pool.device
         spare = self._spare.setdefault(device, [])
         recorded: list[tuple[int, int]] = []
@@ -40,6 +44,7 @@ class PendingUses:
                 cuda.record_event(event, stream)
         except BaseException:
             spare.extend(event for _, event in recorded)
+            self._unrecorded.append(block)
             raise
         finally:
             if current != device:
@@ -57,7 +62,12 @@ class PendingUses:
                 del self._queues[device, stream]
 
     def wait(self, cuda: Driver, device: int) -> None:
-        """Wait for all events of a device."""
+        """Wait for all events of a device, and for all of its work where an event is missing."""
+        lost = [block for block in self._unrecorded if block.segment.pool.device == device]
+        if lost:
+            cuda.synchronize(device)
+            self._unrecorded = [block for block in self._unrecorded if block not in lost]
+            self.done.extend(lost)
         for (index, stream), queue in list(self._queues.items()):
             if index == device:
                 while queue:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from triten.runtime.cuda.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from triten.runtime.cuda.driver import driver
+from triten.runtime.cuda.interpreter_driver import InterpreterDriver
+from triten.runtime.cuda.interpreter_memory import DeviceMemory
 from triten.runtime.cuda.memory_inspection import device_stats, nested_stats, reset_peaks
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
@@ -57,7 +59,9 @@ def test_live_blocks_never_overlap(requests):
             live.append(pointer)
         del pointer
     other = None
-    assert stat(allocator, "requested_bytes") == sum(pointer.nbytes for pointer in live) <= allocated(allocator)
+    assert (
+        stat(allocator, "requested_bytes") == sum(pointer.nbytes for pointer in live) <= allocated(allocator)
+    )
     live.clear()
     assert allocated(allocator) == 0
     allocator.empty_cache()
@@ -196,13 +200,16 @@ def test_more_than_the_device_has_is_an_out_of_memory_error(allocator):
     assert driver().memory_info(0)[0] >= free
 
 
-@pytest.mark.interpreter
-def test_a_full_cache_is_emptied_before_giving_up(allocator):
-    total = driver().memory_info(0)[1]
-    large = total // 8 * 5
-    allocator.allocate(large, CUDA)
-    allocator.allocate(large + 2**30, CUDA)
-    assert device_stats(allocator, 0).num_alloc_retries == 1
+def test_a_full_cache_is_emptied_before_giving_up():
+    cuda = InterpreterDriver(1)
+    cuda._memories = [DeviceMemory(64 * 2**20)]
+    allocator = CachingAllocator(cuda)
+    allocator.allocate(30 * 2**20, CUDA)
+    held = allocator.allocate(50 * 2**20, CUDA)
+    assert device_stats(allocator, 0).num_alloc_retries == 1 and held.nbytes == 50 * 2**20
+    with pytest.raises(OutOfMemoryError, match=r"Largest live blocks: 50.00 MiB\."):
+        allocator.allocate(30 * 2**20, CUDA)
+    assert allocator.allocate(2**20, CUDA).address
 
 
 @pytest.mark.interpreter
@@ -214,10 +221,13 @@ def test_each_device_has_its_own_memory(allocator):
 
 
 @pytest.mark.interpreter
-def test_an_overrun_by_one_byte_is_found(allocator):
+@pytest.mark.parametrize("nbytes", [512, 700, 1024])
+def test_an_overrun_by_one_byte_is_found_in_blocks_that_were_split(allocator, nbytes):
     cuda = driver()
-    pointers = [allocator.allocate(512, CUDA) for _ in range(2)]
-    cuda.memset(pointers[0].address, 0, 513, 0)
+    allocator.allocate(64 * 2**10, CUDA)
+    pointers = [allocator.allocate(nbytes, CUDA) for _ in range(2)]
+    assert abs(pointers[1].address - pointers[0].address) <= 2048, "neighbours"
+    cuda.memset(min(pointer.address for pointer in pointers), 0, nbytes + 1, 0)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         cuda.synchronize()
 
