@@ -67,7 +67,7 @@ SAMPLES = {
     "scatter_.value_reduce": (make(F), 0, INDEX_2D, 5.0, {"reduce": "multiply"}),
     "scatter_add_": (make(F), 0, INDEX_2D, make(F)),
 }
-CHANGES_MEMORY = ("resize_", "set_", "resize_as_")
+CHANGES_MEMORY = ("resize_", "set_", "resize_as_", "record_stream")
 
 
 def sample_value(argument, kind):
@@ -158,7 +158,7 @@ def write(op, args, kwargs, target=None):
 
 
 def changes_memory(name):
-    """Whether an operator is one that `test_changes_of_memory_are_refused` tries."""
+    """Whether an operator changes memory or who uses it, which `test_changes_of_memory_are_refused` tries."""
     return name.partition("::")[2].partition(".")[0] in CHANGES_MEMORY
 
 
