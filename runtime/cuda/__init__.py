@@ -1,7 +1,9 @@
 """The CUDA runtime: one driver interface, filled by CuPy on a GPU and by Triton's interpreter without one.
 
 `driver.py` is what the rest of triten talks to, `caching_allocator.py` gives out device memory, `compile.py`
-turns Triton kernels into cubins ahead of time. The two implementations (`cupy_driver.py` and
+turns Triton kernels into cubins ahead of time. `stream.py`, `event.py` and `devices.py` are what users see as
+`tt.cuda`; `pinned_memory.py` gives out page-locked host memory, `transfer.py` copies between host and devices, and
+`array_interface.py` shares device memory with other libraries. The two implementations (`cupy_driver.py` and
 `interpreter_driver.py` with its `interpreter_*` parts) are reached through `driver.driver()` only, so that
 neither Triton nor CuPy is imported before the first use of a CUDA device. Kernels and operators do not belong
 here.

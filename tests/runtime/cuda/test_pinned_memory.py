@@ -93,6 +93,12 @@ def test_pin_memory_is_differentiable():
     assert x.grad.tolist() == [3.0] * 3
 
 
+def test_pin_memory_inside_vmap():
+    x = tt.arange(6.0).view(3, 2)
+    assert tt.vmap(lambda x: x.pin_memory() * x.is_pinned())(x).tolist() == [[0.0, 0.0]] * 3
+    assert tt.vmap(lambda x: x.pin_memory() * 2)(x.pin_memory()).tolist() == (x * 2).tolist()
+
+
 def test_tensors_elsewhere_are_not_pinned():
     assert not tt.ones(2, device="cuda").is_pinned() and not tt.ones(2, device="meta").is_pinned()
     with pytest.raises(RuntimeError, match=r"cannot pin .*'cuda:0' only dense CPU tensors can be pinned"):

@@ -177,6 +177,21 @@ def test_record_stream_refuses():
     tt.empty(0, device="cuda").record_stream(tt.cuda.Stream())
 
 
+def test_record_stream_inside_the_functional_layers():
+    side = tt.cuda.Stream()
+
+    def program(x):
+        y = x + 1
+        y.record_stream(side)
+        return y * 2
+
+    x = tt.ones(3, 2, device="cuda")
+    assert tt.vmap(program)(x).tolist() == [[4.0, 4.0]] * 3
+    assert tt.func.grad(lambda x: program(x).sum())(x).tolist() == [[2.0, 2.0]] * 3
+    with pytest.raises(RuntimeError, match=r"functionalize: aten::record_stream .* has no functional form"):
+        tt.func.functionalize(program)(x)
+
+
 def test_an_external_stream_is_the_same_queue():
     own = driver().create_stream(1)
     try:

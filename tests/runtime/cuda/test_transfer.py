@@ -138,6 +138,17 @@ def test_a_pinned_block_is_not_reused_while_a_copy_reads_it(held):
 
 
 @HELD
+def test_a_pinned_block_is_not_reused_while_a_copy_writes_it(held):
+    x = tt.full((1000,), 1.0, device="cuda")
+    address = x.to("cpu", non_blocking=True).data_ptr()
+    gc.collect()
+    others = [tt.full((1000,), -1.0, pin_memory=True) for _ in range(4)]
+    assert address not in [other.data_ptr() for other in others]
+    let_go(held)
+    assert all(other.tolist() == [-1.0] * 1000 for other in others)
+
+
+@HELD
 def test_page_locked_memory_that_is_freed_too_early_is_found_out(held):
     there, address = tt.empty(4, device="cuda"), driver().malloc_host(64)
     array = np.frombuffer((np.ctypeslib.ctypes.c_ubyte * 16).from_address(address), np.float32)
