@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..generator import Generator
 from .caching_allocator import CUDA_ALLOCATOR
-from .capture import CaptureMode, checked_mode
+from .capture import ILLEGAL_STATE, CaptureMode, capture_error, checked_mode
 from .device_guard import device_guard
 from .driver import Driver, current_driver, driver
 from .graph_capture import FaultFlags, GraphCapture, GraphGenerator, captures_of, forget_replays, note_replay
@@ -134,6 +134,8 @@ class CUDAGraph:
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
                 "them on the default stream.)"
             )
+        if cuda.is_capturing(stream):
+            raise capture_error(ILLEGAL_STATE, "the current stream is being captured already")
         if pool is None:
             pool = next(_own_pools), 0
         check_pool(pool)
@@ -330,7 +332,10 @@ def check_pool(pool: object) -> None:
 
 def free_abandoned_graphs() -> None:
     """Give back what graphs that were dropped held; nothing happens while a capture forbids it."""
-    while _abandoned and not _abandoned[0].driver.unsafe_calls_prohibited():
+    cuda = current_driver()
+    if cuda is None or cuda.unsafe_calls_prohibited():
+        return
+    while _abandoned:
         try:
             found = _abandoned.popleft()
         except IndexError:  # another thread was here

@@ -16,6 +16,7 @@ from ..device import device as Device
 from .device_guard import device_guard
 from .devices import DeviceLike, device_index
 from .driver import Driver, driver
+from .graph_capture import raise_faults
 
 if TYPE_CHECKING:
     from .event import Event
@@ -187,9 +188,10 @@ class Stream:
             return cuda.query_stream(self.cuda_stream)
 
     def synchronize(self) -> None:
-        """Wait for all work."""
+        """Wait for all work. Raises the error that a graph which was replayed here found in its input."""
         with device_guard(self.device_index) as cuda:
             cuda.synchronize_stream(self.cuda_stream)
+            raise_faults(cuda, self.device_index, self.cuda_stream)
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:

@@ -156,7 +156,7 @@ def modules():
     driver, device = types.ModuleType("cupy.cuda.driver"), types.ModuleType("cupy.cuda.device")
     driver.CUDADriverError = RuntimeError
     cuda.runtime, cuda.driver, cuda.device, cupy.cuda = runtime, driver, device, cuda
-    cuda.MemoryPool = lambda: None
+    cuda.MemoryPool = lambda *_: None
     device.get_cublas_handle = lambda: 0xB1A5
     backends = {"cupy_backends": types.ModuleType("cupy_backends")}
     for name in ("cuda", "cuda.libs", "cuda.libs.cublas"):

@@ -467,7 +467,8 @@ class TestFaults:
             stream.wait_stream(tt.cuda.default_stream())
             assert x.tolist() == [1.0, 2.0]
         with pytest.raises(IndexError):
-            tt.cuda.synchronize()
+            tt.cuda.current_stream().synchronize()
+        tt.cuda.synchronize()
 
     def test_eager_errors_tell_the_index_as_ever(self):
         with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 2"):
