@@ -6,13 +6,14 @@ import argparse
 import sys
 from types import ModuleType
 
-from . import allocator, import_time, memory, overhead
+from . import allocator, graph, import_time, memory, overhead
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
     "import-time": import_time,
     "memory": memory,
     "allocator": allocator,
+    "graph": graph,
 }
 
 

@@ -12,12 +12,14 @@ from triton.language.extra import libdevice
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
-from ..runtime.cuda.device_guard import device_guard
+from ..runtime.cuda.graph_capture import GraphFlags
 from ..runtime.cuda.transfer import copy_across
+from ..runtime.generator import Seed
 from ..runtime.scalar_type import float64
 from ..runtime.tensor_spec import TensorSpec
 from .copy import copy_kernel
 from .elementwise import check_dtypes, elementwise
+from .index_bounds import lowered_flags
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .random import drawn_words
 from .random_functions import open_unit
@@ -110,7 +112,10 @@ def row_block(columns: int) -> int:
 def inspection(
     call: StructuredCall, rows: int, columns: int, wanted: int, message: str
 ) -> Callable[..., None]:
-    """``check(weights address, last positive address)``: raises RuntimeError for faults; waits for the device."""
+    """``check(weights address, last positive address)``: raises RuntimeError for faults; waits for the device.
+
+    In a capture whoever waits for a replay gets the error.
+    """
     block = row_block(columns)
     launch = Launch(
         call.device,
@@ -119,18 +124,18 @@ def inspection(
         {"BLOCK": block},
         elements=("faults",),
     )
-    allocate, device = get_allocator("cuda").allocate, call.device
-    index = device.resolved_index
+    device = call.device
+    invalid = "probability tensor contains either `inf`, `nan` or element < 0"
 
     def check(weights: int, last_positive: int) -> None:
-        faults = allocate(4, device)
-        with device_guard(index) as cuda:
-            cuda.memset(faults.address, 0, 4, cuda.current_stream(index))
+        faults = lowered_flags(1, device, lambda: [RuntimeError(f"{invalid}, or {message}")])
         launch((rows, 1, 1), weights, faults.address, last_positive, columns, wanted)
+        if isinstance(faults, GraphFlags):
+            return
         found = np.empty(1, np.int32)
         copy_across(found, faults, 4)
         if found[0] & INVALID.value:
-            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+            raise RuntimeError(invalid)
         if found[0]:
             raise RuntimeError(message)
 
@@ -159,7 +164,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     check = inspection(call, rows, columns, 1 if replacement else samples, message)
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def into(to: Any, probabilities: Any, seed: int, first: int) -> None:
+    def into(to: Any, probabilities: Any, seed: Seed, first: int) -> None:
         wide, last = allocate(weights.nbytes, device), allocate(8 * rows, device)
         widen(wide, probabilities)
         check(wide.address, last.address)
@@ -193,7 +198,7 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
     steps = columns.bit_length()
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def pick(to: Any, weights: Any, last: Any, seed: int, first: int) -> None:
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         levels, sums = allocate(words.nbytes, device), allocate(8 * rows * columns, device)
         fill(levels, seed, first)
         add_up((rows, 1, 1), weights.address, sums.address, columns)
@@ -227,7 +232,7 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
         def reduce(to: Any, finish: Any) -> None:
             launch(grid, finish.address, to.address, columns, samples)
 
-    def pick(to: Any, weights: Any, last: Any, seed: int, first: int) -> None:
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         draws, finish = allocate(words.nbytes, device), allocate(times.nbytes, device)
         fill(draws, seed, first)
         run(finish, draws, weights)

@@ -14,6 +14,7 @@ import triton.language as tl
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.device_guard import device_guard
+from ..runtime.generator import Seed
 from .conversion import convert
 from .elementwise import check_dtypes
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
@@ -119,7 +120,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             {"BLOCK_I": block, "BLOCK_J": block if interpreted() else block // 2},
         )
 
-        def by_counting(to: Any, seed: int, first: int) -> None:
+        def by_counting(to: Any, seed: Seed, first: int) -> None:
             keys = allocate(words.nbytes, device)
             draw(keys, seed, first)
             launch((cdiv(n, block), 1, 1), keys.address, to.address, n, stride)
@@ -164,7 +165,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
     )
     index, grid = device.resolved_index, (cdiv(n, block), 1, 1)
 
-    def by_buckets(to: Any, seed: int, first: int) -> None:
+    def by_buckets(to: Any, seed: Seed, first: int) -> None:
         keys, sorted_keys, numbers, places, counts, starts = (
             allocate(nbytes, device) for nbytes in (8 * n, 8 * n, 8 * n, 4 * n, 4 * buckets, 8 * buckets)
         )

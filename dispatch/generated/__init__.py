@@ -13,6 +13,7 @@ FAMILIES = (
     "indexing",
     "linalg",
     "loss",
+    "memory",
     "pointwise",
     "pooling",
     "random",

@@ -146,6 +146,9 @@ from .functions_loss import (
     nll_loss_nd,
     smooth_l1_loss,
 )
+from .functions_memory import (
+    _pin_memory,
+)
 from .functions_pointwise import (
     abs,
     abs_,
@@ -431,6 +434,7 @@ __all__ = [
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_pin_memory",
     "_restride",
     "_softmax",
     "_softmax_backward_data",

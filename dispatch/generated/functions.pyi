@@ -2,6 +2,7 @@
 from collections.abc import Sequence
 from typing import Any, overload
 
+from ...runtime.cuda.stream import Stream
 from ...runtime.device import device
 from ...runtime.generator import Generator
 from ...runtime.layout import layout
@@ -756,6 +757,7 @@ def mse_loss_backward(
 def l1_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = ..., beta: float = ...) -> Tensor: ...
 def huber_loss(input: Tensor, target: Tensor, reduction: int = ..., delta: float = ...) -> Tensor: ...
+def _pin_memory(input: Tensor, device: device | str | int | None = ...) -> Tensor: ...
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
 @overload
@@ -2076,6 +2078,7 @@ __all__ = [
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_pin_memory",
     "_restride",
     "_softmax",
     "_softmax_backward_data",

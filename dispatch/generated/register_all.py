@@ -13,6 +13,7 @@ from . import (
     registrations_indexing,
     registrations_linalg,
     registrations_loss,
+    registrations_memory,
     registrations_pointwise,
     registrations_pooling,
     registrations_random,
@@ -32,6 +33,7 @@ def register_all() -> None:
     registrations_indexing.register()
     registrations_linalg.register()
     registrations_loss.register()
+    registrations_memory.register()
     registrations_pointwise.register()
     registrations_pooling.register()
     registrations_random.register()

@@ -12,6 +12,7 @@ from .methods_functional_forms import FunctionalFormsMethods
 from .methods_indexing import IndexingMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
+from .methods_memory import MemoryMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
@@ -29,6 +30,7 @@ class TensorMethods(
     IndexingMethods,
     LinalgMethods,
     LossMethods,
+    MemoryMethods,
     PointwiseMethods,
     PoolingMethods,
     RandomMethods,

@@ -23,13 +23,15 @@ from ..device import device as Device
 from ..errors import OutOfMemoryError
 from .caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
+from .cupy_copies import CuPyCopies
+from .cupy_devices import device_properties, library_handle
+from .cupy_graph import CuPyCapture
+from .device_properties import DeviceProperties
 from .driver import (
     MAX_GRID,
     CompiledKernel,
-    DeviceProperties,
     Driver,
     Grid,
-    HostArray,
     ThreadState,
     check_grid,
     current_driver,
@@ -37,7 +39,7 @@ from .driver import (
 
 SUCCESS, OUT_OF_MEMORY, NOT_READY = 0, 2, 600
 STREAM_NON_BLOCKING = 1
-EVENT_DISABLE_TIMING = 2
+PEER_ACCESS_ALREADY_ENABLED = 704
 MAX_THREADS_PER_BLOCK = 0
 MAX_DYNAMIC_SHARED_MEMORY = 8
 DEFAULT_SHARED_MEMORY = 48 * 1024
@@ -163,7 +165,7 @@ def _device_memory(nbytes: int) -> Any:
         raise OutOfMemoryError(f"CUDA out of memory: the device could not give {nbytes} bytes") from error
 
 
-class CuPyDriver(Driver):
+class CuPyDriver(CuPyCopies, CuPyCapture):
     """CUDA devices through CuPy's bindings of the runtime and driver API."""
 
     def __init__(self, device_count: int) -> None:
@@ -172,6 +174,12 @@ class CuPyDriver(Driver):
         self._pool = cupy.cuda.MemoryPool(_device_memory)
         self._segments: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
+        self._stream_devices: dict[int, int] = {}
+        self._destroyed: set[int] = set()
+        """Handles that CUDA may not be asked about any more: it does not promise to notice."""
+        self._events: set[int] = set()
+        self._priorities: dict[int, tuple[int, int]] = {}
+        self._peer_access: set[tuple[int, int]] = set()
         self._scratch: CachingAllocator | None = None
 
     def device_count(self) -> int:
@@ -181,16 +189,7 @@ class CuPyDriver(Driver):
         found = self._properties.get(device)
         if found is None:
             self.check_device(device)
-            raw = runtime.getDeviceProperties(device)
-            found = self._properties[device] = DeviceProperties(
-                name=raw["name"].decode(),
-                major=raw["major"],
-                minor=raw["minor"],
-                total_memory=raw["totalGlobalMem"],
-                multi_processor_count=raw["multiProcessorCount"],
-                warp_size=raw["warpSize"],
-                max_shared_memory=raw["sharedMemPerBlockOptin"],
-            )
+            found = self._properties[device] = device_properties(device)
         return found
 
     def set_device(self, device: int) -> None:
@@ -220,57 +219,139 @@ class CuPyDriver(Driver):
             free, total = runtime.memGetInfo()
         return int(free), int(total)
 
-    def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
-        address = src.__array_interface__["data"][0]
-        runtime.memcpyAsync(dst, address, src.nbytes, runtime.memcpyHostToDevice, stream)
-
-    def copy_device_to_host(self, dst: HostArray, src: int, stream: int) -> None:
-        address = dst.__array_interface__["data"][0]
-        runtime.memcpyAsync(address, src, dst.nbytes, runtime.memcpyDeviceToHost, stream)
-        runtime.streamSynchronize(stream)
-
-    def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
-        # "Default" lets the driver tell devices apart by address, so that copies between two of them work.
-        runtime.memcpyAsync(dst, src, nbytes, runtime.memcpyDefault, stream)
-
-    def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:
-        runtime.memsetAsync(dst, value, nbytes, stream)
-
     def create_stream(self, device: int, priority: int = 0) -> int:
         with _current(self, device):
-            return int(runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority))
+            stream = int(runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority))
+        self._destroyed.discard(stream)
+        self._stream_devices[stream] = device
+        return stream
+
+    def destroy_stream(self, stream: int) -> None:
+        if stream == 0:
+            raise RuntimeError("CUDA error: invalid resource handle: the default stream cannot be destroyed")
+        self._check_alive(stream)
+        runtime.streamDestroy(stream)
+        self._stream_devices.pop(stream, None)
+        self._destroyed.add(stream)
+
+    def check_stream(self, device: int, stream: int) -> None:
+        self.check_device(device)
+        if stream == 0:
+            return
+        own = self._stream_devices.get(stream)
+        if own is None:
+            with _current(self, device):
+                runtime.streamGetPriority(stream)
+            # CUDA knows it: whoever else made it was given an address that was ours before.
+            self._destroyed.discard(stream)
+        elif own != device:
+            raise RuntimeError(
+                f"CUDA error: invalid resource handle: stream {stream:#x} of device {own} was given for device {device}"
+            )
+
+    def _check_alive(self, stream: int) -> None:
+        if stream in self._destroyed:
+            raise RuntimeError(f"CUDA error: invalid resource handle: stream {stream:#x} was destroyed")
+
+    def stream_priority_range(self) -> tuple[int, int]:
+        device = self.current_device()
+        found = self._priorities.get(device)
+        if found is None:
+            # CUDA clamps priorities, and CuPy does not bind the call that tells the range.
+            ends = []
+            for priority in (2**31 - 1, -(2**31)):
+                stream = runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority)
+                ends.append(int(runtime.streamGetPriority(stream)))
+                runtime.streamDestroy(stream)
+            found = self._priorities[device] = (ends[0], ends[1])
+        return found
+
+    def stream_priority(self, stream: int) -> int:
+        self._check_alive(stream)
+        return int(runtime.streamGetPriority(stream))
 
     def query_stream(self, stream: int) -> bool:
+        self._check_alive(stream)
         return _is_done(runtime.streamQuery(stream))
 
     def synchronize_stream(self, stream: int) -> None:
+        self._check_alive(stream)
         runtime.streamSynchronize(stream)
 
     def synchronize(self, device: int | None = None) -> None:
         with _current(self, self.current_device() if device is None else device):
             runtime.deviceSynchronize()
 
-    def create_event(self, timing: bool = False) -> int:
+    def create_event(self, timing: bool = False, blocking: bool = False, interprocess: bool = False) -> int:
         self.current_device()
-        return int(runtime.eventCreateWithFlags(0 if timing else EVENT_DISABLE_TIMING))
+        flags = 0 if timing else runtime.eventDisableTiming
+        flags |= runtime.eventBlockingSync if blocking else 0
+        flags |= runtime.eventInterprocess if interprocess else 0
+        event = int(runtime.eventCreateWithFlags(flags))
+        self._events.add(event)
+        return event
+
+    def _check_event(self, event: int) -> None:
+        if event not in self._events:
+            raise RuntimeError(f"CUDA error: invalid resource handle: event {event:#x}")
+
+    def export_event(self, event: int) -> bytes:
+        self._check_event(event)
+        return bytes(runtime.ipcGetEventHandle(event))
+
+    def import_event(self, name: bytes) -> int:
+        self.current_device()
+        event = int(runtime.ipcOpenEventHandle(name))
+        self._events.add(event)
+        return event
 
     def record_event(self, event: int, stream: int) -> None:
+        self._check_event(event)
+        self._check_alive(stream)
         runtime.eventRecord(event, stream)
 
     def wait_event(self, stream: int, event: int) -> None:
+        self._check_event(event)
+        self._check_alive(stream)
         runtime.streamWaitEvent(stream, event)
 
     def query_event(self, event: int) -> bool:
+        self._check_event(event)
         return _is_done(runtime.eventQuery(event))
 
     def synchronize_event(self, event: int) -> None:
+        self._check_event(event)
         runtime.eventSynchronize(event)
 
     def elapsed(self, start: int, end: int) -> float:
+        self._check_event(start)
+        self._check_event(end)
         return float(runtime.eventElapsedTime(start, end))
 
     def destroy_event(self, event: int) -> None:
+        self._check_event(event)
+        self._events.discard(event)
         runtime.eventDestroy(event)
+
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        self.check_device(device)
+        self.check_device(peer)
+        return bool(runtime.deviceCanAccessPeer(device, peer))
+
+    def enable_peer_access(self, device: int, peer: int) -> None:
+        if (device, peer) in self._peer_access:
+            return
+        with _current(self, device):
+            try:
+                runtime.deviceEnablePeerAccess(peer)
+            except runtime.CUDARuntimeError as error:
+                if error.status != PEER_ACCESS_ALREADY_ENABLED:
+                    raise
+        self._peer_access.add((device, peer))
+
+    def library_handle(self, name: str) -> int:
+        device = self.current_device()
+        return library_handle(name, self.current_stream(device))
 
     def _compile(
         self,

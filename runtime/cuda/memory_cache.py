@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from ..errors import OutOfMemoryError
+from .capture import relaxed_capture
 from .driver import Driver
 from .memory_block import NO_POOL, SMALL_LIMIT, Block, BlockPool, FreeList, PoolId, Segment, segment_size
 from .memory_history import MemoryHistory
@@ -84,7 +85,9 @@ class DeviceCache:
         if self.limit is not None and self.stats.current("reserved_bytes") + nbytes > self.limit:
             return None
         try:
-            address = cuda.malloc(self.index, nbytes + self.guard)
+            # Where work is being captured the segment is no part of it.
+            with relaxed_capture(cuda):
+                address = cuda.malloc(self.index, nbytes + self.guard)
         except OutOfMemoryError:
             return None
         segment = pool.segments[address] = Segment(address, nbytes + self.guard, pool)
