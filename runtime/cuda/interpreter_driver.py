@@ -38,8 +38,9 @@ PROPERTIES = DeviceProperties(
     max_threads_per_multi_processor=2048,
     L2_cache_size=50 * 2**20,
 )
-PRIORITIES = (0, -5)
 """An sm_90 device with few multiprocessors, so that persistent kernels stay small."""
+PRIORITIES = (0, -5)
+"""The least and the greatest priority of a stream, as on a GPU of that kind."""
 
 
 class InterpretedKernel(CompiledKernel):

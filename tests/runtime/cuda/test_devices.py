@@ -136,6 +136,8 @@ def test_random_states_of_each_device():
     with tt.cuda.device(1):
         tt.cuda.manual_seed(5)
         assert tt.cuda.initial_seed() == 5
+        assert tt.cuda.get_rng_state_all()[1].tolist() == tt.cuda.get_rng_state(1).tolist()
+        assert tt.cuda.get_rng_state(0).tolist() != tt.cuda.get_rng_state(1).tolist()
         assert tt.cuda.get_rng_state().tolist() == tt.cuda.get_rng_state(1).tolist()
     assert tt.cuda.initial_seed() == 11
     assert tt.cuda.seed() is None and tt.cuda.initial_seed() != 11

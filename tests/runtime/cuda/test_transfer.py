@@ -105,6 +105,21 @@ def test_these_copies_wait(held, copy):
         copy(x)
 
 
+@HELD
+def test_what_the_host_has_to_scatter_is_waited_for_even_in_pinned_memory(held):
+    x = tt.arange(4.0, device="cuda")
+    tt.library.set_allocator("cpu", PINNED_ALLOCATOR)
+    try:
+        y = tt.full((8,), -1.0)
+        assert y.is_pinned()
+        with pytest.raises(RuntimeError, match="deadlock"):
+            y[::2].copy_(x, non_blocking=True)
+        let_go(held)
+        assert y[::2].copy_(x, non_blocking=True).tolist() == [0.0, 1.0, 2.0, 3.0]
+    finally:
+        tt.library.set_allocator("cpu", None)
+
+
 def test_every_way_gives_the_same_numbers():
     host = tt.arange(24.0).view(2, 3, 4)
     for blocking in (True, False):
