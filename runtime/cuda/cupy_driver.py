@@ -19,7 +19,8 @@ from cupy.cuda import driver as cuda
 from cupy.cuda import runtime
 
 from ..errors import OutOfMemoryError
-from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
+from .compile import WARP_SIZE, KernelBinary, ParameterLayout
+from .cubin_store import find_or_compile
 from .driver import (
     MAX_GRID,
     CompiledKernel,
@@ -270,7 +271,7 @@ class CuPyDriver(Driver):
     ) -> CompiledKernel:
         properties = self.properties(self.current_device())
         capability = properties.major * 10 + properties.minor
-        binary = compile_kernel(kernel, signature, constexprs, divisible, capability, options)
+        binary = find_or_compile(kernel, signature, constexprs, divisible, capability, options)
         return CuPyKernel(self, binary, properties)
 
 

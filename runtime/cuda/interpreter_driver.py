@@ -19,6 +19,7 @@ from .driver import CompiledKernel, DeviceProperties, Driver, Grid, HostArray, c
 from .interpreter_memory import DeviceMemory
 from .interpreter_semantics import ProgramRunner, argument_type, scalar_or_pointer
 from .interpreter_stream import Event, Stream
+from .real_triton import real, real_constants
 
 DEVICE_COUNT = 2
 DIVISIBILITY = 16
@@ -274,7 +275,7 @@ class InterpreterDriver(Driver):
         divisible: frozenset[str],
         options: Mapping[str, object],
     ) -> CompiledKernel:
-        return InterpretedKernel(self, kernel, signature, constexprs, divisible)
+        return InterpretedKernel(self, real(kernel), signature, real_constants(constexprs), divisible)
 
 
 def _check_contiguous(operation: str, array: HostArray) -> None:
