@@ -96,7 +96,9 @@ def compile_kernel(
             f"compile_kernel(): kernel must be a triton.jit function, got {type(kernel).__name__}; a kernel "
             "that was defined under TRITON_INTERPRET=1 cannot be compiled, do it in a process without it"
         )
-    check_globals(kernel)
+    for each in (kernel, *constexprs.values()):
+        if isinstance(each, JITFunction):
+            check_globals(each)
     names = kernel.arg_names
     full_signature = {name: signature.get(name, "constexpr") for name in names}
     # Triton reads attributes by index path only; a name or a plain int is ignored and vector accesses vanish.

@@ -30,6 +30,7 @@ from .architecture import check_architecture
 from .compile import KernelBinary, chosen_options, compile_kernel
 from .driver import kernel_name
 from .kernel_key import kernel_key
+from .real_triton import TritonMissingError
 
 MAGIC = b"TRITENCUBIN\x00"
 DIGEST_SIZE = 32
@@ -208,7 +209,8 @@ def store() -> CubinStore | None:
         directory = default_directory()
     except RuntimeError:  # a user without a home
         return None
-    return _stores.setdefault((directory, maxsize), CubinStore(directory, maxsize))
+    found = _stores.get((directory, maxsize))
+    return found or _stores.setdefault((directory, maxsize), CubinStore(directory, maxsize))
 
 
 def find_or_compile(
@@ -232,10 +234,16 @@ def find_or_compile(
     chosen = chosen_options(options)
     kept = store()
     key = None if kept is None else kernel_key(kernel, signature, constexprs, divisible, capability, chosen)
-    if kept is None or key is None:
-        return compile_kernel(kernel, signature, constexprs, divisible, capability, chosen)
-    found = kept.read(key)
-    if found is None:
+    found = None if kept is None or key is None else kept.read(key)
+    if found is not None:
+        return found
+    try:
         found = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen)
+    except TritonMissingError as error:
+        where = "" if kept is None else f" in {kept.directory}"
+        raise RuntimeError(
+            f"kernel '{name}' for sm_{capability} is not in the store of compiled kernels{where}. {error}"
+        ) from error
+    if kept is not None and key is not None:
         kept.write(key, found)
     return found

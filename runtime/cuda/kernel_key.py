@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from .lazy_kernel import LazyKernel, attributes_of, named_values
-from .lazy_triton import StandIn, constexpr, dtype
+from .lazy_triton import StandIn, constexpr, dtype, module_if_imported
 
 FORMAT = 1
 """Changes with what a key covers or how a kernel is compiled here."""
@@ -169,7 +169,7 @@ class _Encoder:
 
     def _known_to_triton(self, value: Any) -> tuple[Any, ...] | None:
         """As `_known`, for objects of the real Triton; there are none unless it was imported."""
-        core, jit = sys.modules.get("triton.language.core"), sys.modules.get("triton.runtime.jit")
+        core, jit = module_if_imported("triton.language.core"), module_if_imported("triton.runtime.jit")
         if core is None or jit is None:
             return None
         if isinstance(value, core.constexpr):
@@ -253,7 +253,7 @@ def _identities(paths: str) -> list[tuple[int, int]]:
 
 
 def _stages_are_hooked() -> bool:
-    knobs = sys.modules.get("triton.knobs")
+    knobs = module_if_imported("triton.knobs")
     return knobs is not None and getattr(knobs.runtime, "add_stages_inspection_hook", None) is not None
 
 

@@ -15,6 +15,7 @@ kernel must be compiled or interpreted, which `real_triton.py` does.
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -88,11 +89,15 @@ class dtype:
         return f"triton.language.{NAMES.get(self.name, self.name)}"
 
     def __reduce__(self) -> tuple[Callable[[str], dtype], tuple[str]]:
-        return _DTYPES.__getitem__, (self.name,)
+        return _dtype_of, (self.name,)
 
 
 _DTYPES = {name: dtype(name) for name in (*SIGNED, *UNSIGNED, *FLOATS)}
 _BY_SHORT_NAME = {name.replace("uint", "u").replace("int", "i"): type_ for name, type_ in _DTYPES.items()}
+
+
+def _dtype_of(name: str) -> dtype:
+    return _DTYPES[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +171,20 @@ def jit(
     return LazyKernel(fn, given)
 
 
+def module_if_imported(name: str) -> Any:
+    """A module of the real Triton, if the process has imported that; else None.
+
+    Another thread may be about to import it, then this one waits for the whole: half a module answers nothing.
+    """
+    if sys.modules.get("triton") is None:
+        return None
+    importlib.import_module("triton")
+    return importlib.import_module(name)
+
+
 def stand_in(value: Any) -> Any:
     """What stands for a type of the real Triton here, as a user's kernel names it; anything else as it is."""
-    core = sys.modules.get("triton.language.core")
+    core = module_if_imported("triton.language.core")
     if core is None:
         return value
     if value is core.constexpr:

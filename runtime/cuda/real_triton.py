@@ -21,13 +21,17 @@ from .lazy_triton import StandIn, constexpr, dtype
 _lock = threading.RLock()
 
 
+class TritonMissingError(RuntimeError):
+    """Triton is needed and cannot be imported."""
+
+
 def real(value: Any) -> Any:
     """What the compiler or the interpreter understands, for a kernel, a dtype, a constant, or a tuple of such.
 
     Anything else is returned as it is.
 
     Raises:
-        RuntimeError: if Triton is needed and cannot be imported.
+        TritonMissingError: if Triton is needed and cannot be imported.
     """
     if isinstance(value, LazyKernel):
         return value.real or _make_real(value)
@@ -52,7 +56,7 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise RuntimeError(
+        raise TritonMissingError(
             f"Triton, which compiling a kernel needs, cannot be imported ({error}): pip install 'triton >= 3.6'"
         ) from error
 
