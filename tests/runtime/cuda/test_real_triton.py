@@ -218,7 +218,8 @@ def one(function):
         found.append(find(FUNCTION=function))
     except Exception as error:
         failed.append(repr(error))
-threads = [threading.Thread(target=one, args=(f,)) for f in (kernels.logarithm, kernels.doubled, kernels.made(tl.constexpr(7)))]
+functions = (kernels.logarithm, kernels.doubled, kernels.made(tl.constexpr(7)))
+threads = [threading.Thread(target=one, args=(f,)) for f in functions]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 report["failed"] = failed
