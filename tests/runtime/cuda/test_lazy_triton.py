@@ -1,5 +1,6 @@
 """The stand-ins for Triton: what host code may do with them, and that nothing imports the real one."""
 
+import ast
 import importlib
 import inspect
 import os
@@ -8,6 +9,7 @@ import pkgutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import triton.language as real_tl
@@ -185,3 +187,14 @@ def test_importing_the_kernels_does_not_import_triton():
         timeout=60,
     )
     assert done.stdout.strip() == "['triton']", done.stderr
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(triten.triton_kernels.__file__).parent.glob("*.py")), ids=lambda p: p.stem
+)
+def test_no_kernel_module_imports_triton_itself(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module]
+        assert [name for name in names if name.partition(".")[0] == "triton"] == []
