@@ -98,7 +98,7 @@ def kernel_key(
         ]
         whole = (
             FORMAT,
-            digest(kernel),
+            _digest_of(kernel),
             parameters,
             constants.digests(),
             sorted((name, constants.value(value)) for name, value in options.items()),
@@ -112,15 +112,15 @@ def kernel_key(
 
 
 def digest(kernel: Any) -> str:
-    """A hash of a kernel's source and of everything that it reaches. Raises NoKeyError."""
-    if isinstance(kernel, LazyKernel) and kernel.digest is not None:
-        return kernel.digest
+    """A hash of a kernel's source and of everything that it reaches, computed anew. Raises NoKeyError."""
     encoder = _Encoder()
     encoder.value(kernel)
-    found = encoder.hashed()
-    if isinstance(kernel, LazyKernel):
-        kernel.digest = found
-    return found
+    return encoder.hashed()
+
+
+def _digest_of(kernel: Any) -> str:
+    # A user's own may have globals that change; that of a lazy kernel is remembered with what it reached.
+    return kernel.cache_key if isinstance(kernel, LazyKernel) else digest(kernel)
 
 
 class _Encoder:
@@ -139,7 +139,7 @@ class _Encoder:
 
     def digests(self) -> list[str]:
         """The digest of every kernel that was met."""
-        return [digest(kernel) for kernel in self._kernels]
+        return [_digest_of(kernel) for kernel in self._kernels]
 
     def value(self, value: Any) -> tuple[Any, ...]:
         """A constant, a kernel, or a part of Triton. Raises NoKeyError for anything else."""

@@ -16,7 +16,7 @@ _modules: dict[str, tuple[object, str]] = {}
 class LazyKernel:
     """The function under `@triton.jit`, its options, and what it can reach of its module.
 
-    It has what host code asks of Triton's own: `fn`, `arg_names`, the function's names and documentation. The
+    It has what host code asks of Triton's own: `fn`, `arg_names`, `cache_key`, the function's names and documentation. The
     module's text is kept as it was at import: kernels that are compiled later are those that were imported, even
     if the file has been edited meanwhile.
 
@@ -38,8 +38,7 @@ class LazyKernel:
         self.__doc__ = fn.__doc__
         self.real: Any = None
         """Triton's kernel, once it has been made; see `real_triton.py`."""
-        self.digest: str | None = None
-        """What tells its source from any other, once it has been computed; see `kernel_key.py`."""
+        self._cache_key: str | None = None
         self._module_source = _source_of_module(fn)
         self._source: str | None = None
         self._reached: dict[str, Any] | None = None
@@ -63,6 +62,16 @@ class LazyKernel:
         found = self._reached
         if found is None:
             found = self._reached = named_values(self.fn, self.source)
+        return found
+
+    @property
+    def cache_key(self) -> str:
+        """A hash of its text and of all that it reaches. Raises `NoKeyError` where that cannot be told."""
+        found = self._cache_key
+        if found is None:
+            from .kernel_key import digest  # which imports this module
+
+            found = self._cache_key = digest(self)
         return found
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
