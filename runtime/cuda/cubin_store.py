@@ -8,7 +8,8 @@ the checksum decides.
 
 ``TRITEN_CACHE_MAXSIZE`` bounds the folder in bytes (1 GiB; 0 switches the store off). When a write passes the bound,
 entries go in the order of their last use until nine tenths are left. A use is noted in the file's modification time,
-once an hour at most.
+once an hour at most. What other processes have written is looked up after every sixteenth of the bound, so that each of
+them can pass it by that much.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ SUFFIX = ".kernel"
 DEFAULT_MAXSIZE = 1 << 30
 KEPT = 0.9
 """How much of the bound is left after entries went."""
+UNLOOKED = 1 / 16
+"""How much of the bound is written between two looks at what others wrote."""
 NOTED_EVERY = 3600.0
 """Seconds between two notes of an entry's use, and the age at which another writer's temporary file is an orphan."""
 
@@ -65,6 +68,7 @@ class CubinStore:
         self.maxsize = maxsize
         self._lock = threading.Lock()
         self._size: int | None = None
+        self._unlooked = 0
         self._is_writable = True
         self._has_warned = False
 
@@ -123,9 +127,11 @@ class CubinStore:
     def _bound(self, written: int) -> None:
         """Take the least recently used entries away, if the folder has grown beyond its bound."""
         with self._lock:
-            if self._size is not None and self._size + written <= self.maxsize:
+            self._unlooked += written
+            if self._size is not None:
                 self._size += written
-                return
+                if self._size <= self.maxsize and self._unlooked <= self.maxsize * UNLOOKED:
+                    return
             entries = self._entries()
             size = sum(nbytes for _, nbytes, _ in entries)
             if size > self.maxsize:
@@ -135,7 +141,7 @@ class CubinStore:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(path)
                     size -= nbytes
-            self._size = size
+            self._size, self._unlooked = size, 0
 
     def _entries(self) -> list[tuple[float, int, str]]:
         """(last use, bytes, path) of each entry; orphans of writers that were killed are taken away."""

@@ -16,9 +16,9 @@ _modules: dict[str, tuple[object, str]] = {}
 class LazyKernel:
     """The function under `@triton.jit`, its options, and what it can reach of its module.
 
-    It has what host code asks of Triton's own: `fn`, `arg_names`, `cache_key`, the function's names and documentation. The
-    module's text is kept as it was at import: kernels that are compiled later are those that were imported, even
-    if the file has been edited meanwhile.
+    It has what host code asks of Triton's own: `fn`, `arg_names`, `cache_key`, the function's names and
+    documentation. The module's text is kept as it was at import: kernels that are compiled later are those that were
+    imported, even if the file has been edited meanwhile.
 
     Args:
         fn: the function.

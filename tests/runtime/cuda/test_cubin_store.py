@@ -145,6 +145,17 @@ def test_the_bound_counts_what_earlier_processes_left(tmp_path):
     assert "key9" in entries(kept)
 
 
+def test_the_bound_counts_what_others_write_meanwhile(tmp_path):
+    size = len(pack("key00", binary_of(0)))
+    one, other = CubinStore(tmp_path, 40 * size), CubinStore(tmp_path, 40 * size)
+    one.write("key00", binary_of(0))
+    other.write("other00", binary_of(0))
+    for i in range(30):
+        one.write(f"key{i:02}", binary_of(i))
+        other.write(f"other{i:02}", binary_of(i))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 40 * size * (1 + 2 / 16) + 100
+
+
 def test_what_is_larger_than_the_bound_is_not_written(tmp_path):
     kept = CubinStore(tmp_path / "cubins", 999)
     kept.write("key", binary_of(1))
@@ -248,9 +259,9 @@ def test_racing_processes_see_whole_entries_or_none(tmp_path):
         assert racer.returncode == 0, errors
         assert errors == ""
         assert 50 < int(output) < 600
-    names = [path.name for path in tmp_path.iterdir()]
-    assert names, "the bound holds fewer than the 16 entries"
-    assert all(name.endswith(".kernel") for name in names)
+    assert all(path.name.endswith(".kernel") for path in tmp_path.iterdir())
+    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert 30_000 < sum(sizes) <= 60_000 + 4 * max(sizes)
 
 
 def test_racing_threads_see_whole_entries_or_none(kept):

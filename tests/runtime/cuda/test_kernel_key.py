@@ -193,7 +193,6 @@ def test_a_key_follows_the_line_that_profilers_show(kernels):
         {"options": {"num_warps": 8, "num_stages": 3, "enable_fp_fusion": False}},
         {"options": {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": True}},
     ],
-    ids=str,
 )
 def test_a_key_follows_every_argument(kernels, changed, _seen={}):  # noqa: B006
     key = key_of(kernels(KERNELS), **changed)
@@ -335,7 +334,6 @@ Pair = namedtuple("Pair", "a b")
 @pytest.mark.parametrize(
     "value",
     [object(), {1: 2}, (1, object()), print, os],
-    ids=str,
 )
 def test_a_constant_that_cannot_be_told_apart_has_no_key(kernels, value):
     assert key_of(kernels(KERNELS), constexprs={"BLOCK": value}) is None

@@ -110,7 +110,9 @@ def test_a_kernel_cannot_be_called():
         triton.jit(plain)(1, 2)
 
 
-@pytest.mark.parametrize("what", [print, plain.__code__, 3, LazyKernel(plain, {})], ids=str)
+@pytest.mark.parametrize(
+    "what", [print, plain.__code__, 3, LazyKernel(plain, {})], ids=lambda x: type(x).__name__
+)
 def test_only_functions_are_kernels(what):
     with pytest.raises(TypeError, match=rf"expected a function, got {type(what).__name__}"):
         triton.jit(what)
