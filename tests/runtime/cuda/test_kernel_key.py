@@ -164,6 +164,12 @@ def test_a_key_does_not_follow_what_is_not_reached(kernels):
     assert key_of(kernels(ours, others)) == key_of(kernels(KERNELS))
 
 
+def test_a_default_is_the_value_that_it_had(kernels):
+    later = "\nDEFAULT = 9\n"
+    changed = KERNELS.replace("DEFAULT = 3", "DEFAULT = 4")
+    assert key_of(kernels(changed + later)) != key_of(kernels(KERNELS + later))
+
+
 def test_a_key_follows_the_line_that_profilers_show(kernels):
     assert key_of(kernels("\n" + KERNELS)) != key_of(kernels(KERNELS))
 

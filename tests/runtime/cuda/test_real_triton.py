@@ -12,7 +12,7 @@ import pytest
 
 from triten.runtime.cuda.lazy_kernel import LazyKernel
 from triten.runtime.cuda.lazy_triton import tl
-from triten.runtime.cuda.real_triton import TritonMissingError, real, real_constants
+from triten.runtime.cuda.real_triton import TritonMissingError, _Realization, real, real_constants
 
 CALLED = """
 from triten.runtime.cuda.lazy_triton import tl, triton
@@ -132,6 +132,22 @@ def test_threads_see_one_kernel_and_a_whole_one(module):
     assert len(seen) == 8
     assert {id(made) for made, _ in seen} == {id(module.kernel.real)}
     assert all(missing == set() for _, missing in seen)
+
+
+def test_nobody_sees_a_kernel_that_is_not_whole(module, monkeypatch):
+    lazy = [kernel for kernel in (*vars(module).values(), module.c.shifted) if isinstance(kernel, LazyKernel)]
+    convert = _Realization.convert
+
+    def watched(self: _Realization, value: object) -> object:
+        assert [kernel for kernel in lazy if kernel.real is not None] == []
+        if value is module.FACTOR:
+            raise RuntimeError("half way")
+        return convert(self, value)
+
+    monkeypatch.setattr(_Realization, "convert", watched)
+    with pytest.raises(RuntimeError, match="half way"):
+        real(module.kernel)
+    assert [kernel for kernel in lazy if kernel.real is not None] == []
 
 
 def test_options_reach_triton(module):
