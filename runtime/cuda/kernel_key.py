@@ -272,8 +272,11 @@ def triton_identity() -> tuple[str, str] | None:
     folder = _folder_of_triton()
     if folder is None:
         return None
-    with open(folder / "__init__.py", encoding="utf-8") as file:
-        version = re.search(r"^__version__ = ['\"](.+?)['\"]", file.read(), re.MULTILINE)
+    try:
+        text = (folder / "__init__.py").read_text(encoding="utf-8")
+    except OSError:  # in an archive
+        return None
+    version = re.search(r"^__version__ = ['\"](.+?)['\"]", text, re.MULTILINE)
     name = version[1] if version else ""
     records = glob.glob(f"{glob.escape(str(folder.parent))}/*triton*-{glob.escape(name)}.dist-info/RECORD")
     if len(records) == 1:
