@@ -194,10 +194,8 @@ class _Encoder:
         if isinstance(kernel, LazyKernel):
             source, reached, options = kernel.source, kernel.reached, kernel.kwargs
         else:
-            if not hasattr(
-                kernel, "arg_names"
-            ):  # a function that runs, as any Python, while a kernel is compiled
-                raise NoKeyError(f"{kernel.__name__} is no kernel")
+            if not hasattr(kernel, "arg_names"):
+                raise NoKeyError(f"{kernel.__name__} is any Python, run while a kernel is compiled")
             source, reached = kernel.src, named_values(kernel.fn, kernel.src)
             options = {"noinline": kernel.noinline, "debug": kernel.debug, "repr": kernel._repr}
         fn = kernel.fn
