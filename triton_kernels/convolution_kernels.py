@@ -1,8 +1,6 @@
 """The programs of convolutions."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 from .product import multiply_add, tile_of
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.errors import internal_assert
 from ..runtime.generator import Seed
 from . import random_functions as f

@@ -13,10 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.device import CPU
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.device import device as Device
 from .geometry import Geometry, coalesced
 from .launch import Launch, cdiv, integer_type, interpreted, next_power_of_2

@@ -1,8 +1,6 @@
 """The programs of indexing: elements picked, placed and combined by numbers that lie in memory."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 from .reduction_kernels import offset_of
 

@@ -3,9 +3,7 @@
 Accumulators are a tuple. A combining function takes those of both sides one by one, as `tl.reduce` calls it.
 """
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 from .pointwise_functions import divide, exp, log, sqrt
 from .reduction_kernels import largest, offset_of, smallest, sum_of

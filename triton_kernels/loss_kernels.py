@@ -1,8 +1,6 @@
 """The programs of losses: each sample's loss and weight, and the gradient of the input."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 from .pointwise_functions import divide
 from .reduction_kernels import offset_of

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.driver import driver
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.scalar_type import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
 from .conversion import convert

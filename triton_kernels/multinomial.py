@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.graph_capture import GraphFlags
+from ..runtime.cuda.lazy_triton import libdevice, tl, triton
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.generator import Seed
 from ..runtime.scalar_type import float64

@@ -7,9 +7,8 @@ what it returns is converted to the output's dtype.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.scalar_type import dtype as ScalarType
 from . import pointwise_functions as f
 from .conversion import compute_type

@@ -5,9 +5,7 @@ the skeleton converts. Division and square root round as IEEE has it; NaN goes t
 lets it.
 """
 
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
+from ..runtime.cuda.lazy_triton import libdevice, tl, triton
 
 
 @triton.jit

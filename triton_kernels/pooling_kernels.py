@@ -4,9 +4,7 @@ A program has a block of elements, numbered with the width or (LAST) the channel
 plane count rows of `w` elements.
 """
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import StructuredCall
 from ..runtime.cuda.driver import driver
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .launch import cdiv, interpreted, next_power_of_2

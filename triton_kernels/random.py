@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import triton
-import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.graph_capture import GraphFlags
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.generator import Seed
 from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, uint32, uint64

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.device_guard import device_guard
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.generator import Seed
 from .conversion import convert
 from .elementwise import check_dtypes

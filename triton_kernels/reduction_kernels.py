@@ -1,8 +1,6 @@
 """The programs of reductions: the skeletons, and the functions that they combine with."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 
 

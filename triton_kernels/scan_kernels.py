@@ -1,8 +1,6 @@
 """The program of sums of prefixes."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 from .reduction_kernels import offset_of, sum_across
 

@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.driver import driver
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.tensor_spec import TensorSpec
 from .copy import copy_kernel
 from .geometry import Geometry, coalesced

@@ -1,8 +1,6 @@
 """The programs of softmax and log_softmax: a row in one block, or longer rows block by block."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
 from .conversion import convert
 from .joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
 from .pointwise_functions import divide, exp, log

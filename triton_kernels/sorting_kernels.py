@@ -1,7 +1,6 @@
 """The programs of a stable radix sort of integers, least significant digit first, and of a prefix sum."""
 
-import triton
-import triton.language as tl
+from ..runtime.cuda.lazy_triton import tl, triton
 
 
 @triton.jit

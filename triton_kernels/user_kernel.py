@@ -11,9 +11,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import triton.language as tl
-
 from ..runtime.cuda.driver import constexpr_key, driver, kernel_name
+from ..runtime.cuda.lazy_triton import stand_in, tl
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
@@ -67,6 +66,7 @@ def _annotated_type(annotation: Any) -> tuple[str | None, bool]:
     """The scalar type that an annotation names, and whether it says that the parameter is a constant."""
     if isinstance(annotation, str):
         annotation = getattr(tl, annotation.rpartition(".")[2].strip("\"'"), None)
+    annotation = stand_in(annotation)
     if annotation is tl.constexpr:
         return None, True
     return (type_name(annotation) if isinstance(annotation, tl.dtype) else None), False

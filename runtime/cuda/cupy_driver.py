@@ -22,7 +22,8 @@ from ..data_ptr import DataPtr
 from ..device import device as Device
 from ..errors import OutOfMemoryError
 from .caching_allocator import CUDA_ALLOCATOR, CachingAllocator
-from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
+from .compile import WARP_SIZE, KernelBinary, ParameterLayout
+from .cubin_store import find_or_compile
 from .cupy_copies import CuPyCopies
 from .cupy_devices import device_properties, library_handle
 from .cupy_graph import CuPyCapture
@@ -363,7 +364,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     ) -> CompiledKernel:
         properties = self.properties(self.current_device())
         capability = properties.major * 10 + properties.minor
-        binary = compile_kernel(kernel, signature, constexprs, divisible, capability, options)
+        binary = find_or_compile(kernel, signature, constexprs, divisible, capability, options)
         return CuPyKernel(self, binary, properties)
 
 

@@ -22,6 +22,7 @@ from .interpreter_graph import InterpreterCapture
 from .interpreter_memory import DeviceMemory, HostMemory
 from .interpreter_semantics import ProgramRunner, argument_type, scalar_or_pointer
 from .interpreter_stream import Event, EventRecord, Scheduler, Stream, most_urgent
+from .real_triton import real, real_constants
 
 DEVICE_COUNT = 2
 DIVISIBILITY = 16
@@ -468,7 +469,7 @@ class InterpreterDriver(Driver, InterpreterCapture):
         divisible: frozenset[str],
         options: Mapping[str, object],
     ) -> CompiledKernel:
-        return InterpretedKernel(self, kernel, signature, constexprs, divisible)
+        return InterpretedKernel(self, real(kernel), signature, real_constants(constexprs), divisible)
 
 
 def _check_contiguous(operation: str, array: HostArray) -> None:
