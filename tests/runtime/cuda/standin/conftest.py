@@ -30,7 +30,9 @@ class Worker:
 
     def __init__(self, library: Path, settings: dict[str, object]) -> None:
         environment = {
-            name: value for name, value in os.environ.items() if name not in ("TRITEN_CUDA", "TRITON_INTERPRET")
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("TRITEN_CUDA", "TRITON_INTERPRET")
         }
         environment |= {f"STANDIN_{name.upper()}": str(value) for name, value in settings.items()}
         environment["LD_LIBRARY_PATH"] = str(library.parent)
@@ -121,4 +123,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "standin(**settings): the settings of the stand-in that the test runs over")
+    config.addinivalue_line(
+        "markers", "standin(**settings): the settings of the stand-in that the test runs over"
+    )

@@ -235,7 +235,7 @@ static int launch(const char *name, const Configuration *c, Handle *function, vo
     int wrong = stream_of(c->stream, &stream);
     if (wrong) return wrong;
     for (int i = 0; i < 3; i++)
-        if (!c->grid[i] || !c->block[i] || (i && c->grid[i] > 65535)) return INVALID_VALUE;
+        if (!c->grid[i] || !c->block[i] || c->grid[i] > (i ? 65535u : 2147483647u)) return INVALID_VALUE;
     unsigned threads = c->block[0] * c->block[1] * c->block[2];
     if (threads > MAX_THREADS || c->shared > (unsigned)function->function.dynamic_shared) return INVALID_VALUE;
     if (threads > (unsigned)function->function.max_threads) return LAUNCH_OUT_OF_RESOURCES;

@@ -22,6 +22,8 @@ import pytest  # noqa: E402
 from cupy.cuda import runtime  # noqa: E402
 from recorded_calls import StandIn  # noqa: E402
 
+LONGEST = 400
+
 
 def loaded(file: str, modules: dict[str, ModuleType]) -> ModuleType:
     if file not in modules:
@@ -40,7 +42,8 @@ def outcome(standin: StandIn, function: object, arguments: dict[str, object]) ->
         return "skipped", str(reason)
     except (Exception, pytest.fail.Exception) as error:
         lines = traceback.TracebackException.from_exception(error, capture_locals=True, compact=True).format()
-        return "failed", "".join(lines)
+        text = "".join(lines).splitlines()
+        return "failed", "\n".join(line if len(line) < LONGEST else line[:LONGEST] + "..." for line in text)
     return "passed", ""
 
 
