@@ -88,17 +88,13 @@ class CuPyDriver(Driver):
 
     def set_device(self, device: int) -> None:
         self.check_device(device)
+        own = self._thread.__dict__  # made current before, where the thread is new
         runtime.setDevice(device)
-        self._thread.device = device
+        own["device"] = device
 
     def malloc(self, device: int, nbytes: int) -> int:
-        with _current(self, device), reported():
-            try:
-                pointer = self._pool.malloc(nbytes)
-            except cupy.cuda.memory.OutOfMemoryError as error:
-                raise OutOfMemoryError(
-                    f"CUDA out of memory: device {device} could not give {nbytes} bytes"
-                ) from error
+        with _current(self, device):
+            pointer = self._take(nbytes, device)
         self._segments[pointer.ptr] = pointer
         return int(pointer.ptr)
 
@@ -111,8 +107,17 @@ class CuPyDriver(Driver):
 
     def scratch(self, nbytes: int, stream: int) -> Any:
         """Memory for one launch. CuPy's pool reuses it on this stream only, so it may be dropped at once."""
-        with cupy.cuda.ExternalStream(stream), reported():
-            return self._pool.malloc(nbytes)
+        with cupy.cuda.ExternalStream(stream):
+            return self._take(nbytes, self.current_device())
+
+    def _take(self, nbytes: int, device: int) -> Any:
+        with reported():
+            try:
+                return self._pool.malloc(nbytes)
+            except cupy.cuda.memory.OutOfMemoryError as error:
+                raise OutOfMemoryError(
+                    f"CUDA out of memory: device {device} could not give {nbytes} bytes"
+                ) from error
 
     def memory_info(self, device: int) -> tuple[int, int]:
         with _current(self, device):

@@ -1,8 +1,8 @@
 """Tests in this folder run in processes of their own, in which the stand-in is libcuda.so.1.
 
 A test takes `standin` (`recorded_calls.StandIn`) and parameters, no other fixtures. Processes are kept: one for each
-set of settings that `@pytest.mark.standin(devices=2, driver=12080, ...)` asks for; `fresh=True` asks for one that has
-done nothing yet. Settings are those that the C sources read by `standin_setting`.
+set of settings that `@pytest.mark.standin(driver=12080, ...)` asks for, over two devices unless it says otherwise.
+Settings are those that the C sources read by `standin_setting`.
 """
 
 import importlib.util
@@ -53,8 +53,10 @@ class Worker:
             return "died", f"the process ended with status {self.process.wait(10)}; its stderr says more"
 
     def close(self) -> None:
-        self.process.stdin.close()
+        self.process.kill()  # it holds nothing that an orderly end would save
         self.process.wait(20)
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
 class Workers:
@@ -68,13 +70,6 @@ class Workers:
     def run(self, settings: dict[str, object], file: str, function: str, arguments: dict[str, object]):
         if self.library is None:
             self.library = _build_module().build(self.folder)
-        settings = dict(settings)
-        if settings.pop("fresh", False):
-            worker = Worker(self.library, settings)
-            try:
-                return worker.run(file, function, arguments)
-            finally:
-                worker.close()
         key = tuple(sorted(settings.items()))
         if key not in self.by_settings:
             self.by_settings[key] = Worker(self.library, settings)
@@ -113,7 +108,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     marker = pyfuncitem.get_closest_marker("standin")
     arguments = dict(pyfuncitem.callspec.params) if hasattr(pyfuncitem, "callspec") else {}
-    settings = dict(marker.kwargs) if marker else {}
+    settings = {"devices": 2} | (marker.kwargs if marker else {})
     status, text = running.run(settings, str(pyfuncitem.path), pyfuncitem.originalname, arguments)
     if status == "skipped":
         pytest.skip(text)

@@ -32,6 +32,14 @@ long standin_setting(const char *name, long otherwise) {
     return value && *value ? strtol(value, NULL, 0) : otherwise;
 }
 
+/* Change a setting of this process; those that are read once, at its first call, stay. Empty: as it was. */
+EXPORT void standin_set(const char *name, const char *value) {
+    char variable[64];
+    snprintf(variable, sizeof variable, "STANDIN_%s", name);
+    if (*value) setenv(variable, value, 1);
+    else unsetenv(variable);
+}
+
 /* From here on every call of the process returns the code, as after a kernel that touched foreign memory. */
 int standin_sticky(int code) {
     sticky = code;

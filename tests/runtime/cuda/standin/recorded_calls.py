@@ -62,14 +62,25 @@ class StandIn:
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
         self.library.standin_log.restype = ctypes.c_char_p
+        self._changed: set[str] = set()
 
     def begin(self) -> None:
-        """Forget calls and faults."""
+        """Forget calls, faults and changed settings."""
+        for name in self._changed:
+            self.library.standin_set(name.encode(), b"")
+        self._changed.clear()
         self.library.standin_heal()
         self.library.standin_set_logging(1)
         self.library.standin_clear()
 
-    clear = begin
+    def clear(self) -> None:
+        """Forget the calls."""
+        self.library.standin_clear()
+
+    def set(self, name: str, value: int) -> None:
+        """Change a setting until the test ends: THREADS, the most that any function allows; MEMORY, in bytes."""
+        self._changed.add(name)
+        self.library.standin_set(name.encode(), str(value).encode())
 
     @property
     def calls(self) -> list[Call]:

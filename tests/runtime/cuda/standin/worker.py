@@ -3,12 +3,13 @@
 Reads pickled (file, function, arguments) from stdin; writes a pickled text to stdout: empty, or the failure.
 """
 
+import ast
 import ctypes
-import importlib.util
 import os
 import pickle
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -19,31 +20,33 @@ os.dup2(2, 1)
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest  # noqa: E402
+from _pytest.assertion.rewrite import rewrite_asserts  # noqa: E402
 from cupy.cuda import runtime  # noqa: E402
 from recorded_calls import StandIn  # noqa: E402
 
-LONGEST = 400
-
 
 def loaded(file: str, modules: dict[str, ModuleType]) -> ModuleType:
+    """A file of tests as a module; its assertions say what they compared, as they do in pytest."""
     if file not in modules:
-        spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-        assert spec is not None and spec.loader is not None
-        modules[file] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(modules[file])
+        source = Path(file).read_bytes()
+        tree = ast.parse(source, file)
+        rewrite_asserts(tree, source, file)
+        module = ModuleType(Path(file).stem)
+        module.__file__ = file
+        sys.modules[module.__name__] = module
+        exec(compile(tree, file, "exec"), vars(module))
+        modules[file] = module
     return modules[file]
 
 
-def outcome(standin: StandIn, function: object, arguments: dict[str, object]) -> tuple[str, str]:
+def outcome(standin: StandIn, function: Callable[..., None], arguments: dict[str, object]) -> tuple[str, str]:
     standin.begin()
     try:
         function(standin=standin, **arguments)
     except pytest.skip.Exception as reason:
         return "skipped", str(reason)
-    except (Exception, pytest.fail.Exception) as error:
-        lines = traceback.TracebackException.from_exception(error, capture_locals=True, compact=True).format()
-        text = "".join(lines).splitlines()
-        return "failed", "\n".join(line if len(line) < LONGEST else line[:LONGEST] + "..." for line in text)
+    except (Exception, pytest.fail.Exception):
+        return "failed", traceback.format_exc()
     return "passed", ""
 
 
