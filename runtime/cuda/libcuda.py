@@ -54,6 +54,12 @@ def check(status: int) -> None:
         raise CUDAError(status, driver_api.CUDADriverError(status))
 
 
+def check_unsigned(gx: int, gy: int, gz: int) -> None:
+    """Raise OverflowError unless a grid fits unsigned 32-bit integers, as CuPy does: ctypes takes any."""
+    if (gx | gy | gz) >> 32:
+        raise OverflowError(f"expected unsigned 32-bit integers, got the grid {(gx, gy, gz)}")
+
+
 def choose_launch_kernel() -> LaunchKernel:
     """CuPy's `launchKernel` where it is what it was found to be, and `cuLaunchKernel` by ctypes elsewhere.
 
@@ -78,12 +84,9 @@ def ctypes_launch_kernel() -> LaunchKernel:
     function.argtypes = [address, *[number] * 7, address, address, address]
     function.restype = ctypes.c_int
 
-    def launch_kernel(kernel: int, *arguments: int) -> None:
-        # ctypes takes any int for an unsigned one; CuPy refuses what does not fit.
-        for size in arguments[:7]:
-            if not 0 <= size < 2**32:
-                raise OverflowError(f"expected an unsigned 32-bit integer, got {size}")
-        status = function(kernel, *arguments)
+    def launch_kernel(kernel: int, gx: int, gy: int, gz: int, *rest: int) -> None:
+        check_unsigned(gx, gy, gz)
+        status = function(kernel, gx, gy, gz, *rest)
         if status:
             check(status)
 
@@ -157,9 +160,7 @@ def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
         pointers: int,
         extra: int,
     ) -> None:
-        for size in (gx, gy, gz):
-            if not 0 <= size < 2**32:
-                raise OverflowError(f"expected an unsigned 32-bit integer, got {size}")
+        check_unsigned(gx, gy, gz)
         config: Any = LaunchConfig((gx, gy, gz), (bx, by, bz), shared, stream, array, len(array))
         status = function(ctypes.byref(config), kernel, pointers, extra)
         if status:
