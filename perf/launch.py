@@ -177,7 +177,9 @@ def addition_rows(seconds: Mapping[str, list[float]]) -> list[Row]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `python -m triten.perf launch`."""
-    parser.add_argument("--standin", type=Path, metavar="PATH", help="a stand-in's libcuda.so.1, or its folder")
+    parser.add_argument(
+        "--standin", type=Path, metavar="PATH", help="a stand-in's libcuda.so.1, or its folder"
+    )
     parser.add_argument("--rounds", type=int, default=40, help="slices of each statement")
     parser.add_argument("--slice-ms", type=float, default=2.0, help="length of a slice")
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write the rows to this file")

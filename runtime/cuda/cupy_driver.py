@@ -42,10 +42,10 @@ def _without_driver() -> str:
             "Found no NVIDIA driver on your system: libcuda.so.1 does not load. Please check that you have an NVIDIA "
             "GPU and installed a driver from https://www.nvidia.com/Download/index.aspx"
         )
+    instead = ", or install CuPy for CUDA 12: pip install 'triten[cuda12]'" if found >= 12000 else ""
     return (
         f"The NVIDIA driver on your system is too old: it supports CUDA {version_text(found)}, the installed CuPy is "
-        f"built for CUDA {version_text(needed)}. Please update your GPU driver, or install the extra for CUDA 12: "
-        "pip install 'triten[cuda12]'"
+        f"built for CUDA {version_text(needed)}. Please update your GPU driver{instead}"
     )
 
 

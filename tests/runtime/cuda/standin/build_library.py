@@ -1,5 +1,6 @@
 """Builds the stand-in: `python build_library.py FOLDER` puts a libcuda.so.1 there."""
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,8 @@ FLAGS = ["-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
 
 def missing() -> str:
     """Why the stand-in cannot be built or used here; empty where it can."""
-    if sys.platform != "linux":
-        return "libcuda.so.1 is a library of Linux"
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return "the stand-in replaces functions of CuPy's by jumps of x86-64, on Linux"
     if shutil.which("gcc") is None:
         return "gcc is not installed"
     return ""

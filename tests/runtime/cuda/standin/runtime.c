@@ -166,30 +166,41 @@ EXPORT int standin_cudaDeviceGetLimit(size_t *value, int limit) { RUN(cuCtxGetLi
 
 EXPORT int standin_cudaDeviceSetLimit(int limit, size_t value) { RUN(cuCtxSetLimit(limit, value)); }
 
-/* Where CUDA 13's cudaDeviceProp keeps an attribute, and whether as a size_t. */
-static const struct { int offset, attribute, is_size; } FIELDS[] = {
-    {296, 8, 1},   {304, 12, 0},  {308, 10, 0}, {312, 11, 1}, {320, 1, 0},  {324, 2, 0},  {328, 3, 0},
-    {332, 4, 0},   {336, 5, 0},   {340, 6, 0},  {344, 7, 0},  {352, 9, 1},  {360, 75, 0}, {364, 76, 0},
-    {384, 16, 0},  {388, 18, 0},  {392, 19, 0}, {560, 31, 0}, {568, 33, 0}, {584, 40, 0}, {588, 41, 0},
-    {592, 37, 0},  {596, 38, 0},  {604, 39, 0}, {608, 78, 0}, {624, 81, 1}, {632, 82, 0}, {636, 83, 0},
-    {668, 95, 0},  {672, 97, 1},  {688, 106, 0}, {696, 111, 1}, {720, 115, 0},
+/* Where cudaDeviceProp keeps an attribute in CUDA 13 and in CUDA 12, and whether as a size_t. */
+static const struct { int offset[2], attribute, is_size; } FIELDS[] = {
+    {{296, 296}, 8, 1}, {{304, 304}, 12, 0}, {{308, 308}, 10, 0}, {{312, 312}, 11, 1}, {{320, 320}, 1, 0},
+    {{324, 324}, 2, 0}, {{328, 328}, 3, 0}, {{332, 332}, 4, 0}, {{336, 336}, 5, 0}, {{340, 340}, 6, 0},
+    {{344, 344}, 7, 0}, {{352, 352}, 9, 1}, {{360, 360}, 75, 0}, {{364, 364}, 76, 0}, {{384, 388}, 16, 0},
+    {{388, 396}, 18, 0}, {{392, 400}, 19, 0}, {{560, 576}, 31, 0}, {{568, 584}, 33, 0}, {{584, 600}, 40, 0},
+    {{588, 604}, 41, 0}, {{592, 612}, 37, 0}, {{596, 616}, 38, 0}, {{604, 624}, 39, 0}, {{608, 628}, 78, 0},
+    {{624, 640}, 81, 1}, {{632, 648}, 82, 0}, {{636, 652}, 83, 0}, {{668, 688}, 95, 0}, {{672, 696}, 97, 1},
+    {{688, 712}, 106, 0}, {{696, 720}, 111, 1}, {{720, 744}, 115, 0},
 };
-#define PROPERTIES_BYTES 1008
+static const size_t PROPERTIES_BYTES[] = {1008, 1032};
 
-EXPORT int standin_cudaGetDeviceProperties(unsigned char *properties, int device) {
+static int describe(unsigned char *properties, int device, int layout) {
     int wrong = initialise();
     if (wrong) return report(wrong);
-    memset(properties, 0, PROPERTIES_BYTES);
+    memset(properties, 0, PROPERTIES_BYTES[layout]);
     wrong = cuDeviceGetName((char *)properties, 256, device);
     if (!wrong) wrong = cuDeviceGetUuid_v2(properties + 256, device);
     if (!wrong) wrong = cuDeviceTotalMem_v2((size_t *)(properties + 288), device);
     for (size_t i = 0; !wrong && i < sizeof FIELDS / sizeof *FIELDS; i++) {
-        int value;
+        int value, offset = FIELDS[i].offset[layout];
         wrong = cuDeviceGetAttribute(&value, FIELDS[i].attribute, device);
-        if (FIELDS[i].is_size) *(size_t *)(properties + FIELDS[i].offset) = (size_t)value;
-        else *(int *)(properties + FIELDS[i].offset) = value;
+        if (FIELDS[i].is_size) *(size_t *)(properties + offset) = (size_t)value;
+        else *(int *)(properties + offset) = value;
     }
     return report(wrong);
+}
+
+EXPORT int standin_cudaGetDeviceProperties(unsigned char *properties, int device) {
+    return describe(properties, device, 0);
+}
+
+/* CUDA 12's name for it. */
+EXPORT int standin_cudaGetDeviceProperties_v2(unsigned char *properties, int device) {
+    return describe(properties, device, 1);
 }
 
 EXPORT int standin_cudaMalloc(uint64_t *address, size_t bytes) {
