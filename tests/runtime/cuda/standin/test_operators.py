@@ -219,6 +219,7 @@ def test_work_runs_on_the_device_of_its_tensors(standin):
 @WITHOUT_CODE
 def test_a_second_thread_works_on_the_second_device(standin):
     without_code()
+    assert tt.cuda.current_device() == 0
     results = []
 
     def work():
