@@ -6,6 +6,7 @@
 #   make generate     write dispatch/generated and the kernels' registrations anew
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
+#   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
 #   make clean        remove what these targets made
 
@@ -31,13 +32,17 @@ endif
 comma := ,
 EXTRA := $(if $(strip $(CUDA)),$(comma)$(strip $(CUDA)))
 
+# Tests of the CUDA driver run over a stand-in for libcuda.so.1, GPU or none: CuPy they need all the same.
+LINUX_X86_64 := $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
+TEST_CUDA := $(or $(strip $(CUDA)),$(if $(LINUX_X86_64),cuda13))
+
 # One stamp for each set of extras: a second run installs nothing, a changed pyproject.toml installs again.
 stamp = $(VENV)/.installed-$(1)$(if $(strip $(CUDA)),-$(strip $(CUDA)))
 DEMO_READY := $(call stamp,perf)
-TEST_READY := $(call stamp,test)
+TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench opinfo clean
+.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch opinfo clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -75,6 +80,11 @@ bench: $(DEMO_READY)
 	$(RUN) -m triten.perf memory
 	$(RUN) -m triten.perf allocator
 
+bench-launch: $(TEST_READY)
+	$(if $(strip $(CUDA)),$(RUN) -m triten.perf launch,\
+	$(BIN)/python tests/runtime/cuda/standin/build_library.py $(VENV)/standin && \
+	$(RUN) -m triten.perf launch --standin $(VENV)/standin)
+
 opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }
 	$(ORACLE)/bin/python -P "$(OPINFO)" $(OPINFO_ARGS)
@@ -94,7 +104,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[test$(EXTRA)]'
+	$(INSTALL) -e '.[test$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
 	@touch $@
 
 $(DEV_READY): pyproject.toml | $(BIN)/python

@@ -6,7 +6,7 @@ import argparse
 import sys
 from types import ModuleType
 
-from . import allocator, graph, import_time, memory, overhead
+from . import allocator, graph, import_time, launch, memory, overhead
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
@@ -14,6 +14,7 @@ MEASUREMENTS: dict[str, ModuleType] = {
     "memory": memory,
     "allocator": allocator,
     "graph": graph,
+    "launch": launch,
 }
 
 

@@ -51,6 +51,8 @@ class KernelBinary:
     shared: int
     global_scratch_size: int
     global_scratch_align: int
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
 
 
 def compile_kernel(
@@ -123,6 +125,8 @@ def compile_kernel(
         shared=metadata.shared,
         global_scratch_size=metadata.global_scratch_size,
         global_scratch_align=metadata.global_scratch_align,
+        launch_cooperative_grid=metadata.launch_cooperative_grid,
+        launch_pdl=metadata.launch_pdl,
     )
 
 
@@ -147,6 +151,8 @@ def check_globals(kernel: Any) -> None:
 class ParameterLayout:
     """Where a kernel's arguments lie in one buffer: natural alignment, two scratch pointers at the end.
 
+    `struct` packs all of it, `values` what comes before the scratch pointers.
+
     Example:
         >>> ParameterLayout(("*fp32", "i32", "fp64")).offsets
         (0, 8, 16, 24, 32)
@@ -154,6 +160,7 @@ class ParameterLayout:
 
     def __init__(self, types: tuple[str, ...]) -> None:
         codes = [format_of(type_name) for type_name in types] + ["Q", "Q"]
+        self.values = struct.Struct("@" + "".join(codes[:-2]))
         self.struct = struct.Struct("@" + "".join(codes))
         offsets = []
         for i, code in enumerate(codes):

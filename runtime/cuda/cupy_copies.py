@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cupy.cuda import runtime
-
 from ..errors import OutOfMemoryError
+from .cupy_errors import runtime
 from .driver import Driver, HostArray
 
 INVALID_VALUE = 1

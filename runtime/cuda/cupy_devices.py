@@ -6,8 +6,8 @@ import uuid
 from typing import Any
 
 from cupy.cuda import device as cupy_device
-from cupy.cuda import runtime
 
+from .cupy_errors import runtime
 from .device_properties import DeviceProperties
 
 LIBRARIES = ("cublas", "cusolver", "cusparse")

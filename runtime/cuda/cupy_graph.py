@@ -10,8 +10,6 @@ import ctypes
 import threading
 from functools import cache
 
-from cupy.cuda import runtime
-
 from .capture import (
     ILLEGAL_STATE,
     MODES,
@@ -24,6 +22,7 @@ from .capture import (
     capture_error,
     checked_mode,
 )
+from .cupy_errors import runtime
 
 CAPTURE_UNMATCHED, CAPTURE_WRONG_THREAD = 903, 908
 KERNEL_NODE = 0

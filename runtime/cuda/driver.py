@@ -62,6 +62,7 @@ class Driver(StreamCapture):
         super().__init__()
         self.launches = 0
         self._thread = ThreadState() if thread_state is None else thread_state
+        self.thread_state = self._thread
         self._compiled: dict[object, CompiledKernel] = {}
         self._compile_lock = threading.Lock()
 
