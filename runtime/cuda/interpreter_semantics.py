@@ -89,9 +89,8 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
                 f"{self._where()}: {access} of {dtype.name} at {outside:#x}, {self.blocks.describe(outside)}"
             )
 
-    def create_masked_load(
-        self, ptrs: Any, mask: Any, other: Any, cache_policy: Any, is_volatile: Any
-    ) -> Any:
+    # How a load or store is cached changes no result; it is one argument from Triton 3.9, two before.
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *caching: Any) -> Any:
         type_ = ptrs.get_element_ty()
         dtype = numpy_type(type_)
         pointers = ptrs.data
@@ -108,7 +107,7 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         # Triton's goes by the handle's type, which for a comparison is that of its operands.
         return TensorHandle(np.full(ret_ty.shape, arg.data, arg.data.dtype), arg.dtype.scalar)
 
-    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, cache_policy: Any) -> Any:
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *caching: Any) -> Any:
         dtype = numpy_type(ptrs.get_element_ty())
         pointers = ptrs.data
         active = np.broadcast_to(mask.data, pointers.shape)
@@ -239,6 +238,12 @@ class ProgramRunner:
                         function(**arguments)
 
 
+_COMPARISON = {
+    name: vars(interpreter)[name] for name in ("_InterpreterComparison",) if hasattr(interpreter, name)
+}
+"""What a chain of comparisons is rewritten to, from Triton 3.9; before, no compiled kernel can have one either."""
+
+
 def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
     # Triton's own patches the language again at each call, which costs more than the call.
     return self.rewrite()(*args, **kwargs)
@@ -248,7 +253,7 @@ def _compile_rewritten(self: Any, transformed: Any) -> Any:
     # Triton's own pours the interpreter's whole namespace into the kernel's module, where it hides mistakes.
     namespace = self.fn.__globals__
     namespace["interpreter_semantic"] = _semantic
-    namespace["_InterpreterComparison"] = interpreter._InterpreterComparison
+    namespace.update(_COMPARISON)
     namespace.update(NAMESPACE)
     local: dict[str, Any] = dict(self.kwargs)
     exec(compile(transformed, filename=self.filename, mode="exec"), namespace, local)
