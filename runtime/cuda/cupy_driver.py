@@ -10,7 +10,7 @@ import ctypes
 import struct
 from collections.abc import Mapping
 from threading import local
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cupy
 import ml_dtypes
@@ -46,6 +46,10 @@ def count_devices() -> tuple[int, str]:
     except runtime.CUDARuntimeError as error:
         return 0, str(error)
     return count, "" if count else "the CUDA driver reports no device"
+
+
+if TYPE_CHECKING:
+    from .machine_code import MachineCode
 
 
 class _ThreadState(ThreadState):
@@ -259,6 +263,11 @@ class CuPyDriver(Driver):
 
     def destroy_event(self, event: int) -> None:
         runtime.eventDestroy(event)
+
+    def machine_code(self) -> MachineCode:
+        from .cupy_code import CuPyCode
+
+        return CuPyCode(self)
 
     def _compile(
         self,

@@ -90,7 +90,7 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
             )
 
     # How a load or store is cached changes no result; it is one argument from Triton 3.9, two before.
-    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *caching: Any) -> Any:
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *caching: Any, **more: Any) -> Any:
         type_ = ptrs.get_element_ty()
         dtype = numpy_type(type_)
         pointers = ptrs.data
@@ -107,7 +107,7 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         # Triton's goes by the handle's type, which for a comparison is that of its operands.
         return TensorHandle(np.full(ret_ty.shape, arg.data, arg.data.dtype), arg.dtype.scalar)
 
-    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *caching: Any) -> Any:
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *caching: Any, **more: Any) -> Any:
         dtype = numpy_type(ptrs.get_element_ty())
         pointers = ptrs.data
         active = np.broadcast_to(mask.data, pointers.shape)
@@ -116,6 +116,12 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
             raise TypeError(f"{self._where()}: a store of {value.data.dtype} through a pointer to {dtype}")
         bits = np.broadcast_to(value.data, pointers.shape).view(storage_type(value.data.dtype))
         return memory_access.store(pointers, bits, active)
+
+    def create_descriptor_load(self, desc: Any, indices: Any, *caching: Any) -> Any:
+        loaded = super().create_descriptor_load(desc, indices, *caching)
+        if getattr(desc, "round_f32_to_tf32", False):  # Triton's own looks at it from 3.9
+            loaded.data = round_to_tf32(loaded.data)
+        return loaded
 
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
         dtype = numpy_type(ptr.get_element_ty())
@@ -194,6 +200,17 @@ def scalar_or_pointer(type_: Any, value: int | float) -> Any:
         # NumPy would truncate a float silently; an integer that does not fit raises by itself.
         data = np.array([operator.index(value) if dtype.kind in "iu" else value], dtype)  # type: ignore[arg-type]
     return tl.tensor(TensorHandle(data, type_), type_)
+
+
+def descriptor(base: Any, given: Any) -> Any:
+    """A host's `TensorDescriptor` as a kernel sees it; `base` is the pointer to its memory."""
+    sizes = [scalar_or_pointer(tl.int32, size) for size in given.shape]
+    strides = [scalar_or_pointer(tl.int64, stride) for stride in given.strides[:-1]]
+    made = _semantic.make_tensor_descriptor(
+        base, sizes, [*strides, tl.constexpr(1)], [tl.constexpr(n) for n in given.block_shape], given.padding
+    )
+    made.handle.round_f32_to_tf32 = getattr(given, "round_f32_to_tf32", False)
+    return made
 
 
 class _Located:

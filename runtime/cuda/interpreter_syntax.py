@@ -26,7 +26,8 @@ class BooleanTransformer(ASTTransformer):  # type: ignore[misc]
                 raise SyntaxError(
                     f"line {node.lineno} of the kernel: this version of Triton does not compile a chain of comparisons"
                 )
-            return self.generic_visit(node)
+            self.generic_visit(node)
+            return node
 
         def visit_Assign(self, node: ast.Assign) -> Any:
             node.value = self.visit(node.value)  # Triton's own leaves what is assigned as it stands
