@@ -108,10 +108,9 @@ class _Arguments:
             ) from error
 
     def _pointer(self, position: int, type_name: str, parameter: Parameter, tensor: TensorImpl) -> Any:
-        address = tensor.data_ptr() if tensor.is_cuda else 1
-        if address and (not tensor.is_cuda or tensor.device.index != self.device):
+        if not (tensor.is_cuda and tensor.device.index == self.device) and tensor._spec.numel:
             raise self._out_of_reach(position, parameter, f"on {tensor.device}")
-        return scalar_or_pointer(argument_type(type_name), address)
+        return scalar_or_pointer(argument_type(type_name), tensor.data_ptr())
 
     def _out_of_reach(self, position: int, parameter: Parameter, found: str) -> ValueError:
         return ValueError(

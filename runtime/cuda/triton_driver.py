@@ -130,7 +130,8 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
 
     def get_benchmarker(self) -> Callable[..., Any]:
         """How `@triton.autotune` times a configuration: by events, the L2 cache flushed before each run."""
-        return triton.testing.do_bench
+        benchmark: Callable[..., Any] = triton.testing.do_bench
+        return benchmark
 
     def get_empty_cache_for_benchmark(self) -> DataPtr:
         """Memory whose writing empties the L2 cache."""

@@ -67,7 +67,7 @@ class TritonLauncher:
         self.types = tuple(self._flatten_types(self._signature))
         self._arguments = _Arguments(self.types)
         self._is_flat = all(isinstance(t, str) and not t.startswith("tensordesc") for t in self._signature)
-        self._kept = [(i, str(t)) for i, t in enumerate(self._signature) if t != CONSTANT]
+        self._kept = [(i, t[0] == "*") for i, t in enumerate(self._signature) if t != CONSTANT]
         self._bfloat16 = [i for i, type_ in enumerate(self.types) if type_ == "bf16"]
 
     def __call__(
@@ -91,9 +91,8 @@ class TritonLauncher:
         values: list[Any] = []
         maps: list[Any] = []
         if self._is_flat:
-            for i, type_ in self._kept:
-                value = args[i]
-                values.append(self._address(i, value) if type_[0] == "*" else value)
+            for i, is_pointer in self._kept:
+                values.append(self._address(i, args[i]) if is_pointer else args[i])
         else:
             left = iter(self._maps)
             for i, (type_, value) in enumerate(zip(self._signature, args, strict=True)):
@@ -117,10 +116,9 @@ class TritonLauncher:
     def _address(self, position: int, value: Any) -> int:
         """The address that an argument stands for. Raises ValueError for memory that the device cannot reach."""
         if isinstance(value, TensorImpl):
-            address = value.data_ptr()
-            if address and not (value.is_cuda and value.device.index == self._device):
+            if not (value.is_cuda and value.device.index == self._device) and value._spec.numel:
                 raise self._out_of_reach(position, f"a tensor on {value.device}")
-            return address
+            return value.data_ptr()
         if value is None:
             return 0
         if isinstance(value, int):
@@ -227,7 +225,7 @@ class _Arguments(local):
         self._buffer = ctypes.create_string_buffer(layout.struct.size)
         base = ctypes.addressof(self._buffer)
         packed = iter(layout.offsets)
-        count = len(types) - len(layout.offsets) + 2
+        count = sum(type_ == TENSOR_MAP for type_ in types)
         self._map_memory = ctypes.create_string_buffer(count * NBYTES + ALIGNMENT)
         start = ctypes.addressof(self._map_memory)
         start += -start % ALIGNMENT

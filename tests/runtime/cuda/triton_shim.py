@@ -184,7 +184,7 @@ def test_each_thread_has_its_own_stream():
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-@pytest.mark.parametrize("where", ["cpu", "cuda:1"])
+@pytest.mark.parametrize("where", ["cpu", "meta", "cuda:1"])
 def test_tensors_out_of_reach_are_refused(where, position):
     tensors = [on_cuda(32) for _ in range(3)]
     tensors[position] = on_cuda(32, device=where)
@@ -572,9 +572,12 @@ def test_more_shared_memory_than_there_is_is_refused(monkeypatch):
     def total(x, N: tl.constexpr):
         tl.store(x, tl.sum(tl.load(x + tl.arange(0, N))))
 
+    ask = triton.compiler.compiler.max_shared_mem  # remembers its answers
+    ask.cache_clear()
     monkeypatch.setattr(CUDA, "max_shared", 4)
     with pytest.raises(OutOfResources, match="shared memory"):
         total[(1,)](on_cuda(256), N=256)
+    ask.cache_clear()
     assert CODE.launched == []
 
 
