@@ -417,30 +417,31 @@ def launcher(
     offsets: Sequence[tuple[int, ...]],
 ) -> Callable[..., None]:
     """The function over bytes that a plan calls, its frequent shapes spelt out to keep the call short."""
+    enqueue = launch.enqueue
     if len(offsets) == 1:
         if len(prepares) == 1 and prepares[0] is address:
 
             def unary(out: Any, a: Any) -> None:
-                launch(grid, out.address, a.address, *numbers)
+                enqueue(grid, out.address, a.address, *numbers)
 
             return unary
         if len(prepares) == 2 and prepares[0] is prepares[1] is address:
 
             def binary(out: Any, a: Any, b: Any) -> None:
-                launch(grid, out.address, a.address, b.address, *numbers)
+                enqueue(grid, out.address, a.address, b.address, *numbers)
 
             return binary
 
         def one(out: Any, *inputs: Any) -> None:
             values = [prepare(x) for prepare, x in zip(prepares, inputs, strict=True)]
-            launch(grid, out.address, *values, *numbers)
+            enqueue(grid, out.address, *values, *numbers)
 
         return one
 
     def several(out: Any, *inputs: Any) -> None:
         values = [out.address, *(prepare(x) for prepare, x in zip(prepares, inputs, strict=True))]
         for steps in offsets:
-            launch(grid, *(value + step for value, step in zip(values, steps, strict=True)), *numbers)
+            enqueue(grid, *(value + step for value, step in zip(values, steps, strict=True)), *numbers)
 
     return several
 

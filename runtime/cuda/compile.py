@@ -48,6 +48,8 @@ class KernelBinary:
     shared: int
     global_scratch_size: int
     global_scratch_align: int
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
 
 
 def compile_kernel(
@@ -108,11 +110,15 @@ def compile_kernel(
         shared=metadata.shared,
         global_scratch_size=metadata.global_scratch_size,
         global_scratch_align=metadata.global_scratch_align,
+        launch_cooperative_grid=metadata.launch_cooperative_grid,
+        launch_pdl=metadata.launch_pdl,
     )
 
 
 class ParameterLayout:
     """Where a kernel's arguments lie in one buffer: natural alignment, two scratch pointers at the end.
+
+    `struct` packs all of it, `values` what comes before the scratch pointers.
 
     Example:
         >>> ParameterLayout(("*fp32", "i32", "fp64")).offsets
@@ -121,6 +127,7 @@ class ParameterLayout:
 
     def __init__(self, types: tuple[str, ...]) -> None:
         codes = [format_of(type_name) for type_name in types] + ["Q", "Q"]
+        self.values = struct.Struct("@" + "".join(codes[:-2]))
         self.struct = struct.Struct("@" + "".join(codes))
         offsets = []
         for i, code in enumerate(codes):

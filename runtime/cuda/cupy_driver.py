@@ -1,42 +1,27 @@
-"""The CUDA driver over CuPy: memory from its pool, launches through the driver API with packed arguments.
+"""The CUDA driver over CuPy: memory from its pool, everything else by its bindings of the runtime API.
 
-A launch packs the arguments into a buffer of the calling thread and calls `cuLaunchKernel`, which copies them
-before it returns. It needs neither Triton's launcher nor a C compiler.
+Kernels are launched by `cupy_kernel.py`. What CUDA refuses is raised as `cupy_errors.CUDAError`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from collections.abc import Mapping
-from threading import local
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
-import ml_dtypes
-import numpy as np
-from cupy.cuda import driver as cuda
-from cupy.cuda import runtime
 
 from ..errors import OutOfMemoryError
-from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
-from .driver import (
-    MAX_GRID,
-    CompiledKernel,
-    DeviceProperties,
-    Driver,
-    Grid,
-    HostArray,
-    ThreadState,
-    check_grid,
-)
+from .compile import compile_kernel
+from .cupy_errors import reported, runtime
+from .cupy_kernel import CuPyKernel, version_text
+from .driver import CompiledKernel, DeviceProperties, Driver, HostArray, ThreadState, kernel_name
+from .machine_code import MachineCode
 
-SUCCESS, NOT_READY = 0, 600
+SUCCESS, INSUFFICIENT_DRIVER, NOT_READY = 0, 35, 600
 STREAM_NON_BLOCKING = 1
 EVENT_DISABLE_TIMING = 2
-MAX_THREADS_PER_BLOCK = 0
-MAX_DYNAMIC_SHARED_MEMORY = 8
-DEFAULT_SHARED_MEMORY = 48 * 1024
+OLDEST_CAPABILITY = 80
+"""The oldest compute capability that Triton compiles for, major times 10 plus minor."""
 
 
 def count_devices() -> tuple[int, str]:
@@ -44,12 +29,25 @@ def count_devices() -> tuple[int, str]:
     try:
         count = int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError as error:
+        if error.status == INSUFFICIENT_DRIVER:
+            return 0, _without_driver()
         return 0, str(error)
     return count, "" if count else "the CUDA driver reports no device"
 
 
-if TYPE_CHECKING:
-    from .machine_code import MachineCode
+def _without_driver() -> str:
+    """What is wrong where the runtime API finds no driver that it can work with: it has one error for both cases."""
+    found, needed = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    if found == 0:
+        return (
+            "Found no NVIDIA driver on your system: libcuda.so.1 does not load. Please check that you have an NVIDIA "
+            "GPU and installed a driver from https://www.nvidia.com/Download/index.aspx"
+        )
+    return (
+        f"The NVIDIA driver on your system is too old: it supports CUDA {version_text(found)}, the installed CuPy is "
+        f"built for CUDA {version_text(needed)}. Please update your GPU driver, or install the extra for CUDA 12: "
+        "pip install 'triten[cuda12]'"
+    )
 
 
 class _ThreadState(ThreadState):
@@ -58,98 +56,6 @@ class _ThreadState(ThreadState):
     def __init__(self) -> None:
         super().__init__()
         runtime.setDevice(self.device)
-
-
-class _Arguments(local):
-    """The packed arguments of one kernel in one thread, and the table of pointers into them."""
-
-    def __init__(self, layout: ParameterLayout, driver: Driver) -> None:
-        driver.current_device()
-        self.buffer = ctypes.create_string_buffer(layout.struct.size)
-        base = ctypes.addressof(self.buffer)
-        self.table = (ctypes.c_void_p * len(layout.offsets))(*(base + offset for offset in layout.offsets))
-        self.pointers = ctypes.addressof(self.table)
-
-
-class CuPyKernel(CompiledKernel):
-    """A cubin loaded on one device."""
-
-    __slots__ = ("_arguments", "_binary", "_driver", "_function", "_layout", "_module", "_pack", "_threads")
-
-    def __init__(self, driver: CuPyDriver, binary: KernelBinary, properties: DeviceProperties) -> None:
-        self.name = binary.name
-        self._driver = driver
-        self._binary = binary
-        self._layout = ParameterLayout(binary.parameter_types)
-        self._pack = self._layout.struct.pack_into
-        self._arguments = _Arguments(self._layout, driver)
-        self._threads = WARP_SIZE * binary.num_warps
-        if binary.shared > properties.max_shared_memory:
-            raise RuntimeError(
-                f"kernel '{self.name}' needs {binary.shared} bytes of shared memory, {properties.name} has "
-                f"{properties.max_shared_memory}: take smaller blocks or fewer stages"
-            )
-        self._module = cupy.cuda.Module()
-        try:
-            self._module.load(binary.cubin)
-        except cuda.CUDADriverError as error:
-            raise RuntimeError(
-                f"kernel '{self.name}', compiled for sm_{binary.capability}, does not load on "
-                f"{properties.name} with a driver for CUDA {runtime.driverGetVersion()}; Triton's ptxas may "
-                f"be newer than the driver: {error}"
-            ) from error
-        self._function = self._module.get_function(binary.name).ptr
-        if binary.shared > DEFAULT_SHARED_MEMORY:
-            cuda.funcSetAttribute(self._function, MAX_DYNAMIC_SHARED_MEMORY, binary.shared)
-        most = cuda.funcGetAttribute(MAX_THREADS_PER_BLOCK, self._function)
-        if self._threads > most:
-            raise RuntimeError(
-                f"kernel '{self.name}' wants {self._threads} threads in a block, its registers allow {most}: "
-                "take fewer warps"
-            )
-
-    def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
-        gx, gy, gz = grid
-        if not (gx and gy and gz):
-            return
-        if not (0 < gx <= MAX_GRID[0] and 0 < gy <= MAX_GRID[1] and 0 < gz <= MAX_GRID[2]):
-            check_grid(self.name, grid)
-        arguments = self._arguments
-        binary = self._binary
-        if self._layout.bfloat16:
-            values = self._with_bfloat16_bits(values)
-        scratch: Any = None
-        address = 0
-        if binary.global_scratch_size:
-            nbytes = gx * gy * gz * binary.num_ctas * binary.global_scratch_size
-            scratch = self._driver.scratch(nbytes, stream)
-            address = scratch.ptr
-        try:
-            self._pack(arguments.buffer, 0, *values, address, 0)
-        except struct.error as error:
-            raise TypeError(
-                f"kernel '{self.name}': arguments {values} do not fit {binary.parameter_types}: {error}"
-            ) from error
-        cuda.launchKernel(
-            self._function,
-            gx * binary.num_ctas,
-            gy,
-            gz,
-            self._threads,
-            1,
-            1,
-            binary.shared,
-            stream,
-            arguments.pointers,
-            0,
-        )
-        self._driver.launches += 1
-
-    def _with_bfloat16_bits(self, values: tuple[int | float, ...]) -> tuple[int | float, ...]:
-        changed = list(values)
-        for i in self._layout.bfloat16:
-            changed[i] = int(np.array(values[i], ml_dtypes.bfloat16).view(np.uint16))
-        return tuple(changed)
 
 
 class CuPyDriver(Driver):
@@ -182,11 +88,12 @@ class CuPyDriver(Driver):
         return found
 
     def set_device(self, device: int) -> None:
-        super().set_device(device)
+        self.check_device(device)
         runtime.setDevice(device)
+        self._thread.device = device
 
     def malloc(self, device: int, nbytes: int) -> int:
-        with _current(self, device):
+        with _current(self, device), reported():
             try:
                 pointer = self._pool.malloc(nbytes)
             except cupy.cuda.memory.OutOfMemoryError as error:
@@ -199,12 +106,13 @@ class CuPyDriver(Driver):
     def free(self, device: int, address: int) -> None:
         with _current(self, device):
             runtime.deviceSynchronize()
-            del self._segments[address]
-            self._pool.free_all_blocks()
+            with reported():
+                del self._segments[address]
+                self._pool.free_all_blocks()
 
     def scratch(self, nbytes: int, stream: int) -> Any:
         """Memory for one launch. CuPy's pool reuses it on this stream only, so it may be dropped at once."""
-        with cupy.cuda.ExternalStream(stream):
+        with cupy.cuda.ExternalStream(stream), reported():
             return self._pool.malloc(nbytes)
 
     def memory_info(self, device: int) -> tuple[int, int]:
@@ -279,27 +187,32 @@ class CuPyDriver(Driver):
     ) -> CompiledKernel:
         properties = self.properties(self.current_device())
         capability = properties.major * 10 + properties.minor
+        if capability < OLDEST_CAPABILITY:
+            raise NotImplementedError(
+                f"kernel '{kernel_name(kernel)}' is not implemented for sm_{capability} ({properties.name}): Triton "
+                f"supports sm_{OLDEST_CAPABILITY} (compute capability 8.0) and later"
+            )
         binary = compile_kernel(kernel, signature, constexprs, divisible, capability, options)
         return CuPyKernel(self, binary, properties)
 
 
 class _current:
-    """Makes a device current for a block of code and goes back to the thread's own."""
+    """Makes a device current for a block of code and goes back to the one before, which CuPy may have chosen."""
 
-    __slots__ = ("_device", "_own")
+    __slots__ = ("_before", "_device")
 
     def __init__(self, driver: Driver, device: int) -> None:
         driver.check_device(device)
-        self._own = driver.current_device()
         self._device = device
 
     def __enter__(self) -> None:
-        if self._device != self._own:
+        self._before = runtime.getDevice()
+        if self._before != self._device:
             runtime.setDevice(self._device)
 
     def __exit__(self, *_: object) -> None:
-        if self._device != self._own:
-            runtime.setDevice(self._own)
+        if self._before != self._device:
+            runtime.setDevice(self._before)
 
 
 def _is_done(status: int) -> bool:

@@ -75,6 +75,7 @@ class Driver(ABC):
     def __init__(self, thread_state: ThreadState | None = None) -> None:
         self.launches = 0
         self._thread = ThreadState() if thread_state is None else thread_state
+        self.thread_state = self._thread
         self._compiled: dict[object, CompiledKernel] = {}
         self._compile_lock = threading.Lock()
 

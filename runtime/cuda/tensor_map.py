@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .machine_code import check_status, libcuda
+from .machine_code import MachineCode
 
 NBYTES = 128
 MAX_RANK = 5
@@ -27,6 +27,7 @@ SMALL_TENSOR_BIT = 1 << 21
 
 
 def encode_tiled(
+    code: MachineCode,
     target: int,
     address: int,
     sizes: Sequence[int],
@@ -39,6 +40,7 @@ def encode_tiled(
     """Write the map of a tensor.
 
     Args:
+        code: where the driver's library is.
         target: where to: `NBYTES` bytes aligned to `ALIGNMENT`.
         address: the tensor's first element.
         sizes, strides: of the tensor, in elements; the last stride is 1.
@@ -63,7 +65,7 @@ def encode_tiled(
     extents = [*sizes[:-1], sizes[-1] * 2] if meta["fp4_padded"] else list(sizes)
     pitches = [itemsize * stride for stride in strides[:-1]]
     type_ = TFLOAT32 if round_to_tf32 else HOST_TYPES.get(meta["elem_type"], meta["elem_type"])
-    library = libcuda()
+    library = code.library()
     status = library.cuTensorMapEncodeTiled(
         ctypes.c_void_p(target),
         type_,
@@ -78,23 +80,22 @@ def encode_tiled(
         L2_PROMOTION_128_BYTES,
         FILL_NAN if nan_outside else 0,
     )
-    check_status(
-        library,
+    code.check(
+        status,
         f"cuTensorMapEncodeTiled of sizes {list(sizes)}, strides {list(strides)} in elements of {itemsize} bytes, "
         f"block {list(meta['block_size'])}, address {address:#x}",
-        status,
     )
-    _mend_small(library, target, extents, [*pitches, itemsize])
+    _mend_small(code, target, extents, [*pitches, itemsize])
 
 
 def _innermost_first(type_: Any, numbers: Sequence[int]) -> Any:
     return (type_ * MAX_RANK)(*reversed(numbers))
 
 
-def _mend_small(library: Any, target: int, extents: Sequence[int], pitches: Sequence[int]) -> None:
+def _mend_small(code: MachineCode, target: int, extents: Sequence[int], pitches: Sequence[int]) -> None:
     # Drivers up to CUDA 13.1 encode small tensors wrongly; CUTLASS and Triton clear the same bit.
     version = ctypes.c_int()
-    check_status(library, "cuDriverGetVersion", library.cuDriverGetVersion(ctypes.byref(version)))
+    code.check(code.library().cuDriverGetVersion(ctypes.byref(version)), "cuDriverGetVersion")
     last_byte = sum((extent - 1) * pitch for extent, pitch in zip(extents, pitches, strict=True))
     if version.value <= LAST_DRIVER_WITH_SMALL_TENSORS_WRONG and last_byte + 1 < SMALL_TENSOR:
         words = (ctypes.c_uint64 * (NBYTES // 8)).from_address(target)

@@ -11,7 +11,6 @@ import ctypes
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from threading import local
 from typing import Any
 
 import ml_dtypes
@@ -65,10 +64,11 @@ class TritonLauncher:
         self._profile = (metadata.profile_scratch_size, metadata.profile_scratch_align)
         # The types of what is passed, in order: constants gone, tuples and descriptors taken apart.
         self.types = tuple(self._flatten_types(self._signature))
-        self._arguments = _Arguments(self.types)
+        # Buffers that no launch is using: taken off and put back, which is atomic, so that neither another thread nor
+        # a finaliser that runs in between writes over one.
+        self._idle = [PackedArguments(self.types, code)]
         self._is_flat = all(isinstance(t, str) and not t.startswith("tensordesc") for t in self._signature)
         self._kept = [(i, t[0] == "*") for i, t in enumerate(self._signature) if t != CONSTANT]
-        self._bfloat16 = [i for i, type_ in enumerate(self.types) if type_ == "bf16"]
 
     def __call__(
         self,
@@ -101,14 +101,18 @@ class TritonLauncher:
             count = x * y * z * self._shape.cluster
             scratch = self._allocate(self._scratch, count, stream, _allocation._allocator.get(), False)
             profile = self._allocate(self._profile, count, stream, _allocation._profile_allocator.get(), True)
-            arguments = self._arguments
             try:
-                arguments.pack(self._with_bits(values), maps, scratch[0], profile[0])
+                arguments = self._idle.pop()
+            except IndexError:
+                arguments = PackedArguments(self.types, self._code)
+            try:
+                arguments.pack(values, maps, scratch[0], profile[0])
             except (struct.error, OverflowError) as error:
                 raise TypeError(
                     f"kernel '{self.name}': arguments {values} do not fit {self.types}: {error}"
                 ) from error
             self._code.launch(function, (x, y, z), self._shape, stream, arguments.pointers)
+            self._idle.append(arguments)
             self._owner.launches += 1
         if leave is not None:
             leave(launch_metadata)
@@ -176,14 +180,6 @@ class TritonLauncher:
         elif type_ != CONSTANT:
             values.append(self._address(position, value) if type_[0] == "*" else value)
 
-    def _with_bits(self, values: list[Any]) -> list[Any]:
-        """`struct` has no bfloat16: its bits are passed, rounded to nearest even."""
-        passed = [type_ for type_ in self.types if type_ != TENSOR_MAP] if self._bfloat16 else ()
-        for i, type_ in enumerate(passed):
-            if type_ == "bf16":
-                values[i] = int(np.array(values[i], ml_dtypes.bfloat16).view(np.uint16))
-        return values
-
     def _allocate(
         self, wanted: tuple[int, int], count: int, stream: int, allocator: Any, zeroed: bool
     ) -> tuple[int, object]:
@@ -216,11 +212,16 @@ def _parse_descriptor(type_: str) -> tuple[str, int]:
     return element, int(rank) if rank else block.count(",") + 1
 
 
-class _Arguments(local):
-    """The packed parameters of one kernel in one thread, and the table of pointers to them."""
+class PackedArguments:
+    """The parameters of one launch, and the table of pointers to them."""
 
-    def __init__(self, types: Sequence[str]) -> None:
-        layout = ParameterLayout(tuple(type_ for type_ in types if type_ != TENSOR_MAP))
+    __slots__ = ("_buffer", "_code", "_map_memory", "_maps", "_pack", "_special", "_table", "pointers")
+
+    def __init__(self, types: Sequence[str], code: MachineCode) -> None:
+        packed_types = [type_ for type_ in types if type_ != TENSOR_MAP]
+        layout = ParameterLayout(tuple(packed_types))
+        self._code = code
+        self._special = [(i, t) for i, t in enumerate(packed_types) if t in ("bf16", "fp16", "fp32")]
         self._pack = layout.struct.pack_into
         self._buffer = ctypes.create_string_buffer(layout.struct.size)
         base = ctypes.addressof(self._buffer)
@@ -236,11 +237,14 @@ class _Arguments(local):
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
         self.pointers = ctypes.addressof(self._table)
 
-    def pack(self, values: Sequence[Any], maps: Sequence[Any], scratch: int, profile: int) -> None:
-        """Write the parameters. Raises struct.error or OverflowError for values that do not fit."""
+    def pack(self, values: list[Any], maps: Sequence[Any], scratch: int, profile: int) -> None:
+        """Write the parameters. Raises struct.error or OverflowError for integers that do not fit."""
+        for i, type_ in self._special:
+            values[i] = _rounded(type_, values[i])
         self._pack(self._buffer, 0, *values, scratch, profile)
         for target, (address, given, meta) in zip(self._maps, maps, strict=True):
             encode_tiled(
+                self._code,
                 target,
                 address,
                 given.shape,
@@ -249,3 +253,17 @@ class _Arguments(local):
                 nan_outside=given.padding == "nan",
                 round_to_tf32=getattr(given, "round_f32_to_tf32", False),
             )
+
+
+_LARGEST = {"fp16": 65504.0, "fp32": 3.4028234663852886e38}
+
+
+def _rounded(type_: str, value: Any) -> Any:
+    """A number as `struct` takes it: bfloat16 by its bits, and what is too large for its type infinite."""
+    if type_ == "bf16":
+        with np.errstate(over="ignore"):
+            return int(np.array(value, ml_dtypes.bfloat16).view(np.uint16))
+    if -_LARGEST[type_] <= value <= _LARGEST[type_]:
+        return value
+    with np.errstate(over="ignore"):
+        return float(np.float16(value) if type_ == "fp16" else np.float32(value))

@@ -70,6 +70,13 @@ class RecordingCode(MachineCode):
     def reaches(self, address):
         return address in self.reachable
 
+    def library(self):
+        raise RuntimeError("no library")
+
+    def check(self, status, doing):
+        if status:
+            raise RuntimeError(f"CUDA error: status {status}: {doing}")
+
     def attributes(self, device):
         return {"max_num_regs": 65536}
 

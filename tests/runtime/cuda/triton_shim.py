@@ -180,7 +180,23 @@ def test_each_thread_has_its_own_stream():
         thread.start()
         thread.join()
     assert [launched.stream for launched in CODE.launched] == [0, 7, 8]
-    assert len({launched.pointers for launched in CODE.launched[:2]}) == 2, "threads must not share a buffer"
+
+
+def test_a_launch_within_a_launch_does_not_write_over_its_parameters(monkeypatch):
+    """As a finaliser may do between packing and the driver's call."""
+    x, launch = on_cuda(32), CODE.launch
+
+    def nested(*args):
+        monkeypatch.setattr(CODE, "launch", launch)
+        add[(1,)](x, x, x, 17, BLOCK=32)
+        launch(*args)
+
+    add[(1,)](x, x, x, 19, BLOCK=32)
+    CODE.launched.clear()
+    monkeypatch.setattr(CODE, "launch", nested)
+    add[(1,)](x, x, x, 21, BLOCK=32)
+    inner, outer = CODE.launched
+    assert [launched.values(*[ADDRESS] * 3, "i32")[3] for launched in (inner, outer)] == [17, 21]
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -477,17 +493,11 @@ class MapEncoder:
         version._obj.value = self.version
         return 0
 
-    def cuGetErrorString(self, status, text):
-        text._obj.value = b"invalid argument"
-        return 0
-
 
 @pytest.fixture
 def encoder(monkeypatch):
-    from triten.runtime.cuda import tensor_map
-
     made = MapEncoder()
-    monkeypatch.setattr(tensor_map, "libcuda", lambda: made)
+    monkeypatch.setattr(CODE, "library", lambda: made)
     return made
 
 
@@ -529,7 +539,7 @@ def test_small_maps_are_mended_for_old_drivers(encoder, version, cleared):
 def test_a_map_that_the_driver_refuses(encoder):
     encoder.status = 1
     _, _, first, second = described()
-    with pytest.raises(RuntimeError, match=r"invalid argument: cuTensorMapEncodeTiled of sizes \[100, 256\]"):
+    with pytest.raises(RuntimeError, match=r"status 1: cuTensorMapEncodeTiled of sizes \[100, 256\]"):
         host_descriptor[(1,)](3, first, second, on_cuda(1), BLOCK=64)
     assert CODE.launched == []
 
