@@ -79,7 +79,9 @@ def test_it_runs_on_the_current_device(standin):
     assert call.device == 1
 
 
-@pytest.mark.parametrize("options", [{"num_ctas": 2}, {"launch_pdl": True}, {"launch_cooperative_grid": True}])
+@pytest.mark.parametrize(
+    "options", [{"num_ctas": 2}, {"launch_pdl": True}, {"launch_cooperative_grid": True}]
+)
 def test_what_a_plain_launch_cannot_do_goes_another_way(standin, options):
     x, y, out = prepared()
     add[(4,)](x, y, out, 64, 0.25, BLOCK=16, **options)
