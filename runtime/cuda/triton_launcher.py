@@ -31,6 +31,8 @@ TENSOR_MAP = "nvTmaDesc"
 HAS_TF32_FLAG = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
 """Whether a descriptor without a tensor map says so to the kernel: from Triton 3.7."""
 
+_NO_MEMORY: tuple[int, object] = (0, None)
+
 Type = str | tuple["Type", ...]
 
 
@@ -50,6 +52,7 @@ class TritonLauncher:
         self._owner = owner
         self._code = code
         self._device = owner.current_device()
+        self._place = Device("cuda", self._device)
         self.name = metadata.name
         self._signature: tuple[Type, ...] = tuple(source.signature.values())
         self._maps: Sequence[Any] = getattr(metadata, "tensordesc_meta", None) or ()
@@ -62,6 +65,7 @@ class TritonLauncher:
         )
         self._scratch = (metadata.global_scratch_size, metadata.global_scratch_align)
         self._profile = (metadata.profile_scratch_size, metadata.profile_scratch_align)
+        self._wants_memory = bool(self._scratch[0] or self._profile[0])
         # The types of what is passed, in order: constants gone, tuples and descriptors taken apart.
         self.types = tuple(self._flatten_types(self._signature))
         # Buffers that no launch is using: taken off and put back, which is atomic, so that neither another thread nor
@@ -98,9 +102,13 @@ class TritonLauncher:
             for i, (type_, value) in enumerate(zip(self._signature, args, strict=True)):
                 self._flatten(i, type_, value, values, maps, left)
         if x and y and z:
-            count = x * y * z * self._shape.cluster
-            scratch = self._allocate(self._scratch, count, stream, _allocation._allocator.get(), False)
-            profile = self._allocate(self._profile, count, stream, _allocation._profile_allocator.get(), True)
+            scratch = profile = _NO_MEMORY
+            if self._wants_memory:
+                count = x * y * z * self._shape.cluster
+                scratch = self._allocate(self._scratch, count, stream, _allocation._allocator.get(), False)
+                profile = self._allocate(
+                    self._profile, count, stream, _allocation._profile_allocator.get(), True
+                )
             try:
                 arguments = self._idle.pop()
             except IndexError:
@@ -120,9 +128,12 @@ class TritonLauncher:
     def _address(self, position: int, value: Any) -> int:
         """The address that an argument stands for. Raises ValueError for memory that the device cannot reach."""
         if isinstance(value, TensorImpl):
-            if not (value.is_cuda and value.device.index == self._device) and value._spec.numel:
-                raise self._out_of_reach(position, f"a tensor on {value.device}")
-            return value.data_ptr()
+            spec = value._spec
+            if not spec.numel:
+                return 0
+            if spec.device is not self._place:
+                raise self._out_of_reach(position, f"a tensor on {spec.device}")
+            return int(value._data.address)
         if value is None:
             return 0
         if isinstance(value, int):
@@ -189,13 +200,13 @@ class TritonLauncher:
         """
         each, alignment = wanted
         if not each:
-            return 0, None
+            return _NO_MEMORY
         nbytes = each * count
         if not isinstance(allocator, _allocation.NullAllocator):
             buffer = allocator(nbytes, alignment, stream)
             return (0 if buffer is None else self._address(-1, buffer)), buffer
         owner = self._owner
-        block = CUDA_ALLOCATOR.allocate(nbytes, Device("cuda", self._device))
+        block = CUDA_ALLOCATOR.allocate(nbytes, self._place)
         if owner.current_stream(self._device) != stream:
             CUDA_ALLOCATOR.record_stream(block, stream)
         if zeroed:
