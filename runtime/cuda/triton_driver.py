@@ -31,11 +31,17 @@ from ..scalar_type import dtype as ScalarType
 from .caching_allocator import CUDA_ALLOCATOR
 from .compile import WARP_SIZE
 from .driver import Driver, wants_interpreter
-from .machine_code import MachineCode
+from .machine_code import LoadedCode, MachineCode
 from .triton_launcher import TritonLauncher
 
 L2_FLUSH = 256 * 2**20
 """More bytes than any L2 cache holds: written between timed runs, so that none finds its data there."""
+
+
+class _LauncherMade(threading.local):
+    """The launcher that a thread made last."""
+
+    launcher: TritonLauncher | None = None
 
 
 class TritonDriver(DriverBase):  # type: ignore[misc]
@@ -53,6 +59,7 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         self._code: MachineCode | None = None
         self._is_ready = False
         self._knows_torch = not automatic
+        self._thread = _LauncherMade()
         self.utils = Utilities(self)
         self.get_current_stream = owner.current_stream
         self.launcher_cls = self.make_launcher
@@ -70,8 +77,19 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         return self._code
 
     def make_launcher(self, source: Any, metadata: Any) -> TritonLauncher:
-        """The launcher of a compiled kernel."""
-        return TritonLauncher(self.owner, self.code, source, metadata)
+        """The launcher of a compiled kernel; Triton loads the kernel next."""
+        made = self._thread.launcher = TritonLauncher(self.owner, self.code, source, metadata)
+        return made
+
+    def load(self, name: str, cubin: bytes, shared: int) -> LoadedCode:
+        """Load the kernel whose launcher was made last in this thread."""
+        try:
+            return self.code.load(name, cubin, shared)
+        except RuntimeError:
+            launcher = self._thread.launcher
+            if launcher is not None and launcher.name == name:
+                launcher.keep(cubin)
+            raise
 
     def get_current_device(self) -> int:
         """The index of the thread's current device."""
@@ -178,7 +196,7 @@ class Utilities:
         self, name: str, cubin: bytes, shared: int, device: int
     ) -> tuple[int, int, int, int, int]:
         """(module, function, registers, spilled words, most threads of a block) of a kernel on the current device."""
-        return self._driver.code.load(name, cubin, shared)
+        return self._driver.load(name, cubin, shared)
 
     def unload_module(self, module: int) -> None:
         """A kernel is gone."""

@@ -66,6 +66,8 @@ class TritonLauncher:
         self._scratch = (metadata.global_scratch_size, metadata.global_scratch_align)
         self._profile = (metadata.profile_scratch_size, metadata.profile_scratch_align)
         self._wants_memory = bool(self._scratch[0] or self._profile[0])
+        self._cubin: bytes | None = None
+        self._function = 0
         # The types of what is passed, in order: constants gone, tuples and descriptors taken apart.
         self.types = tuple(self._flatten_types(self._signature))
         # Buffers that no launch is using: taken off and put back, which is atomic, so that neither another thread nor
@@ -80,7 +82,7 @@ class TritonLauncher:
         y: int,
         z: int,
         stream: int,
-        function: int,
+        function: int | None,
         kernel_metadata: object,
         launch_metadata: object,
         enter: Any,
@@ -102,6 +104,8 @@ class TritonLauncher:
             for i, (type_, value) in enumerate(zip(self._signature, args, strict=True)):
                 self._flatten(i, type_, value, values, maps, left)
         if x and y and z:
+            if function is None:
+                function = self._load_again()
             scratch = profile = _NO_MEMORY
             if self._wants_memory:
                 count = x * y * z * self._shape.cluster
@@ -124,6 +128,17 @@ class TritonLauncher:
             self._owner.launches += 1
         if leave is not None:
             leave(launch_metadata)
+
+    def keep(self, cubin: bytes) -> None:
+        """The code did not load. Triton asks only once; the next launch tries again with this."""
+        self._cubin = cubin
+
+    def _load_again(self) -> int:
+        if not self._function:
+            if self._cubin is None:
+                raise RuntimeError(f"kernel '{self.name}' was never loaded")
+            self._function = self._code.load(self.name, self._cubin, self._shape.shared).function
+        return self._function
 
     def _address(self, position: int, value: Any) -> int:
         """The address that an argument stands for. Raises ValueError for memory that the device cannot reach."""

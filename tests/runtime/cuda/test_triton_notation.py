@@ -24,7 +24,7 @@ def describe(out, a, b: tl.int64, c, d, absent, one):
     tl.store(out + 2, (c.dtype == tl.float32) * 1)
     tl.store(out + 3, (d.dtype == tl.int1) * 1)
     tl.store(out + 4, 1 if absent is None else 0)
-    tl.store(out + 5, one)
+    tl.store(out + 5 + tl.arange(0, one), 1)
 
 
 @triton.jit

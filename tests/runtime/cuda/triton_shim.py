@@ -102,6 +102,17 @@ def test_one_is_a_constant_and_so_is_none():
     assert values == [out.data_ptr(), 7, 2.5, 1, 0.1, 0x3F81, 2**40, 0, 0]
 
 
+@triton.jit
+def range_of(out, n):
+    tl.store(out + tl.arange(0, n), 1.0)
+
+
+def test_one_can_be_used_as_a_constant():
+    range_of[(1,)](on_cuda(4), 1)
+    with pytest.raises(triton.CompilationError):
+        range_of[(1,)](on_cuda(4), 2)
+
+
 @pytest.mark.parametrize(
     ("value", "type_"), [(-5, "i32"), (2**31, "i64"), (-(2**63), "i64"), (2**63, "u64"), (2**64 - 1, "u64")]
 )
@@ -589,6 +600,27 @@ def test_more_shared_memory_than_there_is_is_refused(monkeypatch):
         total[(1,)](on_cuda(256), N=256)
     ask.cache_clear()
     assert CODE.launched == []
+
+
+def test_a_kernel_that_did_not_load_loads_at_its_next_launch(monkeypatch):
+    @triton.jit
+    def late(x):
+        tl.store(x, 3.0)
+
+    def refuse(name, cubin, shared):
+        raise RuntimeError(f"kernel '{name}' does not load")
+
+    x, load = on_cuda(4), CODE.load
+    monkeypatch.setattr(CODE, "load", refuse)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="kernel 'late' does not load"):
+            late[(1,)](x)
+    monkeypatch.setattr(CODE, "load", load)
+    loaded = len(CODE.loaded)
+    late[(1,)](x)
+    late[(1,)](x)
+    assert [launched.name for launched in CODE.launched] == ["late", "late"]
+    assert len(CODE.loaded) == loaded + 1
 
 
 def test_the_driver_can_be_given_back():

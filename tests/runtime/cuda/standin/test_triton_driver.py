@@ -114,12 +114,10 @@ def test_a_kernel_that_does_not_load_is_refused_and_loads_later(standin, name):
         fresh[(1,)](out, name)
     assert standin.launches == []
 
-    @triton.jit
-    def fresher(out, NAME: tl.constexpr):
-        tl.store(out, 2.0)
-
-    fresher[(1,)](out, name)
-    assert len(standin.launches) == 1
+    fresh[(1,)](out, name)
+    fresh[(2,)](out, name)
+    assert [call.triple("grid") for call in standin.launches] == [(1, 1, 1), (2, 1, 1)]
+    assert len(standin.named("cuModuleLoadData")) == 2
 
 
 def test_a_launch_that_cuda_refuses(standin):
