@@ -97,7 +97,7 @@ def test_alignment_is_specialised(n, offset, wide):
 
 def test_one_is_a_constant_and_so_is_none():
     out = on_cuda(8)
-    numbers[(1,)](out, 1, 7, 2.5, True, 0.1, 1.01, 2**40, None)
+    numbers[(1,)](out, 1, 7, 2.5, True, 0.1, 1.006, 2**40, None)
     values = only().values(ADDRESS, "i32", "fp32", "u8", "fp64", "u16", "i64", *SCRATCH)
     assert values == [out.data_ptr(), 7, 2.5, 1, 0.1, 0x3F81, 2**40, 0, 0]
 
@@ -125,7 +125,7 @@ def test_integers_are_as_wide_as_they_must_be(value, type_):
 @pytest.mark.parametrize("value", [1e300, -1e300, math.inf])
 def test_floats_beyond_their_type_are_infinite(value):
     out = on_cuda(8)
-    numbers[(1,)](out, 5, 7, value, True, 0.1, 1.01, 2**40, None)
+    numbers[(1,)](out, 5, 7, value, True, 0.1, 1.006, 2**40, None)
     assert only().values(ADDRESS, "i32", "i32", "fp32")[3] == math.copysign(math.inf, value)
 
 
