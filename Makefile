@@ -8,6 +8,7 @@
 #   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
+#   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make clean        remove what these targets made
 
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
@@ -19,6 +20,7 @@ DEMO_ARGS ?=
 TESTS ?=
 OPINFO ?=
 OPINFO_ARGS ?=
+MATRIX_ARGS ?=
 
 BIN := $(VENV)/bin
 # -P keeps the root's modules (this folder is the package itself) out of the top level of sys.path.
@@ -42,7 +44,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch opinfo clean
+.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch opinfo triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -89,8 +91,11 @@ opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }
 	$(ORACLE)/bin/python -P "$(OPINFO)" $(OPINFO_ARGS)
 
+triton-matrix: $(BIN)/python
+	$(RUN) tests/compatibility/triton_matrix.py $(MATRIX_ARGS)
+
 clean:
-	rm -rf $(VENV) $(ORACLE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) .matrix build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -54,7 +54,7 @@ def read(x, offset, mask, KIND: tl.constexpr, TYPE: tl.constexpr):
     elif KIND == NUMBER:
         return x.to(TYPE)
     else:
-        return None
+        return 0  # nobody reads it; Triton before 3.7 cannot return None from a branch
 
 
 @triton.jit

@@ -21,6 +21,7 @@ from .matmul import Scales
 from .product import Accumulation, accumulation, stride_arguments, with_addend
 
 TILE = 2048
+"""Elements of up to four bytes that a program adds up at a time; of longer ones half as many fit its registers."""
 INTERPRETED_TILE = 1 << 16
 TILES_IN_PART = 4
 """The least that a part of a row is worth a program of its own."""
@@ -109,16 +110,17 @@ class Part:
         self.launch(self.grid, *pointers, *self.numbers, *scales)
 
 
-def tile_for(m: int, k: int, rows_are_inner: bool) -> tuple[int, int]:
+def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, int]:
     """Rows and inner elements of a program, longer along the contiguous side."""
+    tile = TILE if itemsize <= 4 else TILE // 2
     if interpreted():
         inner = min(next_power_of_2(k), 4096)
         return min(next_power_of_2(m), INTERPRETED_TILE // inner), inner
     if rows_are_inner:
         rows = min(next_power_of_2(m), 128)
-        return rows, min(next_power_of_2(k), TILE // rows)
-    inner = min(next_power_of_2(k), TILE)
-    return min(next_power_of_2(m), max(1, TILE // inner)), inner
+        return rows, min(next_power_of_2(k), tile // rows)
+    inner = min(next_power_of_2(k), tile)
+    return min(next_power_of_2(m), max(1, tile // inner)), inner
 
 
 def plan_product(
@@ -132,7 +134,7 @@ def plan_product(
     out = call.outputs[0]
     how = accumulation(call, matrix)
     m, k = matrix.sizes
-    rows, inner = tile_for(m, k, matrix.strides[0] < matrix.strides[1])
+    rows, inner = tile_for(m, k, matrix.strides[0] < matrix.strides[1], matrix.dtype.itemsize)
     target = 2 if interpreted() else 2 * driver().properties(call.device.resolved_index).multi_processor_count
     splits = max(1, min(cdiv(k, TILES_IN_PART * inner), target // cdiv(m, rows)))
     chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner

@@ -22,6 +22,7 @@ from .cupy_graph import CuPyCapture
 from .cupy_kernel import CuPyKernel, version_text
 from .device_properties import DeviceProperties
 from .driver import CompiledKernel, Driver, ThreadState, current_driver, kernel_name
+from .machine_code import MachineCode
 
 SUCCESS, OUT_OF_MEMORY, INSUFFICIENT_DRIVER, NOT_READY = 0, 2, 35, 600
 STREAM_NON_BLOCKING = 1
@@ -265,6 +266,11 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     def library_handle(self, name: str) -> int:
         device = self.current_device()
         return library_handle(name, self.current_stream(device))
+
+    def machine_code(self) -> MachineCode:
+        from .cupy_code import CuPyCode
+
+        return CuPyCode(self)
 
     def _compile(
         self,

@@ -12,12 +12,15 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
+
+if TYPE_CHECKING:
+    from .machine_code import MachineCode
 
 Grid = tuple[int, int, int]
 HostArray = np.ndarray[Any, Any]
@@ -299,6 +302,10 @@ class Driver(StreamCapture):
                     self._compiled[key] = found
         return found
 
+    def machine_code(self) -> MachineCode:
+        """How code that Triton compiled for its caller is loaded and launched here; RuntimeError where none runs."""
+        raise RuntimeError(f"{type(self).__name__} runs no machine code: its kernels are interpreted")
+
     @abstractmethod
     def _compile(
         self,
@@ -385,10 +392,13 @@ def current_driver() -> Driver | None:
 
 
 def _choose() -> Driver:
+    from .triton_import import offer_to_triton
+
     global _driver
     with _driver_lock:
         if _driver is None:
             _driver = _interpreter() if wants_interpreter() else _cupy()
+            offer_to_triton(_driver)
         return _driver
 
 
@@ -415,6 +425,7 @@ def _interpreter() -> Driver:
                 "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
                 "triton."
             )
+    from . import interpreter_launch  # noqa: F401  takes over Triton's own way of running a kernel
     from .interpreter_driver import InterpreterDriver
 
     return InterpreterDriver()
