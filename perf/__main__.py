@@ -6,12 +6,13 @@ import argparse
 import sys
 from types import ModuleType
 
-from . import import_time, memory, overhead
+from . import aot, import_time, memory, overhead
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
     "import-time": import_time,
     "memory": memory,
+    "aot": aot,
 }
 
 

@@ -16,6 +16,7 @@ from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.scalar_type import float64
 from ..runtime.tensor_spec import TensorSpec
+from .budget import Configuration, declare
 from .copy import copy_kernel
 from .elementwise import check_dtypes, elementwise
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
@@ -237,3 +238,45 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
 
 
 register_stub("multinomial_stub", "cuda", multinomial)
+
+declare(
+    inspect,
+    why="32 warps: a row for each block, and other rows hide its wait",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,)),),
+    smaller=True,
+    operations="3 for each weight",
+    traffic="8 rows columns",
+)
+declare(
+    running_sums,
+    why="32 warps: a row for each block, and other rows hide the barriers of its sums",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,)),),
+    smaller=True,
+    operations="rows columns",
+    traffic="16 rows columns",
+)
+declare(
+    search,
+    why="32 warps: a chain of dependent loads for each lane, as long as the logarithm of the columns",
+    dtypes=("i64",),
+    configurations=(Configuration((256,)),),
+    smaller=True,
+    operations="rows samples log2(columns)",
+    traffic="rows samples (16 + 32 log2(columns)) at most; the upper steps stay in L1",
+)
+declare(
+    rank,
+    warps=16,
+    why="16 warps, four for each scheduler: a tile's comparisons are arithmetic, whose latency they hide",
+    operand="times",
+    tile=("BLOCK_I", "BLOCK_J"),
+    dtypes=("fp64",),
+    configurations=(Configuration((64, 32)),),
+    smaller=True,
+    operations="3 rows columns columns",
+    traffic="8 rows columns, again for each block from L2",
+)

@@ -12,6 +12,7 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_s
 from ..runtime.allocator import storage_size
 from ..runtime.scalar_type import uint8
 from ..runtime.tensor_spec import TensorSpec
+from .budget import FLOATS, STREAMING, Configuration, declare
 from .conversion import compute_type, convert, type_name
 from .elementwise import check_dtypes, number_for
 from .index_bounds import Bound, filled_bytes
@@ -138,3 +139,15 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
 
 
 register_stub("embedding_renorm_stub", "cuda", embedding_renorm)
+
+declare(
+    scale_rows,
+    why=STREAMING,
+    operand="table",
+    tile=("BLOCK_R", "BLOCK_C"),
+    dtypes=FLOATS,
+    configurations=(Configuration((BLOCK_ROWS, BLOCK_COLUMNS)),),
+    smaller=True,
+    operations="3 for each element of a marked row; of an odd norm a power too",
+    traffic="marked rows twice, and where they are too long once more",
+)

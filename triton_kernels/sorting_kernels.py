@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from .budget import NUMBERS, Configuration, declare
+
 
 @triton.jit
 def digits_of(keys, i, n, shift, BUCKETS: tl.constexpr, BLOCK: tl.constexpr):
@@ -92,3 +94,46 @@ def write_nonzero(
     hot = ((tl.load(x + i, mask=i < n).to(TYPE) != 0) & (i < n)).to(tl.int32)
     to = tl.load(starts + tl.program_id(0)).to(INDEX) + tl.cumsum(hot, 0) - hot
     tl.store(out + to, (i // divisor % size).to(tl.int64), mask=hot != 0)
+
+
+ONE_PROGRAM = "one program, whose steps follow from each other: a block on one multiprocessor is all there is"
+HISTOGRAM = "32 warps: a block's sums over lanes end in barriers, and three other blocks run meanwhile"
+
+for _kernel, _operations in (
+    (count_digits, "16 n"),
+    (move_by_digit, "32 n, a prefix sum for each of 16 digits"),
+):
+    declare(
+        _kernel,
+        why=HISTOGRAM,
+        operand="keys",
+        tile=("BUCKETS", "BLOCK"),
+        dtypes=("i32", "i64"),
+        configurations=(Configuration((16, 512), 8),),
+        smaller=True,
+        operations=_operations,
+        traffic="n itemsize of keys; moving twice that, and for places",
+    )
+declare(
+    running_total,
+    why=ONE_PROGRAM,
+    operand="x",
+    dtypes=("i32", "i64"),
+    configurations=(Configuration((4096,), 8, blocks=1),),
+    smaller=True,
+    operations="2 n",
+    traffic="2 n itemsize",
+)
+for _kernel, _traffic in (
+    (count_nonzero, "n itemsize"),
+    (write_nonzero, "n itemsize, and 8 for each place found"),
+):
+    declare(
+        _kernel,
+        why=HISTOGRAM,
+        operand="x",
+        dtypes=NUMBERS,
+        configurations=(Configuration((1024,)),),
+        operations="n, and a sum over lanes",
+        traffic=_traffic,
+    )
