@@ -222,17 +222,10 @@ def convolve_backward_weight(
     )
 
 
-HALF = (
-    # The addresses and masks of gathered operands take as many registers as the sums: one block on sm_80, where
-    # HMMA takes its operands from registers too.
-    Configuration((128, 64, 32), 8, 3, {80: 1, 90: 2, 100: 2}),
-    Configuration((64, 64, 32), 4, 3, 2),
-)
-SINGLE = (
-    # 16 warps, four for each scheduler, hide the latency of FFMA.
-    Configuration((128, 64, 16), 8, 3, 2),
-    Configuration((64, 32, 16), 4, 3, 4),
-)
+# What bounds these is the gathered operand: each element has an address and a mask of its own, 16 of either for a lane
+# of the large tiles, beside the sums; so one block of eight warps is resident, and stages hide latency instead.
+HALF = (Configuration((128, 64, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3, 2))
+SINGLE = (Configuration((128, 64, 16), 8, 3, 1), Configuration((64, 32, 16), 4, 3, 3))
 DOUBLE = (Configuration((64, 64, 16), 4, 3, 2), Configuration((32, 32, 16), 4, 3, 4))
 
 for _kernel, _operand, _traffic in (
@@ -246,7 +239,7 @@ for _kernel, _operand, _traffic in (
 ):
     declare(
         _kernel,
-        why="see each configuration; a product is bound by arithmetic, and a tile's sums by registers",
+        why="see each configuration; the addresses and masks of gathered elements bound it",
         operand=_operand,
         tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
         dtypes={("bf16", "fp16"): HALF, ("fp32",): SINGLE, ("fp64",): DOUBLE},

@@ -349,7 +349,8 @@ def reduce_jointly(
 
 
 ROWS, SHORT_ROWS = Configuration((1, 4096), 8), Configuration((32, 64))
-HALF_ROWS, QUARTER_ROWS = Configuration((1, 2048)), Configuration((1, 1024))
+HALF_ROWS, QUARTER_ROWS = Configuration((1, 2048), 8), Configuration((1, 1024), 8)
+COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
 
 declare(
     reduce_jointly,
@@ -359,8 +360,9 @@ declare(
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "bf16", "fp16"): (ROWS, HALF_ROWS),
-        ("fp64",): (ROWS, HALF_ROWS, QUARTER_ROWS),
+        ("fp32",): (ROWS, HALF_ROWS, COLUMNS, HALF_COLUMNS),
+        ("bf16", "fp16"): (ROWS, HALF_ROWS),
+        ("fp64",): (ROWS, HALF_ROWS, QUARTER_ROWS, HALF_COLUMNS),
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),
         ("i1",): (ROWS,),

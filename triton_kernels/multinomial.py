@@ -103,6 +103,10 @@ def rank(times, out, columns, samples, BLOCK_I: tl.constexpr, BLOCK_J: tl.conste
     tl.store(out + row * samples + place, i, mask=inside & (place < samples))
 
 
+ROW_WARPS = 8
+"""Four float64 for each lane of a row's block: with eight of them sums and masks take half of a lane's registers."""
+
+
 def row_block(columns: int) -> int:
     """How many elements of a row a program has at a time."""
     return min(next_power_of_2(columns), 4096 if interpreted() else 1024)
@@ -119,6 +123,7 @@ def inspection(
         {"weights": "*fp64", "faults": "*i32", "last_positive": "*i64", "columns": "i64", "wanted": "i64"},
         {"BLOCK": block},
         elements=("faults",),
+        num_warps=ROW_WARPS,
     )
     allocate, device = get_allocator("cuda").allocate, call.device
     index = device.resolved_index
@@ -175,7 +180,11 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
     block = row_block(columns)
     lanes = min(next_power_of_2(samples), 4096 if interpreted() else 256)
     add_up = Launch(
-        call.device, running_sums, {"weights": "*fp64", "sums": "*fp64", "columns": "i64"}, {"BLOCK": block}
+        call.device,
+        running_sums,
+        {"weights": "*fp64", "sums": "*fp64", "columns": "i64"},
+        {"BLOCK": block},
+        num_warps=ROW_WARPS,
     )
     find = Launch(
         call.device,
@@ -244,7 +253,7 @@ declare(
     why="32 warps: a row for each block, and other rows hide its wait",
     operand="weights",
     dtypes=("fp64",),
-    configurations=(Configuration((1024,)),),
+    configurations=(Configuration((1024,), ROW_WARPS),),
     smaller=True,
     operations="3 for each weight",
     traffic="8 rows columns",
@@ -254,7 +263,7 @@ declare(
     why="32 warps: a row for each block, and other rows hide the barriers of its sums",
     operand="weights",
     dtypes=("fp64",),
-    configurations=(Configuration((1024,)),),
+    configurations=(Configuration((1024,), ROW_WARPS),),
     smaller=True,
     operations="rows columns",
     traffic="16 rows columns",

@@ -149,6 +149,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             "n": "i64",
         },
         constants,
+        num_warps=8,
     )
     rank = Launch(
         device,
@@ -211,9 +212,9 @@ for _kernel, _operations in ((rank_all, "3 n n"), (rank_buckets, "3 n for each e
         operations=_operations,
         traffic="n (16 + 32), since a rank's place costs a sector",
     )
-for _kernel, _traffic in (
-    (count_buckets, "n (8 + 4) and an atomic addition"),
-    (fill_buckets, "n (8 + 4 + 64)"),
+for _kernel, _warps, _traffic in (
+    (count_buckets, 4, "n (8 + 4) and an atomic addition"),
+    (fill_buckets, 8, "n (8 + 4 + 64)"),
 ):
     declare(
         _kernel,
@@ -221,7 +222,7 @@ for _kernel, _traffic in (
         operand="keys",
         tile=("BLOCK_I",),
         dtypes=("u64",),
-        configurations=(Configuration((1024,)),),
+        configurations=(Configuration((1024,), _warps),),
         operations="2 n",
         traffic=_traffic,
     )

@@ -97,11 +97,11 @@ def write_nonzero(
 
 
 ONE_PROGRAM = "one program, whose steps follow from each other: a block on one multiprocessor is all there is"
-HISTOGRAM = "32 warps: a block's sums over lanes end in barriers, and three other blocks run meanwhile"
+HISTOGRAM = "32 warps: a block's sums over lanes end in barriers, and other blocks run meanwhile"
 
-for _kernel, _operations in (
-    (count_digits, "16 n"),
-    (move_by_digit, "32 n, a prefix sum for each of 16 digits"),
+for _kernel, _warps, _operations in (
+    (count_digits, 8, "16 n"),
+    (move_by_digit, 16, "32 n, a prefix sum for each of 16 digits"),
 ):
     declare(
         _kernel,
@@ -109,7 +109,7 @@ for _kernel, _operations in (
         operand="keys",
         tile=("BUCKETS", "BLOCK"),
         dtypes=("i32", "i64"),
-        configurations=(Configuration((16, 512), 8),),
+        configurations=(Configuration((16, 512), _warps),),
         smaller=True,
         operations=_operations,
         traffic="n itemsize of keys; moving twice that, and for places",

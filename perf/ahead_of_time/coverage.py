@@ -47,13 +47,11 @@ def kernels_of(source: str) -> list[str]:
     ]
 
 
-def undeclared(package: str, files: Iterable[Path]) -> Iterator[str]:
-    """A fault for each kernel in the files that nothing is declared of."""
-    for path in files:
-        for name in kernels_of(path.read_text()):
-            full = f"{package}.{path.stem}:{name}".lstrip(".")
-            if full not in DECLARATIONS:
-                yield f"{full}: a kernel without a declaration (triton_kernels/budget.py)"
+def kernels_in(package: str, files: Iterable[Path]) -> list[str]:
+    """``module:function`` of each kernel in a package's files; an empty package is none."""
+    return [
+        f"{package}.{path.stem}:{name}".lstrip(".") for path in files for name in kernels_of(path.read_text())
+    ]
 
 
 def seen_through_declaration(
@@ -130,17 +128,25 @@ def expectation(
     )
 
 
-def never_reached(
-    target: Target, reached: Iterable[tuple[object, ...]], wide: Iterable[str]
+def gaps(
+    target: Target,
+    kernels: Iterable[str],
+    reached: Iterable[tuple[object, ...]],
+    wide: Iterable[str],
 ) -> Iterator[str]:
-    """A fault for each declared dtype and configuration that no launch had, and for each claim never looked at.
+    """A fault for each kernel, declared dtype and configuration, and claim, that lacks its counterpart.
 
     Args:
+        kernels: those that ought to be declared and launched.
         reached: kernel, dtype, tile, warps and stages of launches.
         wide: kernels whose claims of wide accesses were held to something.
     """
     reached, wide = set(reached), set(wide)
-    for name, declaration in DECLARATIONS.items():
+    for name in kernels:
+        declaration = DECLARATIONS.get(name)
+        if declaration is None:
+            yield f"{name}: a kernel without a declaration (triton_kernels/budget.py)"
+            continue
         for dtype, configurations in declaration.configurations.items():
             if target.capability < LEAST_CAPABILITY.get(dtype, 0):
                 continue

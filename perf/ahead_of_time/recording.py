@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...runtime.cuda import driver as cuda
 from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
 from ...triton_kernels.budget import DECLARATIONS
-from .coverage import Launched, expectation, never_reached, seen_through_declaration, undeclared
+from .coverage import Launched, expectation, gaps, kernels_in, seen_through_declaration
 from .request import Request, encode, load_module, name_of
 
 MEMORY = 1 << 46
@@ -198,7 +198,7 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
     launched = entry.launched
     described: dict[str, Any] = {"request": asdict(entry.request), "label": entry.label}
     if launched is None or isinstance(launched, str):
-        return described | {"fault": launched or "a kernel without a declaration"}
+        return described | {"fault": launched or "launched, but not declared"}
     request, declaration = entry.request, launched.declaration
     expected = expectation(
         launched, target, request.signature, request.constants, request.divisible, entry.wide
@@ -227,8 +227,7 @@ def main(capability: int, source: str, only_quick: bool) -> None:
                 reached.append((entry.request.kernel, own.dtype, shape.tile, shape.warps, shape.stages))
             if entry.wide:
                 wide.append(entry.request.kernel)
-    faults += undeclared(*samples.kernel_files())
-    faults += never_reached(target, reached, wide)
+    faults += gaps(target, kernels_in(*samples.kernel_files()), reached, wide)
     chosen = list(quick(entries)) if only_quick else entries
     report = {
         "launches": [describe(entry, target) for entry in chosen],
