@@ -6,6 +6,7 @@
 #   make generate     write dispatch/generated and the kernels' registrations anew
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
+#   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
 #   make clean        remove what these targets made
 
@@ -17,6 +18,7 @@ WORKERS ?= auto
 DEMO_ARGS ?=
 TESTS ?=
 OPINFO ?=
+AOT_ARGS ?=
 OPINFO_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -37,7 +39,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(call stamp,test)
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench opinfo clean
+.PHONY: demo test lint type generate generate-check wheel-check bench aot opinfo clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -73,6 +75,9 @@ bench: $(DEMO_READY)
 	$(RUN) -m triten.perf overhead
 	$(RUN) -m triten.perf import-time
 	$(RUN) -m triten.perf memory
+
+aot: $(TEST_READY)
+	$(RUN) -m triten.perf aot $(AOT_ARGS)
 
 opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }

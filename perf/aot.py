@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -60,6 +61,17 @@ def record(target: int, samples: str, quick: bool) -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
+def in_turn(requests: Sequence[Request]) -> list[Request]:
+    """One request of each kernel and target after the other, so that a run cut short has seen all of them."""
+    turns: Counter[tuple[str, int]] = Counter()
+    keyed = []
+    for request in requests:
+        kind = request.kernel, request.target
+        keyed.append((turns[kind], request))
+        turns[kind] += 1
+    return [request for _, request in sorted(keyed, key=lambda pair: pair[0])]
+
+
 def hold(
     targets: Sequence[int],
     samples: str = SAMPLES,
@@ -75,7 +87,7 @@ def hold(
 
     Args:
         targets: capabilities as in `TARGETS`.
-        samples: a module, or a Python file, with ``samples(capability)`` and ``kernel_files()``.
+        samples: a module, or a Python file, with ``samples(capability)``, ``kernel_files()`` and ``functions()``.
         quick: one configuration of each kernel.
         kernels: names of those to compile; all if there are none.
         workers: compiling processes.
@@ -97,7 +109,7 @@ def hold(
             for launch in report["launches"]
             if not kernels or launch["request"]["kernel"].rpartition(":")[2] in kernels
         ]
-    requests = [Request(**launch["request"]) for launch in launches if "fault" not in launch]
+    requests = in_turn([Request(**launch["request"]) for launch in launches if "fault" not in launch])
     store = Cache(default_cache() if cache is None else cache)
     outcome.cached = sum(store.get(request.key) is not None for request in requests)
     outcome.compiled = len(requests) - outcome.cached

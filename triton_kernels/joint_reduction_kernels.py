@@ -349,8 +349,16 @@ def reduce_jointly(
 
 
 ROWS, SHORT_ROWS = Configuration((1, 4096), 8), Configuration((32, 64))
-HALF_ROWS, QUARTER_ROWS = Configuration((1, 2048), 8), Configuration((1, 1024), 8)
+HALF_ROWS = Configuration((1, 2048), 8)
 COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
+# A float64 takes two registers, and its divisions and exponentials are long sequences of DFMA: 16 warps, four for each
+# scheduler, hide that pipe's latency, and no more fit.
+DOUBLE = (
+    Configuration((1, 4096), 8, blocks=2),
+    Configuration((1, 2048), 8, blocks=2),
+    Configuration((1, 1024), 8, blocks=2),
+    Configuration((64, 16), blocks=4),
+)
 
 declare(
     reduce_jointly,
@@ -362,7 +370,7 @@ declare(
     dtypes={
         ("fp32",): (ROWS, HALF_ROWS, COLUMNS, HALF_COLUMNS),
         ("bf16", "fp16"): (ROWS, HALF_ROWS),
-        ("fp64",): (ROWS, HALF_ROWS, QUARTER_ROWS, HALF_COLUMNS),
+        ("fp64",): DOUBLE,
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),
         ("i1",): (ROWS,),

@@ -84,9 +84,9 @@ def element_bits(pointer: str) -> int:
 
 
 def functions_in(constants: Mapping[str, Any]) -> list[str]:
-    """Names of the functions that stand among encoded constants."""
+    """``module:function`` of the functions that stand among encoded constants."""
     return [
-        value["function"].rpartition(":")[2]
+        value["function"]
         for value in constants.values()
         if isinstance(value, Mapping) and "function" in value
     ]
@@ -103,7 +103,8 @@ def expectation(
     """What the declaration demands of a launch on a target; `wide` where its claims of wide accesses hold."""
     declaration, dtype, configuration, exact = launched
     blocks, warps = declaration.blocks(configuration, target.capability), configuration.warps
-    local = [declaration.local[name][0] for name in functions_in(constants) if name in declaration.local]
+    names = (name.rpartition(":")[2] for name in functions_in(constants))
+    local = [declaration.local[name][0] for name in names if name in declaration.local]
     bits = {name: element_bits(type_) for name, type_ in signature.items() if type_.startswith("*")}
     lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
     aligned = sorted(set(divisible) & set(bits))

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 from ...runtime.cuda import driver as cuda
 from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
 from ...triton_kernels.budget import DECLARATIONS
-from .coverage import Launched, expectation, gaps, kernels_in, seen_through_declaration
+from .coverage import (
+    Launched,
+    expectation,
+    functions_in,
+    gaps,
+    kernels_in,
+    seen_through_declaration,
+)
 from .request import Request, encode, load_module, name_of
 
 MEMORY = 1 << 46
@@ -228,6 +235,9 @@ def main(capability: int, source: str, only_quick: bool) -> None:
             if entry.wide:
                 wide.append(entry.request.kernel)
     faults += gaps(target, kernels_in(*samples.kernel_files()), reached, wide)
+    launched = {name for entry in entries for name in functions_in(entry.request.constants)}
+    names = (name_of(function) for function in samples.functions())
+    faults += [f"{name}: a function that no sample launches" for name in names if name not in launched]
     chosen = list(quick(entries)) if only_quick else entries
     report = {
         "launches": [describe(entry, target) for entry in chosen],

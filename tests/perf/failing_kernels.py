@@ -24,6 +24,10 @@ def kernel_files():
     return "", [Path(__file__)]
 
 
+def functions():
+    return [good]
+
+
 @tl.core.builtin
 def end_the_process(_semantic=None):
     os.abort()

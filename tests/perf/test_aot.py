@@ -60,6 +60,7 @@ def failing(tmp_path_factory):
         ("failing_kernels:undeclared", "a kernel without a declaration (triton_kernels/budget.py)"),
         ("failing_kernels:unlaunched", "fp32 at 1024 w4 s3 is declared, but no sample reaches it"),
         ("failing_kernels:product", "claims wide accesses, but no sample shows them"),
+        ("failing_kernels:good: a function that no sample launches", ""),
         ("sample 'launching nothing'", "launches nothing"),
         ("sample 'not refused'", "ought to be refused"),
         ("sample 'refused'", "is refused: \"exp2_cuda\" not implemented for 'ComplexFloat'"),
