@@ -348,29 +348,25 @@ def reduce_jointly(
         tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
 
 
-ROWS, SHORT_ROWS = Configuration((1, 4096), 8), Configuration((32, 64))
-HALF_ROWS = Configuration((1, 2048), 8)
-COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
-# A float64 takes two registers, and its divisions and exponentials are long sequences of DFMA: 16 warps, four for each
-# scheduler, hide that pipe's latency, and no more fit.
-DOUBLE = (
-    Configuration((1, 4096), 8, blocks=2),
-    Configuration((1, 2048), 8, blocks=2),
-    Configuration((1, 1024), 8, blocks=2),
-    Configuration((64, 16), blocks=4),
+ROWS, SHORT_ROWS, HALF_ROWS = (
+    Configuration((1, 4096), 8),
+    Configuration((32, 64)),
+    Configuration((1, 2048), 8),
 )
+COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
 
 declare(
     reduce_jointly,
-    warps=24,
-    why="24 warps: up to three accumulators for each lane and element of a tile, which is the smaller for it, leave "
-    "room for no more; 24 KiB are in flight, of which B200's published 8 TB/s uses 54 bytes in a nanosecond",
+    warps=16,
+    why="16 warps: up to three accumulators for each of a lane's elements. They hide the latency of what combines "
+    "them, divisions and exponentials, four warps for each scheduler; and a lane of the largest tile has 16 elements "
+    "in flight, 32 KiB of float32 in all, as many as 32 warps of a kernel that only reads",
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
         ("fp32",): (ROWS, HALF_ROWS, COLUMNS, HALF_COLUMNS),
         ("bf16", "fp16"): (ROWS, HALF_ROWS),
-        ("fp64",): DOUBLE,
+        ("fp64",): (ROWS, HALF_ROWS, Configuration((1, 1024), 8), HALF_COLUMNS),
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),
         ("i1",): (ROWS,),

@@ -260,7 +260,9 @@ declare(
 )
 declare(
     running_sums,
-    why="32 warps: a row for each block, and other rows hide the barriers of its sums",
+    warps=24,
+    why="24 warps: three rows, of which others run while one waits at the barriers of its sums; float64 sums and their "
+    "addresses take two registers each",
     operand="weights",
     dtypes=("fp64",),
     configurations=(Configuration((1024,), ROW_WARPS),),

@@ -19,8 +19,6 @@ from .sorting_kernels import count_digits, move_by_digit, running_total
 BLOCK = 512
 DIGIT_BITS = 4
 WARPS = 8
-MOVING_WARPS = 16
-"""A row of counts for each key lives through their prefix sum: 16 numbers for each lane."""
 SCAN_BLOCK = 4096
 INTERPRETED_CELLS = 1 << 20
 """Keys times buckets of a program in the interpreter."""
@@ -65,10 +63,10 @@ def plan_sort(
     )
     tail = {"sorted_keys": pointer, "sorted_order": pointer, "starts": pointer, **numbers}
     first = Launch(
-        device, move_by_digit, {"keys": pointer, **tail}, {**constants, "order": None}, num_warps=MOVING_WARPS
+        device, move_by_digit, {"keys": pointer, **tail}, {**constants, "order": None}, num_warps=WARPS
     )
     move = Launch(
-        device, move_by_digit, {"keys": pointer, "order": pointer, **tail}, constants, num_warps=MOVING_WARPS
+        device, move_by_digit, {"keys": pointer, "order": pointer, **tail}, constants, num_warps=WARPS
     )
     total = plan_running_total(device, buckets * programs, dtype)
     itemsize = dtype.itemsize

@@ -99,21 +99,30 @@ def write_nonzero(
 ONE_PROGRAM = "one program, whose steps follow from each other: a block on one multiprocessor is all there is"
 HISTOGRAM = "32 warps: a block's sums over lanes end in barriers, and other blocks run meanwhile"
 
-for _kernel, _warps, _operations in (
-    (count_digits, 8, "16 n"),
-    (move_by_digit, 16, "32 n, a prefix sum for each of 16 digits"),
-):
-    declare(
-        _kernel,
-        why=HISTOGRAM,
-        operand="keys",
-        tile=("BUCKETS", "BLOCK"),
-        dtypes=("i32", "i64"),
-        configurations=(Configuration((16, 512), _warps),),
-        smaller=True,
-        operations=_operations,
-        traffic="n itemsize of keys; moving twice that, and for places",
-    )
+declare(
+    count_digits,
+    why=HISTOGRAM,
+    operand="keys",
+    tile=("BUCKETS", "BLOCK"),
+    dtypes=("i32", "i64"),
+    configurations=(Configuration((16, 512), 8),),
+    smaller=True,
+    operations="16 n",
+    traffic="n itemsize of keys",
+)
+declare(
+    move_by_digit,
+    warps=16,
+    why="16 warps in two blocks, of which one runs while the other waits at a barrier: a row of 16 counts for each key "
+    "lives through their prefix sum, 32 numbers and their sums for each lane",
+    operand="keys",
+    tile=("BUCKETS", "BLOCK"),
+    dtypes=("i32", "i64"),
+    configurations=(Configuration((16, 512), 8),),
+    smaller=True,
+    operations="32 n, a prefix sum for each of 16 digits",
+    traffic="3 n itemsize of keys, 4 where places are moved too; scattered stores cost a sector of 32 bytes",
+)
 declare(
     running_total,
     why=ONE_PROGRAM,

@@ -1,16 +1,14 @@
 """What is declared beside kernels: complete, and possible on every target."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import triten as tt
-
-if not tt.cuda.is_available():
-    pytest.skip("no CUDA device, nor the interpreter", allow_module_level=True)
-
 import triten.triton_kernels as kernels
 from triten.perf.ahead_of_time.coverage import element_bits, kernels_in, kernels_of
+from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.occupancy import TARGETS, register_budget, shared_budget
 from triten.triton_kernels.budget import DECLARATIONS, Configuration, declare
 from triten.triton_kernels.matmul import matmul
@@ -110,11 +108,7 @@ def test_elements_take_their_bits(pointer, bits):
 
 @pytest.fixture
 def old_device(monkeypatch):
-    from triten.runtime.cuda.driver import driver
-
     cuda = driver()
-    from dataclasses import replace
-
     old = replace(cuda.properties(0), major=8, minor=0)
     monkeypatch.setattr(cuda, "properties", lambda device: old)
 
