@@ -163,17 +163,19 @@ def softmax_backward(
 
 
 FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"
+# Of columns one block: elements of a lane lie a row apart, so that each of its 16 has an address of its own, two
+# registers wide, beside its value.
 NARROW = (
     Configuration((1, 4096), 8),
     Configuration((1, 8192), 16),
     Configuration((2, 1024), 4),
-    Configuration((32, 256), 16),
+    Configuration((32, 256), 16, blocks=1),
 )
 DOUBLE = (
     Configuration((1, 4096), 16),
     Configuration((1, 2048), 8),
     Configuration((2, 1024), 8),
-    Configuration((32, 128), 16),
+    Configuration((32, 128), 16, blocks=1),
 )
 
 declare(

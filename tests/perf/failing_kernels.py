@@ -145,7 +145,7 @@ declare(greedy, **TEXTS, dtypes=("bf16",), configurations=(Configuration((128,),
 declare(aborting, **TEXTS, dtypes=("fp32",), configurations=(LINE,))
 declare(not_compiling, **TEXTS, dtypes=("fp32",), configurations=(LINE,))
 declare(trapping, **TEXTS, dtypes=("fp32",), configurations=(LINE,))
-declare(unlaunched, **TEXTS, dtypes=("fp32",), configurations=(LINE,))
+declare(unlaunched, **TEXTS, dtypes=("fp32",), configurations=(LINE,), loads=("x",))
 
 
 def launch(kernel, constants, dtype="fp32", warps=4, stages=3, **numbers):
