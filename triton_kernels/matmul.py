@@ -85,9 +85,10 @@ def matmul(
 
 
 HALF = (
-    # 64 registers of sums for each lane, and operands: two blocks on sm_90 and later, where they stay in shared
-    # memory; on sm_80 HMMA takes them from registers.
-    Configuration((128, 128, 64), 8, 3, {80: 1, 90: 2, 100: 2}),
+    # 64 registers of sums for each lane: two blocks on sm_90, where operands stay in shared memory; on sm_80 HMMA takes
+    # them from registers. On sm_100 one: its tensor core works by itself on sums in tensor memory, and the epilogue
+    # has all of them and of the addend in registers.
+    Configuration((128, 128, 64), 8, 3, {80: 1, 90: 2, 100: 1}),
     # For few tiles: seldom more than two on a multiprocessor.
     Configuration((64, 64, 64), 4, 3, 2),
 )

@@ -163,19 +163,22 @@ def softmax_backward(
 
 
 FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"
-# Of columns one block: elements of a lane lie a row apart, so that each of its 16 has an address of its own, two
-# registers wide, beside its value.
+# Of whole columns one block: elements of a lane lie a row apart, so that each of its 16 has an address of its own, two
+# registers wide, beside its value. The tiles of half the size with 16 warps are those of longer rows and columns.
 NARROW = (
     Configuration((1, 4096), 8),
     Configuration((1, 8192), 16),
     Configuration((2, 1024), 4),
+    Configuration((1, 4096), 16),
     Configuration((32, 256), 16, blocks=1),
+    Configuration((32, 128), 16),
 )
 DOUBLE = (
     Configuration((1, 4096), 16),
-    Configuration((1, 2048), 8),
+    Configuration((1, 2048), 16),
     Configuration((2, 1024), 8),
     Configuration((32, 128), 16, blocks=1),
+    Configuration((32, 64), 16),
 )
 
 declare(

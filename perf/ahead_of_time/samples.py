@@ -101,10 +101,13 @@ def rows(capability: int) -> Iterator[Sample]:
                     ),
                     ("softmax", "softmax_backward"),
                 )
-            yield Sample(
-                f"{name} {dtype} columns",
-                lambda f=function, d=dtype: gradients(lambda x: f(x, 0), empty(512, 4096, dtype=d)),
-            )
+            for length in (4096, 256, 128):
+                yield Sample(
+                    f"{name} {dtype} columns of {length}",
+                    lambda f=function, d=dtype, m=length: gradients(
+                        lambda x: f(x, 0), empty(m, 4096, dtype=d)
+                    ),
+                )
             yield Sample(
                 f"{name} {dtype} long rows of odd length",
                 lambda f=function, d=dtype: gradients(lambda x: f(x, 1), empty(64, 50_257, dtype=d)),
