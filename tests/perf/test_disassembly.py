@@ -90,6 +90,9 @@ $L__BB0_1:
 	ld.global.b64 	%rd7, [%rd5+8];
 	add.s64 	%rd8, %rd7, 8;
 	@%p2 st.global.v2.b32 [ %rd9 + 0 ], { %r2, %r3 };
+	st.global.b16 	[%rd12], %rs1;
+	mov.b64 	%rd12, %rd11;
+	add.s64 	%rd11, %rd9, 4;
 	st.global.b8 	[%rd8], %rs1;
 	selp.b64 	%rd9, %rd3, %rd10, %p1;
 	st.shared.v4.b32 [ %r10 ], { %r2, %r3, %r4, %r5 };
@@ -105,7 +108,7 @@ def test_accesses_belong_to_the_pointer_that_the_address_comes_from():
     assert found["a"].loads == {128: 1, 32: 1, 64: 1}
     assert found["a"].stores == {}
     assert found["b"].loads == {128: 1, 32: 1}, "the pointer is moved in the loop"
-    assert found["out"].stores == {64: 1}, "an address is found where it is computed after its use"
+    assert found["out"].stores == {64: 1, 16: 1}, "an address is found where it is computed after its use"
     assert found["out"].loads == {}
 
 

@@ -33,6 +33,11 @@ def test_a_row_holds_the_most_that_was_used_and_the_fewest_that_are_resident():
     assert (row.resident, row.blocks, row.faults) == (2, 2, 0)
 
 
+def test_of_several_the_fewest_resident_blocks_count():
+    (row,) = rows_of([launch(129), launch(100)])
+    assert (row.resident, row.registers) == (1, 129)
+
+
 def test_rows_are_told_apart_and_sorted_by_target():
     rows = rows_of([launch(90, target=100), launch(90, target=80), launch(90)])
     assert [row.target for row in rows] == ["sm_80", "sm_90", "sm_100"]
