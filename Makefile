@@ -7,6 +7,7 @@
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
+#   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make clean        remove what these targets made
@@ -19,6 +20,7 @@ WORKERS ?= auto
 DEMO_ARGS ?=
 TESTS ?=
 OPINFO ?=
+AOT_ARGS ?=
 OPINFO_ARGS ?=
 MATRIX_ARGS ?=
 
@@ -44,7 +46,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch opinfo triton-matrix clean
+.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch aot opinfo triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -86,6 +88,9 @@ bench-launch: $(TEST_READY)
 	$(if $(strip $(CUDA)),$(RUN) -m triten.perf launch,\
 	$(BIN)/python tests/runtime/cuda/standin/build_library.py $(VENV)/standin && \
 	$(RUN) -m triten.perf launch --standin $(VENV)/standin)
+
+aot: $(TEST_READY)
+	$(RUN) -m triten.perf aot $(AOT_ARGS)
 
 opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }

@@ -6,7 +6,7 @@ import argparse
 import sys
 from types import ModuleType
 
-from . import allocator, graph, import_time, launch, memory, overhead
+from . import allocator, aot, graph, import_time, launch, memory, overhead
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
@@ -15,6 +15,7 @@ MEASUREMENTS: dict[str, ModuleType] = {
     "allocator": allocator,
     "graph": graph,
     "launch": launch,
+    "aot": aot,
 }
 
 

@@ -9,6 +9,7 @@ from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.errors import internal_assert
 from ..runtime.generator import Seed
 from . import random_functions as f
+from .budget import FLOATS, STREAMING, Configuration, declare
 from .conversion import compute_type, convert
 from .elementwise import check_dtypes, elementwise, number_for
 from .launch import Launch, cdiv, launch_nothing
@@ -124,3 +125,15 @@ def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
 
 register_stub("native_dropout_stub", "cuda", native_dropout)
 register_stub("native_dropout_backward_stub", "cuda", native_dropout_backward)
+
+declare(
+    drop,
+    why=STREAMING,
+    dtypes=FLOATS,
+    configurations=(Configuration((256,)),),
+    operations="2 n, and Philox's ten rounds for every four elements",
+    traffic="n (2 itemsize + 1)",
+    loads=("x",),
+    stores=("out",),
+    per_index=4,
+)

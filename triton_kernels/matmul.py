@@ -12,6 +12,7 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_s
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.tensor_spec import TensorSpec
+from .budget import Configuration, declare
 from .conversion import convert, type_name
 from .copy import copy_kernel
 from .elementwise import number_for
@@ -79,6 +80,47 @@ def matmul(
     total = with_addend(total, addend, mask, alpha, beta)
     to = out + batch * oz + rows[:, None] * om + columns[None, :] * on
     tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
+
+
+HALF = (
+    # 64 registers of sums for each lane: two blocks on sm_90, where operands stay in shared memory; on sm_80 HMMA takes
+    # them from registers. On sm_100 one: its tensor core works by itself on sums in tensor memory, and the epilogue
+    # has all of them and of the addend in registers.
+    Configuration((128, 128, 64), 8, 3, {80: 1, 90: 2, 100: 1}),
+    # For few tiles: seldom more than two on a multiprocessor.
+    Configuration((64, 64, 64), 4, 3, 2),
+)
+SINGLE = (
+    # 16 warps, four for each scheduler, hide the latency of FFMA.
+    Configuration((128, 64, 16), 8, 3, 2),
+    Configuration((64, 32, 16), 4, 3, 4),
+)
+DOUBLE = (
+    # 64 registers of sums for each lane; DMMA keeps its pipe busy from eight warps.
+    Configuration((64, 64, 16), 4, 3, 2),
+    Configuration((32, 32, 16), 4, 3, 4),
+)
+WHOLE = (Configuration((16, 16, 16), 4, 2, 4),)
+
+declare(
+    matmul,
+    why="see each configuration; a product is bound by arithmetic, and a tile's sums by registers",
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={
+        ("bf16", "fp16"): HALF,
+        ("fp32",): SINGLE,
+        ("fp64",): DOUBLE,
+        ("i32", "i64", "i8", "i16", "u8"): WHOLE,
+    },
+    smaller=True,
+    operations="2 m n k",
+    traffic="(m k + k n + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
+    loads=("a", "b"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16", "fp64"),
+    exact=("fp32",),
+)
 
 
 class Scales:

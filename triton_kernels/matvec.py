@@ -14,6 +14,7 @@ from ..runtime.cuda.driver import driver
 from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.scalar_type import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
+from .budget import STREAMING, Configuration, declare
 from .conversion import convert
 from .geometry import broadcast_strides
 from .launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
@@ -64,6 +65,20 @@ def matvec(
         addend += rows * sm
     result = with_addend(result, addend, rows < m, alpha, beta)
     tl.store(out + rows * om + part, convert(result, out.dtype.element_ty), mask=rows < m)
+
+
+declare(
+    matvec,
+    why=STREAMING,
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_K"),
+    dtypes=("fp32", "fp64", "fp16", "bf16", "i32", "i64", "i8", "i16", "u8"),
+    configurations=(Configuration((1, 2048)), Configuration((32, 64)), Configuration((128, 16))),
+    smaller=True,
+    operations="2 m k",
+    traffic="m k itemsize",
+    loads=("a", "x"),
+)
 
 
 class Part:

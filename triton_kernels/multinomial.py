@@ -15,6 +15,7 @@ from ..runtime.cuda.transfer import copy_across
 from ..runtime.generator import Seed
 from ..runtime.scalar_type import float64
 from ..runtime.tensor_spec import TensorSpec
+from .budget import Configuration, declare
 from .copy import copy_kernel
 from .elementwise import check_dtypes, elementwise
 from .index_bounds import lowered_flags
@@ -102,6 +103,10 @@ def rank(times, out, columns, samples, BLOCK_I: tl.constexpr, BLOCK_J: tl.conste
     tl.store(out + row * samples + place, i, mask=inside & (place < samples))
 
 
+ROW_WARPS = 8
+"""Four float64 for each lane of a row's block: with eight of them sums and masks take half of a lane's registers."""
+
+
 def row_block(columns: int) -> int:
     """How many elements of a row a program has at a time."""
     return min(next_power_of_2(columns), 4096 if interpreted() else 1024)
@@ -121,6 +126,7 @@ def inspection(
         {"weights": "*fp64", "faults": "*i32", "last_positive": "*i64", "columns": "i64", "wanted": "i64"},
         {"BLOCK": block},
         elements=("faults",),
+        num_warps=ROW_WARPS,
     )
     device = call.device
     invalid = "probability tensor contains either `inf`, `nan` or element < 0"
@@ -177,7 +183,11 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
     block = row_block(columns)
     lanes = min(next_power_of_2(samples), 4096 if interpreted() else 256)
     add_up = Launch(
-        call.device, running_sums, {"weights": "*fp64", "sums": "*fp64", "columns": "i64"}, {"BLOCK": block}
+        call.device,
+        running_sums,
+        {"weights": "*fp64", "sums": "*fp64", "columns": "i64"},
+        {"BLOCK": block},
+        num_warps=ROW_WARPS,
     )
     find = Launch(
         call.device,
@@ -240,3 +250,47 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
 
 
 register_stub("multinomial_stub", "cuda", multinomial)
+
+declare(
+    inspect,
+    why="32 warps: a row for each block, and other rows hide its wait",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,), ROW_WARPS),),
+    smaller=True,
+    operations="3 for each weight",
+    traffic="8 rows columns",
+)
+declare(
+    running_sums,
+    warps=24,
+    why="24 warps: three rows, of which others run while one waits at the barriers of its sums; float64 sums and their "
+    "addresses take two registers each",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,), ROW_WARPS),),
+    smaller=True,
+    operations="rows columns",
+    traffic="16 rows columns",
+)
+declare(
+    search,
+    why="32 warps: a chain of dependent loads for each lane, as long as the logarithm of the columns",
+    dtypes=("i64",),
+    configurations=(Configuration((256,)),),
+    smaller=True,
+    operations="rows samples log2(columns)",
+    traffic="rows samples (16 + 32 log2(columns)) at most; the upper steps stay in L1",
+)
+declare(
+    rank,
+    warps=16,
+    why="16 warps, four for each scheduler: a tile's comparisons are arithmetic, whose latency they hide",
+    operand="times",
+    tile=("BLOCK_I", "BLOCK_J"),
+    dtypes=("fp64",),
+    configurations=(Configuration((64, 32)),),
+    smaller=True,
+    operations="3 rows columns columns",
+    traffic="8 rows columns, again for each block from L2",
+)

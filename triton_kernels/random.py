@@ -23,6 +23,7 @@ from ..runtime.generator import Seed
 from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, uint32, uint64
 from ..runtime.tensor_spec import TensorSpec
 from . import random_functions as f
+from .budget import Configuration, declare
 from .conversion import compute_type, convert
 from .copy import as_real, copy_kernel
 from .elementwise import check_dtypes, elementwise
@@ -384,3 +385,25 @@ register_stub("geometric_stub", "cuda", geometric)
 register_stub("bernoulli_stub", "cuda", bernoulli)
 register_stub("bernoulli_tensor_stub", "cuda", bernoulli_tensor)
 register_stub("random_stub", "cuda", random)
+
+ARGUMENT_REDUCTION = (
+    48,
+    "libdevice's table for reducing large float64 arguments, on a path that is never taken",
+)
+
+declare(
+    fill_with_draws,
+    warps=16,
+    why="16 warps, four for each scheduler: ten rounds of Philox and float64 logarithms are arithmetic, whose "
+    "latency they hide; nothing is loaded",
+    tile=("BLOCK", "PER"),
+    dtypes={
+        ("fp32", "fp64", "u32"): (Configuration((256, 4)), Configuration((256, 2))),
+        ("fp16", "bf16", "i8", "i16", "u8", "u16", "i1"): (Configuration((256, 4)),),
+        ("i32", "i64", "u64"): (Configuration((256, 2)),),
+    },
+    operations="ten rounds of Philox for every four elements (two of 64 bits), and the distribution's function",
+    traffic="n itemsize",
+    stores=("out",),
+    local=dict.fromkeys(("normal", "log_normal", "cauchy"), ARGUMENT_REDUCTION),
+)

@@ -1,6 +1,7 @@
 """The programs of reductions: the skeletons, and the functions that they combine with."""
 
 from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import FLOATS, NUMBERS, STREAMING, Configuration, declare
 from .conversion import convert
 
 
@@ -155,3 +156,21 @@ def reduce(
     result = FINISH(ACROSS(total), count)
     to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
     tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
+
+
+ROWS, SHORT_ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((32, 64)), Configuration((64, 32))
+
+declare(
+    reduce,
+    why=STREAMING,
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={
+        (*FLOATS, "i64"): (ROWS, SHORT_ROWS, COLUMNS),
+        tuple(d for d in NUMBERS if d not in (*FLOATS, "i64")): (ROWS,),
+    },
+    smaller=True,
+    operations="n for each output",
+    traffic="n_out (n itemsize of x + itemsize of out)",
+    loads=("x",),
+)
