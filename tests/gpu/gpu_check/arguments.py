@@ -13,8 +13,18 @@ import triten as tt
 Sizes = Mapping[str, int]
 
 SMALL: dict[str, int] = {
-    **{"a": 3, "b": 5, "c": 4, "d": 2, "n": 2, "g": 4, "h": 6, "w": 7},
-    **{"1": 1, "2": 2, "3": 3, "6": 6},
+    "a": 3,
+    "b": 5,
+    "c": 4,
+    "d": 2,
+    "n": 2,
+    "g": 4,
+    "h": 6,
+    "w": 7,
+    "1": 1,
+    "2": 2,
+    "3": 3,
+    "6": 6,
 }
 CARD: dict[str, int] = SMALL | {"a": 131, "b": 1029, "c": 72, "d": 33, "n": 3, "g": 16, "h": 30, "w": 35}
 """What the letters of a sample stand for: at a glance in the interpreter, over several blocks on a card."""
@@ -107,7 +117,7 @@ def draw_values(
 ) -> np.ndarray[Any, Any]:
     """Values that the dtype holds: floats between the bounds, small integers of the bounds' signs."""
     if dtype is tt.bool:
-        return rng.integers(0, 2, shape).astype(bool)
+        return rng.integers(1 if low > 0 else 0, 2, shape).astype(bool)
     if dtype.is_complex:
         real, imag = rng.uniform(low, high, (2, *shape))
         return (real + 1j * imag).astype(dtype.np)

@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from .arguments import T, map_leaves, shape_of
 from .layouts import (
-    CHANNELS_LAST, CONTIGUOUS, EXPANDED, LAYOUTS, NO_DIMENSION, SLICED, SPECIAL, TRANSPOSED, UNALIGNED, ZERO_SIZE,
+    CHANNELS_LAST,
+    CONTIGUOUS,
+    EXPANDED,
+    LAYOUTS,
+    NO_DIMENSION,
+    SLICED,
+    SPECIAL,
+    TRANSPOSED,
+    UNALIGNED,
+    ZERO_SIZE,
 )  # fmt: skip
 from .samples import DTYPES, Sample, all_samples
 

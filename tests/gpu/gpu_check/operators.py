@@ -38,7 +38,6 @@ def plain_type(argument: Any) -> str:
     return re.sub(r"\(.*?\)", "", str(argument.type))
 
 
-
 @lru_cache(maxsize=1)
 def all_forms() -> dict[str, Forms]:
     """Every overload's forms, by its name."""

@@ -77,7 +77,17 @@ def rows(
     """A row for each of the operators, which are called alike."""
     return [
         Sample(
-            name, args, kwargs, kind, terms, roundings, dtypes, pointwise, special or pointwise, backward, ulps
+            name,
+            args,
+            kwargs,
+            kind,
+            terms,
+            roundings,
+            dtypes,
+            pointwise,
+            special or pointwise,
+            backward,
+            ulps,
         )
         for name in operators.split()
     ]
@@ -99,7 +109,10 @@ def reason_without_sample(schema: Any) -> str | None:
         return "names of dimensions become numbers before any kernel: the overload with numbers is sampled"
     if "generator" in schema.overload_name:
         return "says which generator to take: the overload that takes the default one is sampled"
-    if any(argument.name == "to" and "Tensor" in text for argument, text in zip(schema.arguments, types, strict=True)):
+    if any(
+        argument.name == "to" and "Tensor" in text
+        for argument, text in zip(schema.arguments, types, strict=True)
+    ):
         return "takes the bound from a tensor"
     overload = f"{schema.operator_name}".removeprefix("aten::")
     return WITHOUT_SAMPLE.get(overload) or WITHOUT_SAMPLE.get(overload.partition(".")[0])
@@ -107,8 +120,14 @@ def reason_without_sample(schema: Any) -> str | None:
 
 def all_samples() -> list[Sample]:
     """The whole table, in order of importance."""
-    from . import samples_arithmetic, samples_indexing, samples_moving, samples_numbers, samples_products
-    from . import samples_reductions
+    from . import (
+        samples_arithmetic,
+        samples_indexing,
+        samples_moving,
+        samples_numbers,
+        samples_products,
+        samples_reductions,
+    )
 
     tables: Iterable[list[Sample]] = (
         samples_arithmetic.SAMPLES,
@@ -121,4 +140,17 @@ def all_samples() -> list[Sample]:
     return [sample for table in tables for sample in table]
 
 
-__all__ = ["DTYPES", "EXACT", "MATH", "RANDOM", "ROUNDED", "SHAPE", "D", "I", "Sample", "T", "all_samples", "rows"]
+__all__ = [
+    "DTYPES",
+    "EXACT",
+    "MATH",
+    "RANDOM",
+    "ROUNDED",
+    "SHAPE",
+    "D",
+    "I",
+    "Sample",
+    "T",
+    "all_samples",
+    "rows",
+]

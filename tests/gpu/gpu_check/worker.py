@@ -1,0 +1,118 @@
+"""A worker's side: answers tasks from standard input, a JSON line each, until it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+
+def block_torch() -> None:
+    """Make `import torch` fail in this process, as where it is not installed."""
+    sys.modules["torch"] = None  # type: ignore[assignment]
+
+
+class Compilations:
+    """Counts what the driver compiles, and which kernels."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.kernels: set[str] = set()
+        self._told: set[str] = set()
+        compile_for_device = cuda._compile
+
+        def counted(kernel: Any, *rest: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return compile_for_device(kernel, *rest)
+            finally:
+                self.count += 1
+                self.seconds += time.perf_counter() - started
+                self.kernels.add(kernel.__name__)
+
+        cuda._compile = counted
+
+    def since(self, count: int, seconds: float) -> dict[str, Any]:
+        """What was compiled after a moment, and which kernels for the first time in this process."""
+        new = sorted(self.kernels - self._told)
+        self._told.update(new)
+        found: dict[str, Any] = {
+            "compiled": self.count - count,
+            "compile_seconds": round(self.seconds - seconds, 3),
+        }
+        return found | ({"kernels": new} if new else {})
+
+
+def describe_device() -> dict[str, Any]:
+    """The device and the versions that results belong to."""
+    import triten as tt
+    from triten.perf.result_file import installed_versions, source_commit
+    from triten.runtime.cuda.driver import wants_interpreter
+
+    properties = tt.cuda.get_device_properties(0)
+    versions = installed_versions() | {"triten": source_commit(), "python": sys.version.split()[0]}
+    if not wants_interpreter():
+        from cupy.cuda import runtime
+
+        versions["cuda"] = str(runtime.runtimeGetVersion())
+        versions["cuda of the driver"] = str(runtime.driverGetVersion())
+    return {
+        "device": properties.name,
+        "capability": f"{properties.major}.{properties.minor}",
+        "memory": properties.total_memory,
+        "multiprocessors": properties.multi_processor_count,
+        "devices": tt.cuda.device_count(),
+        "interpreted": wants_interpreter(),
+        "versions": versions,
+    }
+
+
+def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
+    """Answer tasks until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a compiler prints does not mix with answers
+    block_torch()
+    import triten as tt
+
+    from .arguments import CARD, SMALL
+    from .cases import Case
+    from .first_checks import run_check
+    from .forms import run_case
+    from .layouts import Poisoning
+
+    try:
+        described = describe_device()
+    except RuntimeError as error:
+        print(json.dumps({"error": str(error)}), file=answers)
+        return 2
+    cuda = tt.library.driver()
+    compilations = Compilations(cuda)
+    if plant:
+        from .planted import plant_fault
+
+        plant_fault(plant)
+    print(json.dumps(described), file=answers)
+    plain = tt.library.get_allocator("cuda")
+    poisoning = Poisoning(plain)
+    sizes = CARD if card_sizes else SMALL
+    for line in sys.stdin:
+        task = json.loads(line)
+        started, count, seconds = time.perf_counter(), compilations.count, compilations.seconds
+        if "check" in task:
+            tt.library.set_allocator("cuda", plain)
+            answer = run_check(task["check"], seed)
+        else:
+            tt.library.set_allocator("cuda", poisoning)
+            outcome = run_case(Case(*task["case"]), seed, sizes)
+            answer = {"status": outcome.status, "forms": outcome.forms, "reason": outcome.reason}
+            if outcome.fatal:
+                answer["fatal"] = True
+        answer["seconds"] = round(time.perf_counter() - started, 4)
+        answer |= compilations.since(count, seconds)
+        print(json.dumps(answer), file=answers)
+        if answer.get("fatal"):
+            return 3
+    return 0
