@@ -5,6 +5,7 @@ A file is replaced whole and at once, so that a program that is cut off leaves t
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -55,13 +56,25 @@ def write_section(path: Path, section: str, payload: Mapping[str, Any]) -> None:
     beside.replace(path)
 
 
-def source_commit() -> str:
-    """The commit of this checkout, with a plus where files differ from it; "unknown" outside of one."""
+def source_version() -> str:
+    """The commit of this checkout, with a plus where files differ from it; a hash of the package's own files where
+    git tells none.
+    """
     try:
         commit = _git("rev-parse", "HEAD")
         return commit + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return f"files {source_hash()}"
+
+
+def source_hash() -> str:
+    """A hash of the package's Python files, by their paths."""
+    digest = hashlib.sha256()
+    for path in sorted(ROOT.rglob("*.py")):
+        inside = path.relative_to(ROOT)
+        if not inside.parts[0].startswith((".", "build", "dist")):
+            digest.update(f"{inside}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def _git(*arguments: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import triten as tt
+from triten.runtime.cuda.driver import wants_interpreter
 
 from . import probe_kernels as probes
 from .device_memory import DeviceMemory, compiled
@@ -21,7 +22,6 @@ BLOCK = 256
 ADD = {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32"}
 DEFAULT_SHARED = 48 * 1024
 PROGRAMMATIC_STREAM_SERIALIZATION = 6
-TMA_SWIZZLE_OF_METADATA = True
 ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 INTERLEAVE_NONE, L2_PROMOTION_128B, FILL_ZERO = 0, 2, 0
 
@@ -54,7 +54,7 @@ class Raw:
         from triton.compiler import ASTSource
 
         names = kernel.arg_names
-        divisible = [name for name, kind in signature.items() if kind.startswith("*")]
+        divisible = [name for name, kind in signature.items() if kind.startswith("*") or name in "MNK"]
         self.binary = triton.compile(
             ASTSource(
                 kernel,
@@ -158,7 +158,7 @@ def much_shared_memory() -> str:
     kernel = compiled(
         probes.product, signature, blocks, divisible=frozenset(signature), num_warps=8, num_stages=4
     )
-    shared = kernel._binary.shared
+    shared = Raw(probes.product, signature, blocks, num_warps=8, num_stages=4).metadata.shared
     require(shared > DEFAULT_SHARED, f"the kernel takes {shared} bytes only: the check shows nothing")
     rng = np.random.default_rng()
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
@@ -317,7 +317,7 @@ def cost_of_a_launch() -> str:
 
         call()
         told = f"{cost_of(call, 15, 200):.2f} us of host time for 9 arguments by triten's driver"
-        if tt.cuda.get_device_capability() and hasattr(kernel, "_binary"):
+        if not wants_interpreter():
             raw = Raw(probes.nine_arguments, signature, {"BLOCK": BLOCK})
 
             def bare() -> None:

@@ -139,5 +139,9 @@ def describe(wrong: Array, got: Array, expected: Array, limit: Array | None) -> 
     if not wrong.any():
         return None
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
-    text = f"{int(wrong.sum())} of {wrong.size} elements are wrong, first [{', '.join(map(str, where))}]: got {got[where]}, expected {expected[where]}"
+    place = ", ".join(map(str, where))
+    text = (
+        f"{int(wrong.sum())} of {wrong.size} elements are wrong, first [{place}]: got {got[where]}, "
+        f"expected {expected[where]}"
+    )
     return text if limit is None else f"{text}, allowed distance {float(limit[where]):.3g}"

@@ -37,7 +37,7 @@ class Worker:
         environment = os.environ | dict.fromkeys(
             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
         )
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(PROGRAM), "--worker", *arguments],
             stdin=subprocess.PIPE,

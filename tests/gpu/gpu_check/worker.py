@@ -15,25 +15,30 @@ def block_torch() -> None:
 
 
 class Compilations:
-    """Counts what the driver compiles, and which kernels."""
+    """Counts what the driver compiles, and which kernels are asked of it."""
 
     def __init__(self, cuda: Any) -> None:
+        from triten.runtime.cuda.driver import kernel_name
+
         self.count = 0
         self.seconds = 0.0
         self.kernels: set[str] = set()
         self._told: set[str] = set()
-        compile_for_device = cuda._compile
+        look_up, compile_for_device = cuda.compile, cuda._compile
 
-        def counted(kernel: Any, *rest: Any) -> Any:
+        def seen(kernel: Any, *rest: Any, **options: Any) -> Any:
+            self.kernels.add(kernel_name(kernel))
+            return look_up(kernel, *rest, **options)
+
+        def counted(*arguments: Any) -> Any:
             started = time.perf_counter()
             try:
-                return compile_for_device(kernel, *rest)
+                return compile_for_device(*arguments)
             finally:
                 self.count += 1
                 self.seconds += time.perf_counter() - started
-                self.kernels.add(kernel.__name__)
 
-        cuda._compile = counted
+        cuda.compile, cuda._compile = seen, counted
 
     def since(self, count: int, seconds: float) -> dict[str, Any]:
         """What was compiled after a moment, and which kernels for the first time in this process."""
@@ -49,11 +54,11 @@ class Compilations:
 def describe_device() -> dict[str, Any]:
     """The device and the versions that results belong to."""
     import triten as tt
-    from triten.perf.result_file import installed_versions, source_commit
+    from triten.perf.result_file import installed_versions, source_version
     from triten.runtime.cuda.driver import wants_interpreter
 
     properties = tt.cuda.get_device_properties(0)
-    versions = installed_versions() | {"triten": source_commit(), "python": sys.version.split()[0]}
+    versions = installed_versions() | {"triten": source_version(), "python": sys.version.split()[0]}
     if not wants_interpreter():
         from cupy.cuda import runtime
 
@@ -95,17 +100,19 @@ def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
 
         plant_fault(plant)
     print(json.dumps(described), file=answers)
-    plain = tt.library.get_allocator("cuda")
+    plain = current = tt.library.get_allocator("cuda")
     poisoning = Poisoning(plain)
     sizes = CARD if card_sizes else SMALL
     for line in sys.stdin:
         task = json.loads(line)
         started, count, seconds = time.perf_counter(), compilations.count, compilations.seconds
+        wanted = plain if "check" in task else poisoning
+        if wanted is not current:
+            tt.library.set_allocator("cuda", wanted)
+            current = wanted
         if "check" in task:
-            tt.library.set_allocator("cuda", plain)
             answer = run_check(task["check"], seed)
         else:
-            tt.library.set_allocator("cuda", poisoning)
             outcome = run_case(Case(*task["case"]), seed, sizes)
             answer = {"status": outcome.status, "forms": outcome.forms, "reason": outcome.reason}
             if outcome.fatal:
