@@ -7,11 +7,13 @@ import sys
 from types import ModuleType
 
 from . import import_time, memory, overhead
+from .gpu import command as gpu
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
     "import-time": import_time,
     "memory": memory,
+    "gpu": gpu,
 }
 
 
