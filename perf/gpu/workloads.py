@@ -111,8 +111,10 @@ def memory_bound(scale: int) -> Iterator[Workload]:
         yield Workload(group, f"every second column {dtype}", "a[:, ::2].contiguous()", {"a": x}, result // 2)
         group = "reductions"
         for name, statement, written in (
-            ("sum of all", "a.sum()", 4), ("sum of rows", "a.sum(1)", 4 * rows), ("sum of columns", "a.sum(0)", 4 * columns),
-            ("amax of rows", "a.amax(1)", 4 * rows), ("argmax of rows", "a.argmax(1)", 8 * rows),
+            ("sum of all", "a.sum()", 4), ("sum of rows", "a.sum(1)", 4 * rows),
+            ("sum of columns", "a.sum(0)", 4 * columns),
+            ("amax of rows", "a.amax(1)", 4 * rows),
+            ("argmax of rows", "a.argmax(1)", 8 * rows),
             ("mean of columns", "a.mean(0)", 4 * columns), ("var of rows", "a.var(1)", 4 * rows),
         ):  # fmt: skip
             yield Workload(group, f"{name} {dtype}", statement, {"a": x}, written)

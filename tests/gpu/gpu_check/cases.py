@@ -84,6 +84,8 @@ def layouts_of(sample: Sample, dtype: str) -> list[str]:
         NO_DIMENSION: sample.pointwise,
         SPECIAL: sample.special and dtype in DTYPES["f"],
     }
+    if sample.dense:
+        fits |= {SLICED: False, EXPANDED: False, ZERO_SIZE: False}
     return [layout for layout in LAYOUTS if fits[layout]]
 
 

@@ -110,7 +110,7 @@ class Call:
                 place = place_of(values.shape, layout)
                 found = tt.from_numpy(np.empty(0, values.dtype)).dtype
                 return tt.empty_strided(values.shape, place.strides, dtype=found, device="meta")
-            made = put(values, layout if device != "cpu" else CONTIGUOUS, device)
+            made = put(values, layout, device)
             if gradients and value.differentiable:
                 made = made.detach().requires_grad_()
                 leaves.append(made)
@@ -119,6 +119,16 @@ class Call:
         args = map_leaves(self.args, make)
         kwargs = {name: map_leaves(value, make) for name, value in self.kwargs.items()}
         return args, kwargs, leaves
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value among the floating-point operands."""
+        found = 0.0
+        for operand in operands_in([self.args, list(self.kwargs.values())]):
+            if operand.values.dtype.kind not in "biu" and operand.values.size:
+                size = np.abs(as_wide(operand.values))
+                found = max(found, float(np.max(size, where=np.isfinite(size), initial=0.0)))
+        return found
 
     def target(self, name: str, device: str) -> dict[str, Any]:
         """`device=` for a factory."""
@@ -151,7 +161,7 @@ def functional(
     if call.sample.kind == RANDOM and device != "meta":
         seed_generators(call.seed % 2**31)
     if name == call.forms.inplace:
-        args[0] = args[0].clone() if device != "meta" else args[0]
+        args[0] = args[0].clone() if gradients else args[0]
         return overload(name)(*args, **kwargs), leaves
     return overload(name)(*args, **kwargs, **call.target(name, device)), leaves
 
@@ -272,7 +282,14 @@ class Judge:
                 allowed = None
                 if not exact and right.dtype.kind not in "biu":
                     sums = None if self.magnitudes is None else as_wide(self.magnitudes[i])
-                    allowed = bound(sample, dtype, as_wide(right), sums, terms_of(sample, self.call.sizes))
+                    allowed = bound(
+                        sample,
+                        dtype,
+                        as_wide(right),
+                        sums,
+                        terms_of(sample, self.call.sizes),
+                        self.call.largest,
+                    )
                 zeros = self.call.case.layout == SPECIAL and sample.kind in (EXACT, ROUNDED)
                 wrong = disagreement(fetch(tensor), right, allowed, dtype, zeros=zeros)
             if wrong:

@@ -2,7 +2,8 @@
 
 The bound of an element is the sum of
 
-- `roundings` half units in the last place of the dtype, of the element (one rounding) or of the largest (several);
+- `roundings` half units in the last place of the dtype: of the element (one rounding), or of the largest element or
+  operand (several: what cancels was as large as those);
 - `FUNCTION_ULPS` units of the compute type: the CUDA C++ Programming Guide promises at most 4 of elementary
   functions in single precision (its table of maximum errors), and a formula has two of them at most;
 - gamma(n) units of the compute type of the sum of the n terms' absolute values, gamma(n) = min(n, 8 sqrt(n)):
@@ -69,24 +70,25 @@ def as_wide(values: Array) -> Array:
 
 
 def bound(
-    sample: Sample, dtype: tt.dtype, expected: Array, magnitude: Array | None, terms: int
+    sample: Sample, dtype: tt.dtype, expected: Array, magnitude: Array | None, terms: int, operand: float
 ) -> Array | float:
-    """How far each element may be from `expected`; both arrays are wide."""
+    """How far each element may be from `expected`; both arrays are wide, `operand` the largest operand."""
     unit = UNIT[dtype.name]
     size = np.abs(expected)
     finite = size[np.isfinite(size)]
     largest = float(finite.max()) if finite.size else 0.0
     least = SMALLEST.get(dtype.name, 0.0)
     if sample.kind == RANDOM:
-        return sample.ulps * 2 * unit * np.maximum(size, 0.0 if sample.ulps < 2 else largest * unit) + (
-            sample.ulps * 2 * compute_unit(dtype) * largest if sample.ulps > 2 else 0.0
-        )
+        whole = sample.ulps * 2 * compute_unit(dtype) * largest if sample.ulps > 2 else 0.0
+        return sample.ulps * 2 * unit * size + whole
     if sample.kind == ROUNDED:
         return 1.01 * unit * size + least
-    scale = size if sample.roundings == 1 else np.maximum(size, largest)
+    scale = size if sample.roundings == 1 else np.maximum(size, max(largest, operand))
     allowed = 2 * sample.roundings * unit * scale + 2 * FUNCTION_ULPS * compute_unit(dtype) * size + least
     if terms > 1:
-        sums = size if magnitude is None else np.maximum(size, np.abs(magnitude))
+        sums = size
+        if magnitude is not None:
+            sums = np.maximum(size, np.where(np.isfinite(magnitude), np.abs(magnitude), 0.0))
         allowed = allowed + gamma(terms) * compute_unit(dtype) * sums
     return allowed
 

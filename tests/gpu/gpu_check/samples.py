@@ -32,6 +32,7 @@ class Sample:
         pointwise: whether sizes do not matter, so that tensors without dimensions and special values are tried.
         special: whether nan, infinities and negative zeros are tried.
         backward: whether gradients are compared.
+        dense: whether the call says itself which bytes of the operand to take, which must be there.
     """
 
     operator: str
@@ -45,6 +46,7 @@ class Sample:
     special: bool = False
     backward: bool = True
     ulps: int = 0
+    dense: bool = False
 
     def without_dimensions(self) -> Sample:
         """The same call on tensors of no dimension."""
@@ -72,7 +74,8 @@ DTYPES = {
 
 def rows(
     operators: str, *args: Any, kind: str = MATH, terms: str = "", roundings: int = 1, dtypes: str = "fibc",
-    pointwise: bool = False, special: bool = False, backward: bool = True, ulps: int = 0, **kwargs: Any,
+    pointwise: bool = False, special: bool = False, backward: bool = True, ulps: int = 0, dense: bool = False,
+    **kwargs: Any,
 ) -> list[Sample]:  # fmt: skip
     """A row for each of the operators, which are called alike."""
     return [
@@ -88,6 +91,7 @@ def rows(
             special or pointwise,
             backward,
             ulps,
+            dense,
         )
         for name in operators.split()
     ]

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from typing import Any
 
 
@@ -85,7 +86,7 @@ def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
     from .arguments import CARD, SMALL
     from .cases import Case
     from .first_checks import run_check
-    from .forms import run_case
+    from .forms import FAILED, Outcome, is_fatal, run_case
     from .layouts import Poisoning
 
     try:
@@ -113,7 +114,12 @@ def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
         if "check" in task:
             answer = run_check(task["check"], seed)
         else:
-            outcome = run_case(Case(*task["case"]), seed, sizes)
+            try:
+                outcome = run_case(Case(*task["case"]), seed, sizes)
+            except Exception as error:  # what the check itself stumbles over must not pass for a dead device
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                told = f"the check raised {type(error).__name__} at {place.name}:{place.lineno}: {error}"
+                outcome = Outcome(FAILED, reason=told[:1500], fatal=is_fatal(error))
             answer = {"status": outcome.status, "forms": outcome.forms, "reason": outcome.reason}
             if outcome.fatal:
                 answer["fatal"] = True
