@@ -11,10 +11,9 @@ import numpy as np
 import triten as tt
 from triten.runtime.cuda.driver import wants_interpreter
 
-from . import probe_kernels as probes
-from .device_memory import DeviceMemory, compiled
+from .device_memory import DeviceMemory, compiled, probes
 from .driver_checks import LONG
-from .first_checks import agree, check, require
+from .first_checks import agree, check, fresh_numbers, require
 
 STEPS = 400 if wants_interpreter() else 3000
 
@@ -25,7 +24,7 @@ def tag_bytes(cuda: Any, data: Any, tag: int) -> None:
 
 @check("allocator: live blocks never overlap, and freeing all returns to zero")
 def invariants() -> str:
-    rng = np.random.default_rng()
+    rng = fresh_numbers()
     cuda, allocator = tt.library.driver(), tt.library.get_allocator("cuda")
     device = tt.device("cuda", cuda.current_device())
     gc.collect()
@@ -49,7 +48,7 @@ def invariants() -> str:
     for (_, end), (start, _) in itertools.pairwise(ranges):
         require(end <= start, "two live blocks overlap")
     count = len(live)
-    del data
+    data = None
     live.clear()
     gc.collect()
     after = tt.cuda.memory_allocated()
@@ -98,7 +97,7 @@ def recorded_stream() -> str:
     n = 1 << 16 if wants_interpreter() else 1 << 22
     cuda, allocator = tt.library.driver(), tt.library.get_allocator("cuda")
     device = tt.device("cuda", cuda.current_device())
-    values = np.random.default_rng().standard_normal(n).astype(np.float32)
+    values = fresh_numbers().standard_normal(n).astype(np.float32)
     spin = compiled(probes.spin, {"out": "*fp32", "steps": "i32"}, {})
     copy = compiled(probes.copy, {"source": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 1024})
     steps = 5 if wants_interpreter() else 10 * LONG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import TracebackType
 from typing import Any
 
@@ -10,6 +11,16 @@ import numpy as np
 import triten as tt
 
 Array = np.ndarray[Any, Any]
+
+
+class Probes:
+    """The kernels of `probe_kernels`; Triton is imported for the first one asked for, not for their names."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(".probe_kernels", __package__), name)
+
+
+probes = Probes()
 
 
 class DeviceMemory:

@@ -9,9 +9,8 @@ import numpy as np
 import triten as tt
 from triten.runtime.cuda.driver import wants_interpreter
 
-from . import probe_kernels as probes
-from .device_memory import DeviceMemory, compiled
-from .first_checks import NeedsACard, NotBuilt, agree, check, driver_function, require
+from .device_memory import DeviceMemory, compiled, probes
+from .first_checks import NeedsACard, NotBuilt, agree, check, driver_function, fresh_numbers, require
 
 COUNT = 100_000
 LONG = 3_000_000
@@ -19,7 +18,7 @@ LONG = 3_000_000
 
 
 def numbers(count: int = COUNT) -> np.ndarray[Any, Any]:
-    return np.random.default_rng().standard_normal(count).astype(np.float32)
+    return fresh_numbers().standard_normal(count).astype(np.float32)
 
 
 def keep_busy(memory: DeviceMemory, stream: int) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import zlib
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from triten.runtime.cuda.driver import wants_interpreter
 
@@ -15,6 +18,7 @@ MODULES = ("launch_checks", "driver_checks", "allocator_checks", "random_checks"
 
 Check = Callable[[], str | None]
 _checks: dict[str, Check] = {}
+_seed: list[Any] = [0]
 
 
 class NotBuilt(Exception):
@@ -52,6 +56,7 @@ def run_check(name: str, seed: int) -> dict[str, Any]:
     import triten as tt
 
     check_names()
+    _seed[:] = [seed, zlib.crc32(name.encode())]
     try:
         tt.manual_seed(seed % 2**31)
         result = _checks[name]()
@@ -67,6 +72,11 @@ def run_check(name: str, seed: int) -> dict[str, Any]:
             "fatal": is_fatal(error),
         }
     return {"status": PASSED, **({"result": result} if result else {})}
+
+
+def fresh_numbers() -> np.random.Generator:
+    """The generator of the check that runs: another one for each check and seed."""
+    return np.random.default_rng(_seed)
 
 
 def public(path: str) -> Any:
@@ -99,8 +109,6 @@ def driver_function(name: str) -> Any:
 
 def agree(got: Any, expected: Any, what: str) -> None:
     """Raise AssertionError unless two arrays are equal, saying how many elements are not."""
-    import numpy as np
-
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:
         raise AssertionError(f"{what}: shape {got.shape}, expected {expected.shape}")

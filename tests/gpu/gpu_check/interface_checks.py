@@ -7,8 +7,8 @@ import numpy as np
 import triten as tt
 from triten.runtime.cuda.driver import wants_interpreter
 
-from . import probe_kernels as probes
-from .first_checks import NotBuilt, agree, check, public, require
+from .device_memory import probes
+from .first_checks import NotBuilt, agree, check, fresh_numbers, public, require
 
 N = 1000
 
@@ -170,7 +170,7 @@ def users_kernel_by_triton() -> None:
 
 @check("cuda: a training step changes its parameters as on the CPU")
 def training_step() -> str:
-    rng = np.random.default_rng()
+    rng = fresh_numbers()
     w0, x0 = rng.standard_normal((32, 16)), rng.standard_normal((8, 32))
     losses = {}
     for device in ("cpu", "cuda"):

@@ -14,9 +14,8 @@ import numpy as np
 import triten as tt
 from triten.runtime.cuda.driver import wants_interpreter
 
-from . import probe_kernels as probes
-from .device_memory import DeviceMemory, compiled
-from .first_checks import NeedsACard, NotBuilt, agree, check, require
+from .device_memory import DeviceMemory, compiled, probes
+from .first_checks import NeedsACard, NotBuilt, agree, check, fresh_numbers, require
 
 BLOCK = 256
 ADD = {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32"}
@@ -27,7 +26,7 @@ INTERLEAVE_NONE, L2_PROMOTION_128B, FILL_ZERO = 0, 2, 0
 
 
 def numbers(count: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng().standard_normal(count).astype(np.float32)
+    return fresh_numbers().standard_normal(count).astype(np.float32)
 
 
 def capability() -> int:
@@ -160,7 +159,7 @@ def much_shared_memory() -> str:
     )
     shared = Raw(probes.product, signature, blocks, num_warps=8, num_stages=4).metadata.shared
     require(shared > DEFAULT_SHARED, f"the kernel takes {shared} bytes only: the check shows nothing")
-    rng = np.random.default_rng()
+    rng = fresh_numbers()
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float32)
     with DeviceMemory() as memory:
@@ -221,7 +220,7 @@ def tma_parameter() -> str:
     signature = {"source": f"tensordesc<fp16[{block}, {block}]>", "out": "*fp16", "N": "i32"}
     kernel = Raw(probes.copy_tiles, signature, {"BM": block, "BN": block})
     told = kernel.metadata.tensordesc_meta[0]
-    values = np.random.default_rng().standard_normal((rows, columns)).astype(np.float16)
+    values = fresh_numbers().standard_normal((rows, columns)).astype(np.float16)
     with DeviceMemory() as memory:
         source, out = memory.put(values), memory.empty(values.nbytes)
         room = ctypes.create_string_buffer(128 + 64)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+import triten as tt
 from triten.dispatch.structured import stub as stubs
 from triten.dispatch.structured.stub import PlannedKernel, StructuredCall
 
 
-def plant_fault(name: str) -> None:
-    """Put a fault into the CUDA kernel of a stub: ``exp_stub:nothing`` writes nothing, ``:short`` leaves out the
-    last element, ``:dies`` ends the process, ``:raises`` raises, ``:hangs`` never ends.
+def plant_faults(described: str) -> None:
+    """Put faults into the CUDA kernels of stubs, with commas between: ``exp_stub:nothing`` writes nothing, ``:short``
+    leaves out the last element, ``:raises`` raises, ``:dies`` ends the process, ``:hangs`` never ends.
     """
-    stub, _, fault = name.partition(":")
-    import triten.triton_kernels  # noqa: F401  so that the kernel is there to be replaced
+    import triten.triton_kernels  # noqa: F401  so that the kernels are there to be replaced
 
-    factory = stubs._stubs[stub]["cuda"]
-    stubs._stubs[stub]["cuda"] = FAULTS[fault](factory)
+    for each in described.split(","):
+        stub, _, fault = each.partition(":")
+        stubs._stubs[stub]["cuda"] = FAULTS[fault](stubs._stubs[stub]["cuda"])
 
 
 def writes_nothing(factory: Any) -> Any:
@@ -30,26 +34,18 @@ def writes_nothing(factory: Any) -> Any:
 
 
 def one_short(factory: Any) -> Any:
-    """The kernel of a call whose iterator is one element too small, where the memory is one piece."""
+    """The kernel, after which the last four bytes are what they were before."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
 
         def into(out: Any, *inputs: Any) -> None:
-            import triten as tt
-
             cuda = tt.library.driver()
-            before = bytearray(4)
-            import numpy as np
-
-            last = np.frombuffer(before, np.uint8)
-            nbytes = call.outputs[0].nbytes
-            if nbytes >= 4:
-                cuda.copy_device_to_host(last, out.address + nbytes - 4, 0)
+            before, place = np.empty(4, np.uint8), out.address + call.outputs[0].nbytes - 4
+            cuda.copy_device_to_host(before, place, 0)
             kernel.into(out, *inputs)
-            if nbytes >= 4:
-                cuda.copy_host_to_device(out.address + nbytes - 4, last, 0)
-                cuda.synchronize()
+            cuda.copy_host_to_device(place, before, 0)
+            cuda.synchronize()
 
         return PlannedKernel(into)
 
@@ -71,8 +67,6 @@ def raises(factory: Any) -> Any:
 
 
 def hangs(factory: Any) -> Any:
-    import time
-
     def made(call: StructuredCall) -> PlannedKernel:
         time.sleep(3600)
         return factory(call)

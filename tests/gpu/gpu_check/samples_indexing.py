@@ -55,6 +55,6 @@ SAMPLES: list[Sample] = [
     *rows("select_scatter", X, T("a"), 1, 2, kind=EXACT, dtypes="fib"),
     *rows("slice_scatter", X, T("a 2"), 1, 0, 4, 2, kind=EXACT, dtypes="fib"),
     *rows("diagonal_scatter", X, T("a"), 0, 0, 1, kind=EXACT, dtypes="fib"),
-    *rows("as_strided_scatter", T("3 6"), T("2 2"), [2, 2], [1, 6], 1, kind=EXACT, dtypes="fib"),
+    *rows("as_strided_scatter", T("3 6"), T("2 2"), [2, 2], [1, 6], 1, kind=EXACT, dtypes="fib", dense=True),
     *rows("_strided_scatter", T("3 6"), T("2 2"), [2, 2], [1, 6], 1, kind=EXACT, dtypes="fib", dense=True),
 ]  # fmt: skip

@@ -97,9 +97,9 @@ def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
     cuda = tt.library.driver()
     compilations = Compilations(cuda)
     if plant:
-        from .planted import plant_fault
+        from .planted import plant_faults
 
-        plant_fault(plant)
+        plant_faults(plant)
     print(json.dumps(described), file=answers)
     plain = current = tt.library.get_allocator("cuda")
     poisoning = Poisoning(plain)
