@@ -7,6 +7,8 @@
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
+#   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
+#   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
 #   make clean        remove what these targets made
 
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
@@ -18,6 +20,8 @@ DEMO_ARGS ?=
 TESTS ?=
 OPINFO ?=
 OPINFO_ARGS ?=
+GPU_PYTHON ?= python3
+GPU_ARGS ?=
 
 BIN := $(VENV)/bin
 # -P keeps the root's modules (this folder is the package itself) out of the top level of sys.path.
@@ -37,7 +41,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(call stamp,test)
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench opinfo clean
+.PHONY: demo test lint type generate generate-check wheel-check bench gpu-check gpu-bench opinfo clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -73,6 +77,16 @@ bench: $(DEMO_READY)
 	$(RUN) -m triten.perf overhead
 	$(RUN) -m triten.perf import-time
 	$(RUN) -m triten.perf memory
+
+# The checkout as it stands, under the package's name, for a Python that has CuPy and Triton but no triten.
+AS_PACKAGE = set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; ln -s "$(CURDIR)" "$$work/triten"; \
+	PYTHONPATH="$$work" PYTHONUNBUFFERED=1 $(GPU_PYTHON) -P
+
+gpu-check:
+	@$(AS_PACKAGE) tests/gpu/check.py $(GPU_ARGS)
+
+gpu-bench:
+	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)
 
 opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }

@@ -44,6 +44,7 @@ MOST_SETS = 4
 COPY_BYTES = 1 << 30
 REHEARSAL_SCALE = 64
 SAVE_SECONDS = 3.0
+REHEARSED = "rehearsed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,12 +156,17 @@ class Bench:
         if workload.needs and not reaches(workload.needs):
             row.note = f"{NOT_BUILT}: tt.{workload.needs}"
             return row
+        if workload.tf32:
+            tt.set_float32_matmul_precision("high")
+        elif reaches("set_float32_matmul_precision"):
+            tt.set_float32_matmul_precision("highest")
         code = compile(workload.statement, f"<{workload.name}>", "eval")
         sets = [self.operands(workload) for _ in range(self.sets_of(workload))]
         rivals: dict[str, Work] = {OURS: runner(code, tt, sets, 0)}
         library = self.peer.library
         if library is not None:
-            library.backends.cuda.matmul.allow_tf32 = workload.tf32
+            library.set_float32_matmul_precision("high" if workload.tf32 else "highest")
+            library.backends.cudnn.benchmark = True  # the peer at its best
             rivals[PEER] = runner(code, library, sets, 1)
         try:
             wrong = self.disagreement(workload, rivals)
@@ -207,7 +213,9 @@ class Bench:
         return self.peer.disagreement(ours, theirs, allowed)
 
     def note(self, row: Row) -> None:
-        """Keep a row."""
+        """Keep a row; of a rehearsal's times nothing follows."""
+        if self.arguments.rehearse and not row.note:
+            row.note = REHEARSED
         self.found.append(row)
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()

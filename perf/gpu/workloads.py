@@ -31,7 +31,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Workload:
-    """One row. `written` are the bytes of the result; `tf32` runs PyTorch with TF32 allowed."""
+    """One row. `written` are the bytes of the result; `tf32` allows TF32 in both libraries,
+    `needs` is a public name without which the row is not built."""
 
     group: str
     name: str
@@ -52,7 +53,15 @@ def product(group: str, m: int, n: int, k: int, dtype: str, *, tf32: bool = Fals
     """a @ b of these sizes."""
     kind = "tf32" if tf32 else dtype
     operands = {"a": Operand((m, k), dtype), "b": Operand((k, n), dtype)}
-    return Workload(group, f"mm {m}x{n}x{k} {kind}", "a @ b", operands, flops=2 * m * n * k, tf32=tf32)
+    return Workload(
+        group,
+        f"mm {m}x{n}x{k} {kind}",
+        "a @ b",
+        operands,
+        flops=2 * m * n * k,
+        tf32=tf32,
+        needs="set_float32_matmul_precision" if tf32 else "",
+    )
 
 
 # (rows, columns of the result, depth): projections and feed-forward layers of language models, vocabularies too,
