@@ -327,13 +327,25 @@ def cost_of_a_launch() -> str:
     return told
 
 
-@check("launch: the ctypes fallback")
+@check("launch: the ctypes fallback of triten's driver", on_a_card=True)
 def ctypes_fallback() -> str:
     try:
-        from triten.runtime.cuda import ctypes_launch
+        from triten.runtime.cuda.libcuda import ctypes_launch_kernel
     except ImportError:
-        raise NotBuilt("there is no triten.runtime.cuda.ctypes_launch") from None
-    raise NeedsACard(f"{ctypes_launch.__name__} is tested against the stand-in for libcuda") from None
+        raise NotBuilt("there is no triten.runtime.cuda.libcuda.ctypes_launch_kernel") from None
+    n = 5003
+    kernel = Raw(probes.add, ADD, {"BLOCK": BLOCK})
+    a, b = numbers(n), numbers(n)
+    with DeviceMemory() as memory:
+        out = memory.empty(a.nbytes)
+        buffer, table = packed("QQQi", (memory.put(a), memory.put(b), out, n))
+        ctypes_launch_kernel()(
+            kernel.function, -(-n // BLOCK), 1, 1, 32 * kernel.metadata.num_warps, 1, 1, kernel.metadata.shared, 0,
+            ctypes.addressof(table), 0,
+        )  # fmt: skip
+        agree(memory.get(out, a), a + b, "a + b")
+        del buffer
+    return f"{n} elements"
 
 
 @check("launch: cuLaunchKernel through ctypes", on_a_card=True)
