@@ -73,6 +73,25 @@ def test_drawn_arguments_fit_their_description(sizes: dict[str, int]) -> None:
     assert draw(rng, B(), tt.float32, sizes).dtype == bool
 
 
+@pytest.mark.parametrize(
+    ("layout", "strides", "offset"),
+    [
+        ("contiguous", (3, 1), 0),
+        ("transposed", (1, 2), 0),
+        ("sliced", (6, 2), 1),
+        ("unaligned", (3, 1), 1),
+        ("expanded", (0, 1), 0),
+        ("channels_last", (3, 1), 0),
+    ],
+)
+def test_what_a_layout_means(layout: str, strides: tuple[int, ...], offset: int) -> None:
+    place = place_of((2, 3), layout)
+    assert (place.strides, place.offset) == (strides, offset)
+    assert place_of((2, 3, 4, 5), "channels_last").strides == (60, 1, 15, 3)
+    if offset:
+        assert put(np.ones((2, 3), np.float32), layout, "cuda").data_ptr() % 16 == 4
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.bool, tt.complex64, tt.float8_e5m2], ids=str)
