@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ..runtime.scalar_type import registered
 from ..runtime.tensor_spec import TensorSpec
 from . import pointwise_math as m
@@ -325,6 +325,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "relu": relu,
     "round_decimals": round_decimals,
     "sigmoid": sigmoid,
+    "softplus": with_defaults(row("softplus")),
     "where": where,
 }
 FACTORIES |= {name: rounding(name) for name in ROUNDING}

@@ -129,7 +129,7 @@ def silu_backward(grad: Any, a: Any) -> Any:
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
-def softplus(a: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+def softplus(a: Any, beta: Any, threshold: Any) -> Any:
     """log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
     scaled = a * beta
     return np.where(scaled > threshold, a, np.log1p(np.exp(scaled)) / beta)

@@ -9,7 +9,7 @@ from typing import Any
 
 import triton.language as tl
 
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
 from . import pointwise_functions as f
@@ -78,7 +78,6 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "silu_backward": (f.silu_backward, FLOAT),
     "sin": (f.sin, FLOAT),
     "sinh": (f.sinh, FLOAT),
-    "softplus": (f.softplus, FLOAT),
     "softplus_backward": (f.softplus_backward, FLOAT),
     "sqrt": (f.sqrt, FLOAT),
     "tan": (f.tan, FLOAT),
@@ -203,6 +202,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "gelu": gelu,
     "gelu_backward": gelu_backward,
     "pow": power,
+    "softplus": with_defaults(pointwise(f.softplus, FLOAT)),
     "where": where,
 }
 FACTORIES |= {name: pointwise(*row) for name, row in FUNCTIONS.items()}

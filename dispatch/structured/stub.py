@@ -72,6 +72,34 @@ class PlannedKernel(NamedTuple):
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 
+
+def with_defaults(factory: KernelFactory) -> KernelFactory:
+    """A factory whose kernel is called with all of an operator's arguments, numbers at their defaults among them.
+
+    A plan leaves such numbers out; a function of several would not know which ones.
+    """
+
+    def complete(call: StructuredCall) -> PlannedKernel:
+        names = tuple(call.args)
+        if call.runtime == names:
+            return factory(call)
+        left_out = {name: call.args[name] for name in names if name not in call.runtime}
+        kinds = {name: type(value) for name, value in left_out.items()}
+        into = factory(call._replace(runtime=names, args=call.args | kinds)).into
+        places = [names.index(name) for name in call.runtime]
+        template = [left_out.get(name) for name in names]
+
+        def filled(out: Any, *given: Any) -> None:
+            values = template.copy()
+            for place, value in zip(places, given, strict=True):
+                values[place] = value
+            into(out, *values)
+
+        return PlannedKernel(filled)
+
+    return complete
+
+
 OWN = frozenset({"cpu", "cuda", "meta"})
 """Device types whose kernels are this package's own."""
 on_register: list[Callable[[str, str], None]] = []

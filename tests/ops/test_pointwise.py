@@ -410,6 +410,18 @@ def test_pow():
     assert (tt.tensor([2]) ** 0.5).dtype is tt.float32
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(("beta", "threshold"), [(1, 20), (1, 0.1), (2.0, 20), (2, 1), (1.0, 20.0)])
+def test_softplus_by_any_of_its_numbers(device, beta, threshold):
+    values = np.array([-1.0, 0.05, 0.5, 3.0])
+    x = tt.tensor(values.tolist(), device=device)
+    expected = np.where(values * beta > threshold, values, np.log1p(np.exp(values * beta)) / beta)
+    defaults = {"beta": (beta, 1), "threshold": (threshold, 20)}
+    given = {name: value for name, (value, default) in defaults.items() if value is not default}
+    for result in (tt.softplus(x, beta, threshold), tt.softplus(x, **given)):
+        np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=1e-6)
+
+
 def test_scales():
     a, b, c = tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), tt.tensor([2.0, 5.0])
     assert tt.add(a, b, alpha=2).tolist() == [7, 10]

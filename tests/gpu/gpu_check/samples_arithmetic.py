@@ -26,6 +26,7 @@ SAMPLES: list[Sample] = [
     *rows("tan asin acos atanh arcsin arccos arctanh", INNER, pointwise=True),
     *rows("acosh arccosh", T(low=1.2, high=4.0), pointwise=True),
     *rows("gelu", X, approximate="tanh", pointwise=True, roundings=2),
+    *rows("softplus", X, pointwise=True, dtypes="f", roundings=2),
     *rows("softplus", X, 2, 1.0, pointwise=True, dtypes="f", roundings=2),
     *rows("leaky_relu", X, 0.2, pointwise=True, dtypes="f"),
     *rows("round.decimals", X, decimals=1, dtypes="f", kind=EXACT),
