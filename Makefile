@@ -10,6 +10,8 @@
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
+#   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
+#   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
 #   make clean        remove what these targets made
 
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
@@ -23,6 +25,8 @@ OPINFO ?=
 AOT_ARGS ?=
 OPINFO_ARGS ?=
 MATRIX_ARGS ?=
+GPU_PYTHON ?= python3
+GPU_ARGS ?=
 
 BIN := $(VENV)/bin
 # -P keeps the root's modules (this folder is the package itself) out of the top level of sys.path.
@@ -46,7 +50,8 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch aot opinfo triton-matrix clean
+.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch aot gpu-check gpu-bench opinfo \
+	triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -91,6 +96,16 @@ bench-launch: $(TEST_READY)
 
 aot: $(TEST_READY)
 	$(RUN) -m triten.perf aot $(AOT_ARGS)
+
+# The checkout as it stands, under the package's name, for a Python that has CuPy and Triton but no triten.
+AS_PACKAGE = set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; ln -s "$(CURDIR)" "$$work/triten"; \
+	PYTHONPATH="$$work" PYTHONUNBUFFERED=1 $(GPU_PYTHON) -P
+
+gpu-check:
+	@$(AS_PACKAGE) tests/gpu/check.py $(GPU_ARGS)
+
+gpu-bench:
+	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)
 
 opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }

@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 
 from . import allocator, aot, graph, import_time, launch, memory, overhead
+from .gpu import command as gpu
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
@@ -16,6 +17,7 @@ MEASUREMENTS: dict[str, ModuleType] = {
     "graph": graph,
     "launch": launch,
     "aot": aot,
+    "gpu": gpu,
 }
 
 

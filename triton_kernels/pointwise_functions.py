@@ -93,9 +93,8 @@ def same(a):
 
 @triton.jit
 def reciprocal(a):
-    return (
-        divide(a * 0.0 + 1.0, a) if a.dtype == tl.float64 else tl.div_rn(tl.full(a.shape, 1.0, tl.float32), a)
-    )
+    one = tl.full(a.shape, 1.0, a.dtype)
+    return divide(one, a) if a.dtype == tl.float64 else tl.div_rn(one, a)
 
 
 @triton.jit
@@ -543,3 +542,26 @@ def pow(a, b):
             return tl.where(b < 0, inverse, result)
         else:
             return result
+
+
+@triton.jit
+def pow_number(a, b):
+    """a ** b for one exponent: roots, products and reciprocals for the frequent ones, as PyTorch takes them."""
+    if a.dtype.is_floating():
+        if b == 2.0:
+            result = a * a
+        elif b == 3.0:
+            result = a * a * a
+        elif b == 0.5:
+            result = sqrt(a)
+        elif b == -0.5:
+            result = rsqrt(a)
+        elif b == -1.0:
+            result = reciprocal(a)
+        elif b == -2.0:
+            result = reciprocal(a * a)
+        else:
+            result = libdevice.pow(a, b)
+        return result
+    else:
+        return pow(a, b)
