@@ -36,6 +36,7 @@ class CuPyCode(MachineCode):
 
     def load(self, name: str, cubin: bytes, shared: int) -> LoadedCode:
         self._owner.current_device()
+        self._owner.check_may_load(name)
         while self._given_up:
             driver_api.moduleUnload(self._given_up.popleft())
         try:

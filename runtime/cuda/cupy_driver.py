@@ -21,14 +21,12 @@ from .cupy_errors import reported, runtime
 from .cupy_graph import CuPyCapture
 from .cupy_kernel import CuPyKernel, version_text
 from .device_properties import DeviceProperties
-from .driver import CompiledKernel, Driver, ThreadState, current_driver, kernel_name
+from .driver import CompiledKernel, Driver, ThreadState, current_driver
 from .machine_code import MachineCode
 
 SUCCESS, OUT_OF_MEMORY, INSUFFICIENT_DRIVER, NOT_READY = 0, 2, 35, 600
 STREAM_NON_BLOCKING = 1
 PEER_ACCESS_ALREADY_ENABLED = 704
-OLDEST_CAPABILITY = 80
-"""The oldest compute capability that Triton compiles for, major times 10 plus minor."""
 
 
 def count_devices() -> tuple[int, str]:
@@ -282,11 +280,6 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     ) -> CompiledKernel:
         properties = self.properties(self.current_device())
         capability = properties.major * 10 + properties.minor
-        if capability < OLDEST_CAPABILITY:
-            raise NotImplementedError(
-                f"kernel '{kernel_name(kernel)}' is not implemented for sm_{capability} ({properties.name}): Triton "
-                f"supports sm_{OLDEST_CAPABILITY} (compute capability 8.0) and later"
-            )
         binary = find_or_compile(kernel, signature, constexprs, divisible, capability, options)
         return CuPyKernel(self, binary, properties)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import triton.language as tl
 from triton._utils import canonicalize_dtype
@@ -27,6 +28,13 @@ UserGrid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
 
 _OPTIONS = frozenset(CUDAOptions.__dataclass_fields__)
 """What may be given to a launch beside the kernel's parameters; it decides nothing here."""
+
+_loaded: WeakKeyDictionary[Any, set[tuple[tuple[str, str], ...]]] = WeakKeyDictionary()
+"""The types with which each kernel ran: for others a GPU would load code, which no capture allows."""
+
+
+def _type_of(value: Any) -> str:
+    return str(value.type) if isinstance(value, tl.tensor) else repr(value)
 
 
 def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) -> None:
@@ -58,6 +66,10 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
     }
     if warmup:
         return
+    loaded = tuple((name, _type_of(value)) for name, value in values.items())
+    if loaded not in _loaded.setdefault(kernel, set()):
+        owner.check_may_load(kernel_name(kernel))
+        _loaded[kernel].add(loaded)
     sizes = grid(bound.arguments) if callable(grid) else grid
     x, y, z = (*sizes, 1, 1)[:3]
     stream = owner.current_stream(owner.current_device())

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .lazy_kernel import LazyKernel
 
+__all__ = ["dtype", "jit", "libdevice", "stand_in", "str_to_ty", "tl", "triton"]
+
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("int1", "uint8", "uint16", "uint32", "uint64")
 STANDARD_FLOATS = ("fp16", "bf16", "fp32", "fp64")
