@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from ...runtime.cuda.driver import Grid, LaunchObserver, driver
 from ..interleaved import Slice, measure, statement_slice
 from .peer import Peer
 from .rows import OURS, PEER, Row
@@ -53,7 +54,7 @@ def small_calls(peer: Peer, rounds: int, slice_seconds: float) -> Iterator[Row]:
         if name == SMALL_CALLS[0][0]:
             row.breakdown = breakdown(a.ours, b.ours, rounds, slice_seconds)
         yield row
-    yield from runtime_calls(a.ours, b.ours, rounds, slice_seconds)
+    yield from runtime_calls(rounds, slice_seconds)
 
 
 class Intercepted:
@@ -62,33 +63,21 @@ class Intercepted:
     def __init__(self, run: bool) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self._run = run
-        self._classes: list[tuple[type, Any]] = []
+        self._before: LaunchObserver | None = None
 
     def __enter__(self) -> Intercepted:
-        from ...runtime.cuda.driver import CompiledKernel
-
-        for kind in every_subclass(CompiledKernel):
-            original = kind.__dict__.get("launch")
-            if original is not None:
-                self._classes.append((kind, original))
-                setattr(kind, "launch", self._recorder(original))  # noqa: B010
+        self._before = driver().observe_launches(self._seen if self._run else self._dropped)
         return self
 
-    def _recorder(self, original: Any) -> Any:
-        def launch(kernel: Any, *arguments: Any) -> None:
-            self.calls.append((kernel, *arguments))
-            original(kernel, *arguments)
+    def _seen(self, name: str, grid: Grid, stream: int, launch: Callable[[], None]) -> None:
+        self.calls.append((name, grid, stream))
+        launch()
 
-        return launch if self._run else lambda *_: None
+    def _dropped(self, *_: object) -> None:
+        pass
 
     def __exit__(self, *_: object) -> None:
-        for kind, original in self._classes:
-            setattr(kind, "launch", original)  # noqa: B010
-
-
-def every_subclass(kind: type) -> list[type]:
-    """A class's subclasses, and theirs."""
-    return [found for child in kind.__subclasses__() for found in (child, *every_subclass(child))]
+        driver().observe_launches(self._before)
 
 
 def breakdown(a: Any, b: Any, rounds: int, slice_seconds: float) -> dict[str, float]:
@@ -126,33 +115,30 @@ def costs(statement: str, names: dict[str, object], rounds: int, slice_seconds: 
     return [1e6 * s for s in seconds[""][OURS]]
 
 
-def runtime_calls(a: Any, b: Any, rounds: int, slice_seconds: float) -> Iterator[Row]:
-    """The allocator by itself, and a launch by itself: of a recorded call, and of nine arguments."""
+def runtime_calls(rounds: int, slice_seconds: float) -> Iterator[Row]:
+    """The allocator by itself, and a launch of nine arguments by itself, from the plan on."""
     yield Row(GROUP, "malloc + free of a cached size",
               times={OURS: costs("allocate(64, device)", allocation_names(), rounds, slice_seconds)})  # fmt: skip
-    with Intercepted(run=True) as seen:
-        kept = a + b  # the recorded launch writes to it again
-    nine, operands = nine_argument_launch()
-    for name, calls in (("launch of a + b alone", seen.calls), ("launch of 9 arguments", nine)):
-        row = Row(GROUP, name)
-        if calls:
-            kernel, *arguments = calls[-1]
-            names = {"launch": kernel.launch, "arguments": arguments}
-            row.times = {OURS: costs("launch(*arguments)", names, rounds, slice_seconds)}
-        else:
-            row.note = "not measured: the call's launch goes another way"
-        yield row
-    del kept, operands
+    enqueue, arguments, operands = nine_argument_launch()
+    names = {"launch": enqueue, "arguments": arguments}
+    yield Row(GROUP, "launch of 9 arguments",
+              times={OURS: costs("launch(*arguments)", names, rounds, slice_seconds)})  # fmt: skip
+    del operands
 
 
-def nine_argument_launch() -> tuple[list[tuple[Any, ...]], list[Any]]:
-    """A recorded launch of a kernel with nine arguments that are no constants, and the tensors among them."""
+def nine_argument_launch() -> tuple[Callable[..., None], tuple[Any, ...], list[Any]]:
+    """A planned launch of a kernel with nine arguments that are no constants, the arguments, and their tensors."""
+    from ...triton_kernels.launch import Launch
     from .nine_arguments import nine_arguments
 
     x, y, out = (tt.zeros(ELEMENTS, device="cuda") for _ in range(3))
-    with Intercepted(run=True) as seen:
-        tt.library.launch(nine_arguments, (1,), x, y, out, ELEMENTS, 1.5, 2.5, 3.5, 4.5, 5.5, BLOCK=ELEMENTS)
-    return seen.calls, [x, y, out]
+    pointers = dict.fromkeys(("a", "b", "out"), "*fp32")
+    signature = {**pointers, "n": "i32", **dict.fromkeys("pqrst", "fp32")}
+    launch = Launch(x.device, nine_arguments, signature, {"BLOCK": ELEMENTS})
+    addresses = [tensor.data_ptr() for tensor in (x, y, out)]
+    arguments = ((1, 1, 1), *addresses, ELEMENTS, 1.5, 2.5, 3.5, 4.5, 5.5)
+    launch(*arguments)
+    return launch.enqueue, arguments, [x, y, out]
 
 
 def wall_clock(step: Callable[[], object], synchronize: Callable[[], None], count: int) -> float:

@@ -33,6 +33,7 @@ class CuPyCode(MachineCode):
         self._owner = owner
         self._given_up: deque[int] = deque()
         self._launchers: dict[LaunchShape, libcuda.LaunchKernel] = {}
+        self._names: dict[int, str] = {}
 
     def load(self, name: str, cubin: bytes, shared: int) -> LoadedCode:
         self._owner.current_device()
@@ -58,6 +59,7 @@ class CuPyCode(MachineCode):
         except NATIVE as error:
             self._given_up.append(module)
             raise reported_as(error, f"kernel '{name}'") from error
+        self._names[function] = name
         return LoadedCode(module, function, registers, local // 4, threads)
 
     def unload(self, module: int) -> None:
@@ -84,6 +86,14 @@ class CuPyCode(MachineCode):
         )
         if shape.cluster > PORTABLE_CLUSTER:
             driver_api.funcSetAttribute(function, NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+        observer = self._owner.launch_observer
+        if observer is not None:
+            name = self._names.get(function, "kernel")
+            observer(name, grid, stream, lambda: self._call(launcher, arguments))
+        else:
+            self._call(launcher, arguments)
+
+    def _call(self, launcher: libcuda.LaunchKernel, arguments: tuple[int, ...]) -> None:
         try:
             launcher(*arguments)
         except (CUDAError, *NATIVE) as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakSet
 
 import cupy
 
@@ -21,7 +22,7 @@ from .cupy_errors import reported, runtime
 from .cupy_graph import CuPyCapture
 from .cupy_kernel import CuPyKernel, version_text
 from .device_properties import DeviceProperties
-from .driver import CompiledKernel, Driver, ThreadState, current_driver
+from .driver import CompiledKernel, Driver, LaunchObserver, ThreadState, current_driver
 from .machine_code import MachineCode
 
 SUCCESS, OUT_OF_MEMORY, INSUFFICIENT_DRIVER, NOT_READY = 0, 2, 35, 600
@@ -90,6 +91,13 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         self._priorities: dict[int, tuple[int, int]] = {}
         self._peer_access: set[tuple[int, int]] = set()
         self._scratch: CachingAllocator | None = None
+        self.kernels: WeakSet[CuPyKernel] = WeakSet()
+
+    def observe_launches(self, observer: LaunchObserver | None) -> LaunchObserver | None:
+        before = super().observe_launches(observer)
+        for kernel in list(self.kernels):
+            kernel.observe(observer)
+        return before
 
     def device_count(self) -> int:
         return self._device_count

@@ -23,7 +23,7 @@ from cupy.cuda import driver as driver_api
 
 from .compile import WARP_SIZE, KernelBinary, ParameterLayout
 from .cupy_errors import INVALID_CONTEXT, INVALID_HANDLE, NATIVE, CUDAError, reported_as, runtime
-from .driver import CompiledKernel, DeviceProperties, Grid, check_grid
+from .driver import CompiledKernel, DeviceProperties, Grid, LaunchObserver, check_grid
 from .libcuda import choose_launch_kernel, launch_attributes, launch_kernel_ex
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class CuPyKernel(CompiledKernel):
     values that do not fit the signature, RuntimeError for a grid beyond CUDA's limits and for whatever CUDA refuses.
     """
 
-    __slots__ = ("_binary", "_device", "_driver", "_function", "_layout", "_module", "launch")
+    __slots__ = ("_binary", "_device", "_driver", "_function", "_layout", "_module", "_names", "launch")
 
     launch: Callable[..., None]
 
@@ -64,7 +64,10 @@ class CuPyKernel(CompiledKernel):
             raise self._not_loaded(error, properties) from error
         try:
             self._function = self._prepared()
+            self._names = self._launcher_names()
             self.launch = self._launcher()
+            driver.kernels.add(self)
+            self.observe(driver.launch_observer)
         except driver_api.CUDADriverError as error:
             raise reported_as(error, f"kernel '{self.name}'") from error
 
@@ -99,25 +102,47 @@ class CuPyKernel(CompiledKernel):
             )
         return function
 
+    def observe(self, observer: LaunchObserver | None) -> None:
+        """Have launches go through `observer`, or as they did: by exchanging what the launcher calls."""
+        call = self._names["call"]
+        if observer is None:
+            self._names["launch_kernel"] = call
+            return
+
+        def observed(*arguments: int) -> None:
+            # As cuLaunchKernel has them: function, grid, block, shared memory, stream, parameters, extra.
+            grid = (arguments[1] // self._binary.num_ctas, arguments[2], arguments[3])
+            observer(self.name, grid, arguments[8], functools.partial(call, *arguments))
+
+        self._names["launch_kernel"] = observed
+
     def _launcher(self) -> Callable[..., None]:
         binary = self._binary
-        attributes = launch_attributes(binary.num_ctas, binary.launch_cooperative_grid, binary.launch_pdl)
         code = launcher_code(
             len(binary.parameter_types),
             self._layout.bfloat16,
             binary.num_ctas,
             binary.global_scratch_size > 0,
         )
+        name = self.name if self.name.isidentifier() else "kernel"
+        return FunctionType(code.replace(co_name=name, co_qualname=name), self._names, name)
+
+    def _launcher_names(self) -> dict[str, Any]:
+        """The names that the launcher's code looks up."""
+        binary = self._binary
+        attributes = launch_attributes(binary.num_ctas, binary.launch_cooperative_grid, binary.launch_pdl)
+        call = launch_kernel_ex(attributes) if attributes else launch_kernel()
         idle: list[tuple[Any, int]] = []
-        namespace = {
+        return {
             "__builtins__": {},
             "IndexError": IndexError,
             "Refused": (struct.error, OverflowError, TypeError, CUDAError, *NATIVE),
             "bfloat16_bits": bfloat16_bits,
+            "call": call,
             "counter": self._driver,
             "function": self._function,
             "give_back": idle.append,
-            "launch_kernel": launch_kernel_ex(attributes) if attributes else launch_kernel(),
+            "launch_kernel": call,
             "new_buffer": functools.partial(new_buffer, self._layout),
             "pack": self._layout.values.pack_into,
             "pack_scratch": struct.Struct("Q").pack_into,
@@ -128,8 +153,6 @@ class CuPyKernel(CompiledKernel):
             "take": idle.pop,
             "threads": WARP_SIZE * binary.num_warps,
         }
-        name = self.name if self.name.isidentifier() else "kernel"
-        return FunctionType(code.replace(co_name=name, co_qualname=name), namespace, name)
 
     def _scratch_for(self, programs: int, stream: int) -> Any:
         return self._driver.scratch(programs * self._binary.global_scratch_size, stream)

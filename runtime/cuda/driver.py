@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,10 +36,14 @@ class ThreadState(threading.local):
         self.streams: dict[int, int] = {}
 
 
+LaunchObserver = Callable[[str, Grid, int, Callable[[], None]], None]
+"""Called in place of each launch with the kernel's name, the grid, the stream and what launches."""
+
+
 class CompiledKernel(ABC):
     """A kernel compiled for one signature and one set of constants, ready to be launched."""
 
-    __slots__ = ("name",)
+    __slots__ = ("__weakref__", "name")
     name: str
 
     @abstractmethod
@@ -68,6 +72,15 @@ class Driver(StreamCapture):
         self.thread_state = self._thread
         self._compiled: dict[object, CompiledKernel] = {}
         self._compile_lock = threading.Lock()
+        self.launch_observer: LaunchObserver | None = None
+
+    def observe_launches(self, observer: LaunchObserver | None) -> LaunchObserver | None:
+        """Have every launch in the process go through `observer` from now on; None ends that.
+
+        Returns the observer before. Launches pay nothing while there is none.
+        """
+        before, self.launch_observer = self.launch_observer, observer
+        return before
 
     @abstractmethod
     def device_count(self) -> int:

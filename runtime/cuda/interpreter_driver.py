@@ -87,6 +87,14 @@ class InterpretedKernel(CompiledKernel):
                 raise TypeError(
                     f"kernel '{self.name}': argument '{name}': expected {type_}, got {value!r}"
                 ) from error
+        if self._driver.launch_observer is None:
+            self._enqueue(grid, stream, arguments)
+        else:
+            self._driver.launch_observer(
+                self.name, tuple(grid), stream, partial(self._enqueue, grid, stream, arguments)
+            )
+
+    def _enqueue(self, grid: Grid, stream: int, arguments: dict[str, Any]) -> None:
         driver = self._driver
         on = driver.stream(stream)
         if on.device != driver.current_device():

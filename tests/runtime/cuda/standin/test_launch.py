@@ -8,6 +8,7 @@ import pytest
 import triton
 import triton.language as tl
 
+import triten as tt
 from triten.runtime.cuda.compile import KernelBinary, compile_kernel
 from triten.runtime.cuda.driver import driver
 
@@ -279,6 +280,28 @@ def test_the_driver_counts_what_was_launched(standin):
     with pytest.raises(RuntimeError, match="CUDA error"):
         kernel.launch((1, 1, 1), 0, 0, 0)
     assert driver().launches == before + 1
+
+
+def test_launches_can_be_observed_and_left_out(standin):
+    a, b = tt.ones(16, device="cuda"), tt.ones(16, device="cuda")
+    a + b
+    seen = []
+
+    def observe(name, grid, stream, launch):
+        seen.append((name, grid, stream))
+        if len(seen) == 1:
+            launch()
+
+    assert driver().observe_launches(observe) is None
+    try:
+        calls = standin.during(lambda: (a + b, a * b))
+    finally:
+        assert driver().observe_launches(None) is observe
+    assert [name for name, *_ in seen] == ["dense"] * len(seen)
+    assert all(stream == 0 and min(grid) > 0 for _, grid, stream in seen)
+    assert sum(call.name == "cuLaunchKernel" for call in calls) == 1, "the others were left out"
+    assert len(standin.during(lambda: a + b)) == 1
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("change", ["missing", "another signature"])
