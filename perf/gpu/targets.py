@@ -25,6 +25,15 @@ TARGETS: dict[str, Target] = {
     "malloc + free of a cached size": Target(MICROSECONDS, 1.0, 1.0),
     "launch of 9 arguments": Target(MICROSECONDS, 3.0, 3.0),
     "digits step, captured": Target(OF_EAGER, 1 / 3, 1 / 3),
+    "matmul, cubes": Target(RATIO, 1 / 0.75, 1.0),
+    "matmul, language models": Target(RATIO, 1 / 0.75, 1.0),
+    "matmul, at most 64 rows": Target(RATIO, 1.0, 1 / 1.15),
+    "elementwise and copies": Target(RATIO, 1.0, 0.95),
+    "reductions": Target(RATIO, 1.0, 0.95),
+    "softmax": Target(RATIO, 1.0, 1 / 1.3),
+    "norms": Target(RATIO, 1.0, 1 / 1.3),
+    "conv2d, ResNet-50": Target(RATIO, 1 / 0.7, 1 / 0.95),
+    "attention": Target(RATIO, 1 / 0.95, 1.0),
 }
 
 
