@@ -94,7 +94,7 @@ HALF = (
 )
 SINGLE = (
     # 16 warps, four for each scheduler, hide the latency of FFMA.
-    Configuration((128, 64, 16), 8, 3, 2),
+    Configuration((64, 128, 16), 8, 3, 2),
     Configuration((64, 32, 16), 4, 3, 4),
 )
 DOUBLE = (
