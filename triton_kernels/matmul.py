@@ -98,8 +98,8 @@ SINGLE = (
     Configuration((64, 32, 16), 4, 3, 4),
 )
 DOUBLE = (
-    # 64 registers of sums for each lane; DMMA keeps its pipe busy from eight warps.
-    Configuration((64, 64, 16), 4, 3, 2),
+    # 32 registers of sums for each lane, and 16 warps for DMMA's latency.
+    Configuration((64, 64, 16), 8, 3, 2),
     Configuration((32, 32, 16), 4, 3, 4),
 )
 WHOLE = (Configuration((16, 16, 16), 4, 2, 4),)

@@ -110,7 +110,8 @@ def tiling(
         return Tiling(16, 16, 16, 4, 2)
     processors = driver().properties(device.resolved_index).multi_processor_count
     if itemsize == 8:
-        large, small = Tiling(64, 64, 16, 4, 3), Tiling(32, 32, 16, 4, 3)
+        # Four warps hold 64 registers of sums each lane, and spill where the second operand is transposed.
+        large, small = Tiling(64, 64, 16, 4 if gathered else 8, 3), Tiling(32, 32, 16, 4, 3)
     elif itemsize == 4:
         # For sm_100 the compiler spills around the loop of a 128x64 tile of a transposed operand.
         large, small = Tiling(64, 128, 16, 8, 3), Tiling(64, 32, 16, 4, 3)

@@ -143,7 +143,7 @@ def products(capability: int) -> Iterator[Sample]:
     for dtype in ("bfloat16", "float32", "float16", "float64", "int32", "int64", "int8", "int16", "uint8"):
         for n in (4096, 512):
             m = empty(n, n, dtype=dtype)
-            yield Sample(f"mm {dtype} {n}", partial(tt.mm, m, m), wide)
+            yield Sample(f"mm {dtype} {n}", partial(tt.mm, m, m), wide if dtype in FLOATING else ())
         v = empty(4096, dtype=dtype)
         large = empty(4096, 4096, dtype=dtype)
         if dtype in FLOATING:
