@@ -37,8 +37,8 @@ class Configuration:
     Args:
         tile: the constants that `Declaration.tile` names, in that order.
         warps, stages: as Triton's ``num_warps`` and ``num_stages``.
-        blocks: how many such blocks a multiprocessor is to have at a time, by capability where targets differ;
-            None for as many as make `Declaration.warps`.
+        blocks: how many such blocks a multiprocessor is to have at a time, by capability where targets differ: those
+            that are not named do not take it. None for as many as make `Declaration.warps`.
     """
 
     tile: tuple[int, ...] = ()
@@ -49,6 +49,10 @@ class Configuration:
     def __str__(self) -> str:
         tile = "x".join(map(str, self.tile))
         return f"{tile} w{self.warps} s{self.stages}".strip()
+
+    def is_for(self, capability: int) -> bool:
+        """Whether a target takes it."""
+        return not isinstance(self.blocks, Mapping) or capability in self.blocks
 
     @property
     def elements(self) -> int:
@@ -100,9 +104,9 @@ class Declaration:
             return max(self.warps // configuration.warps, 1)
         return blocks if isinstance(blocks, int) else blocks[capability]
 
-    def covering(self, dtype: str, found: Configuration) -> Configuration | None:
+    def covering(self, dtype: str, found: Configuration, capability: int) -> Configuration | None:
         """The declared configuration that a launch's own is, or is a smaller one of; None for neither."""
-        declared = self.configurations.get(dtype, ())
+        declared = [one for one in self.configurations.get(dtype, ()) if one.is_for(capability)]
         shape = (found.tile, found.warps, found.stages)
         for one in declared:
             if (one.tile, one.warps, one.stages) == shape:

@@ -474,8 +474,10 @@ declare(
     dtypes={
         ("fp32", "i32", "u32"): (Configuration((1024,)), Configuration((512,))),
         ("fp64", "i64", "u64"): (Configuration((512,)),),
+        # 16 elements for each lane, which where they are not aligned are loaded one by one, each into a register of its
+        # own and its address and mask beside it: seven blocks, with 28 KiB in flight.
         ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
-            Configuration((2048,)),
+            Configuration((2048,), blocks=7),
             Configuration((1024,)),
             Configuration((512,)),
         ),

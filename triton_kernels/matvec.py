@@ -67,13 +67,20 @@ def matvec(
     tl.store(out + rows * om + part, convert(result, out.dtype.element_ty), mask=rows < m)
 
 
+NARROW, WIDE = (
+    tuple(Configuration(tile, warps) for tile in ((1, 2048), (32, 64), (128, 16))) for warps in (4, 8)
+)
+
 declare(
     matvec,
     why=STREAMING,
     operand="a",
     tile=("BLOCK_M", "BLOCK_K"),
-    dtypes=("fp32", "fp64", "fp16", "bf16", "i32", "i64", "i8", "i16", "u8"),
-    configurations=(Configuration((1, 2048)), Configuration((32, 64)), Configuration((128, 16))),
+    dtypes={
+        ("fp32", "fp16", "bf16", "i32", "i8", "i16", "u8"): NARROW,
+        # Sums of 64 bits take two registers each: half as many for a lane.
+        ("fp64", "i64"): WIDE,
+    },
     smaller=True,
     operations="2 m k",
     traffic="m k itemsize",
@@ -117,6 +124,7 @@ class Part:
                 "BLOCK_K": inner,
             },
             divisible=[*divisible, *(n for n, v in (("m", m), ("k", k), ("chunk", chunk)) if v % 16 == 0)],
+            num_warps=8 if how.type.primitive_bitwidth == 64 else 4,
         )
         self.grid = (cdiv(m, rows), splits, 1)
         self.numbers = (m, k, chunk, *(values[name] for name in matvec.arg_names if name in values))

@@ -532,7 +532,7 @@ def pow(a, b):
         result = a * 0 + 1
         base = a
         left = b
-        for _ in tl.static_range(32):
+        for _ in range(32):
             result = tl.where((left & 1) != 0, result * base, result)
             base = base * base
             left = left >> 1

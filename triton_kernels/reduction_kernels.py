@@ -1,7 +1,7 @@
 """The programs of reductions: the skeletons, and the functions that they combine with."""
 
 from ..runtime.cuda.lazy_triton import tl, triton
-from .budget import FLOATS, NUMBERS, STREAMING, Configuration, declare
+from .budget import INTEGERS, STREAMING, Configuration, declare
 from .conversion import convert
 
 
@@ -158,7 +158,11 @@ def reduce(
     tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
 
 
-ROWS, SHORT_ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((32, 64)), Configuration((64, 32))
+SHAPES = ((1, 4096), 8), ((32, 64), 4), ((64, 32), 4)
+ROWS, SHORT_ROWS, COLUMNS = (Configuration(tile, warps) for tile, warps in SHAPES)
+# 16 elements of eight bytes for each lane: 24 warps have three times as much in flight as is wanted, and the room that
+# 16 sums in pairs of registers take.
+DOUBLE = tuple(Configuration(tile, warps, blocks=24 // warps) for tile, warps in SHAPES)
 
 declare(
     reduce,
@@ -166,8 +170,9 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        (*FLOATS, "i64"): (ROWS, SHORT_ROWS, COLUMNS),
-        tuple(d for d in NUMBERS if d not in (*FLOATS, "i64")): (ROWS,),
+        ("fp32", "fp16", "bf16"): (ROWS, SHORT_ROWS, COLUMNS),
+        ("fp64", "i64"): DOUBLE,
+        (*(d for d in INTEGERS if d != "i64"), "i1"): (ROWS,),
     },
     smaller=True,
     operations="n for each output",

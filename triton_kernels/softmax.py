@@ -34,7 +34,8 @@ def row_tile(n_out: int, n: int, itemsize: int, row_is_inner: bool) -> Tile:
         reduced = min(next_power_of_2(n), longest // outputs)
     nbytes = outputs * reduced * itemsize
     if reduced < n and not interpreted():
-        reduced //= 2
+        reduced //= 2 if row_is_inner else 4
+        nbytes //= 1 if row_is_inner else 2
     warps = 4 if nbytes <= 8192 else 8 if nbytes <= 16384 else 16
     return Tile(outputs, reduced, 1, n, warps)
 

@@ -162,21 +162,22 @@ def softmax_backward(
 
 FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"
 # Of whole columns one block: elements of a lane lie a row apart, so that each of its 16 has an address of its own, two
-# registers wide, beside its value. The tiles of half the size with 16 warps are those of longer rows and columns.
+# registers wide, beside its value. The smaller tiles with as many warps, or of columns
+# half as many, are those of longer ones.
 NARROW = (
     Configuration((1, 4096), 8),
     Configuration((1, 8192), 16),
     Configuration((2, 1024), 4),
     Configuration((1, 4096), 16),
     Configuration((32, 256), 16, blocks=1),
-    Configuration((32, 128), 16),
+    Configuration((32, 64), 8),
 )
 DOUBLE = (
     Configuration((1, 4096), 16),
     Configuration((1, 2048), 16),
     Configuration((2, 1024), 8),
     Configuration((32, 128), 16, blocks=1),
-    Configuration((32, 64), 16),
+    Configuration((32, 32), 8),
 )
 
 declare(

@@ -131,16 +131,16 @@ declare(
     operations="2 n",
     traffic="2 n itemsize",
 )
-for _kernel, _traffic in (
-    (count_nonzero, "n itemsize"),
-    (write_nonzero, "n itemsize, and 8 for each place found"),
+for _kernel, _warps, _traffic in (
+    (count_nonzero, 4, "n itemsize"),
+    (write_nonzero, 8, "n itemsize, and 8 for each place found"),
 ):
     declare(
         _kernel,
         why=HISTOGRAM,
         operand="x",
         dtypes=NUMBERS,
-        configurations=(Configuration((1024,)),),
+        configurations=(Configuration((1024,), _warps),),
         operations="n, and a sum over lanes",
         traffic=_traffic,
     )

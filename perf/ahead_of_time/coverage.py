@@ -56,6 +56,7 @@ def kernels_in(package: str, files: Iterable[Path]) -> list[str]:
 
 def seen_through_declaration(
     declaration: Declaration,
+    target: Target,
     signature: Mapping[str, str],
     constants: Mapping[str, Any],
     options: Mapping[str, Any],
@@ -64,7 +65,7 @@ def seen_through_declaration(
     dtype = signature[declaration.operand].removeprefix("*")
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, options["num_warps"], options["num_stages"])
-    covering = declaration.covering(dtype, found)
+    covering = declaration.covering(dtype, found, target.capability)
     if covering is None:
         return f"{dtype} at {found} is launched, but not declared"
     return Launched(declaration, dtype, covering, covering.tile == tile)
@@ -152,7 +153,10 @@ def gaps(
             if target.capability < LEAST_CAPABILITY.get(dtype, 0):
                 continue
             for one in configurations:
-                if (name, dtype, one.tile, one.warps, one.stages) not in reached:
+                if (
+                    one.is_for(target.capability)
+                    and (name, dtype, one.tile, one.warps, one.stages) not in reached
+                ):
                     yield f"{name}: {dtype} at {one} is declared, but no sample reaches it"
         if (declaration.loads or declaration.stores) and name not in wide:
             yield f"{name}: claims wide accesses, but no sample shows them"

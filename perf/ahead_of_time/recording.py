@@ -180,7 +180,7 @@ def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], l
             launched = None
             if declaration is not None:
                 launched = seen_through_declaration(
-                    declaration, request.signature, noted["constants"], request.options
+                    declaration, driver.target, request.signature, noted["constants"], request.options
                 )
             entries[request.key] = Entry(request, sample.label, wide, launched)
     return list(entries.values()), faults

@@ -143,7 +143,7 @@ def products(capability: int) -> Iterator[Sample]:
     for dtype in ("bfloat16", "float32", "float16", "float64", "int32", "int64", "int8", "int16", "uint8"):
         for n in (4096, 512):
             m = empty(n, n, dtype=dtype)
-            yield Sample(f"mm {dtype} {n}", partial(tt.mm, m, m), wide)
+            yield Sample(f"mm {dtype} {n}", partial(tt.mm, m, m), wide if dtype in FLOATING else ())
         v = empty(4096, dtype=dtype)
         large = empty(4096, 4096, dtype=dtype)
         if dtype in FLOATING:
@@ -155,14 +155,16 @@ def products(capability: int) -> Iterator[Sample]:
         yield Sample(f"mv {dtype}", partial(tt.mv, empty(1 << 16, 4096, dtype=dtype), v), ("matvec",))
         yield Sample(f"mv {dtype} short rows", partial(tt.mv, empty(65536, 64, dtype=dtype), v[:64]))
         yield Sample(f"mv {dtype} transposed", partial(tt.mv, empty(4096, 1 << 16, dtype=dtype).t(), v))
-    yield Sample(
-        "mm bfloat16 of odd sizes",
-        lambda: empty(333, 777, dtype="bfloat16").mm(empty(777, 555, dtype="bfloat16")),
-    )
-    yield Sample(
-        "mm bfloat16 of small sizes",
-        lambda: empty(8, 24, dtype="bfloat16").mm(empty(24, 40, dtype="bfloat16")),
-    )
+    for dtype in ("bfloat16", "float16"):
+        for m, k, n in ((4095, 4095, 4095), (333, 777, 555)):
+            a, b = empty(m, k, dtype=dtype), empty(k, n, dtype=dtype)
+            yield Sample(f"mm {dtype} of odd sizes, {m}", partial(tt.mm, a, b))
+    for dtype in FLOATING:
+        for n in (4096, 512):
+            a, b = empty(n, n, dtype=dtype, offset=1), empty(n, n, dtype=dtype)
+            yield Sample(f"mm {dtype} unaligned, {n}", partial(tt.mm, a, b))
+    a, b = empty(8, 24, dtype="bfloat16"), empty(24, 40, dtype="bfloat16")
+    yield Sample("mm bfloat16 of small sizes", partial(tt.mm, a, b))
     batch = empty(64, 512, 512, dtype="float16")
     yield Sample("baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2))
     yield Sample("addbmm float16", lambda: tt.addbmm(batch[0], batch, batch))

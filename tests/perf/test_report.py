@@ -1,6 +1,7 @@
 """The gate's table."""
 
 import json
+import sys
 
 from triten.perf.ahead_of_time.report import COLUMNS, print_table, rows_of, write_results
 
@@ -74,3 +75,12 @@ def test_results_are_written_as_json_and_as_a_table(tmp_path):
     assert "No faults." in text.read_text()
     write_results(tmp_path, rows, ["sm_90: one"], "3.9.0")
     assert "- sm_90: one" in (tmp_path / "aot-3.9.0.md").read_text()
+
+
+def test_the_table_is_drawn_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    print_table(rows_of([launch(129, faults=["too many"])]))
+    drawn = capsys.readouterr().out
+    assert "matmul" in drawn
+    assert "─" in drawn
