@@ -312,6 +312,14 @@ def round_decimals(call: StructuredCall) -> PlannedKernel:
     return planned(call, m.round_to(call.args["decimals"]))
 
 
+def softplus(call: StructuredCall) -> PlannedKernel:
+    """log(1 + exp(beta * self)) / beta; of its two numbers a call may give the second alone."""
+    check_kind(call, FLOAT)
+    if call.runtime[1:] == ("threshold",):
+        return planned(call, lambda a, threshold: m.softplus(a, threshold=threshold))
+    return planned(call, m.softplus)
+
+
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "clamp": clamp,
     "clamp_max": clamp,
@@ -325,6 +333,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "relu": relu,
     "round_decimals": round_decimals,
     "sigmoid": sigmoid,
+    "softplus": softplus,
     "where": where,
 }
 FACTORIES |= {name: rounding(name) for name in ROUNDING}

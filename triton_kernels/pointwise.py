@@ -78,7 +78,6 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "silu_backward": (f.silu_backward, FLOAT),
     "sin": (f.sin, FLOAT),
     "sinh": (f.sinh, FLOAT),
-    "softplus": (f.softplus, FLOAT),
     "softplus_backward": (f.softplus_backward, FLOAT),
     "sqrt": (f.sqrt, FLOAT),
     "tan": (f.tan, FLOAT),
@@ -189,6 +188,26 @@ def gelu_backward(call: StructuredCall) -> PlannedKernel:
     return computed(call, function, FLOAT)
 
 
+def with_defaults(
+    function: Any, kinds: str, names: Sequence[str]
+) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a function that takes the numbers `names` last, given by the call or by the schema."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        tensors = [name for name in call.runtime if name not in names]
+        defaults = {name: call.args[name] for name in names if name not in call.runtime}
+        args = {**call.args, **dict.fromkeys(defaults, float)}
+        into = computed(call._replace(runtime=(*tensors, *names), args=args), function, kinds).into
+
+        def completed(out: Any, *inputs: Any) -> None:
+            given = {**defaults, **dict(zip(call.runtime, inputs, strict=True))}
+            into(out, *(given[name] for name in (*tensors, *names)))
+
+        return PlannedKernel(completed if defaults else into)
+
+    return factory
+
+
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "clamp": clamp,
     "clamp_max": clamp,
@@ -196,6 +215,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "div_mode": div_mode,
     "gelu": gelu,
     "gelu_backward": gelu_backward,
+    "softplus": with_defaults(f.softplus, FLOAT, ("beta", "threshold")),
     "where": where,
 }
 FACTORIES |= {name: pointwise(*row) for name, row in FUNCTIONS.items()}
