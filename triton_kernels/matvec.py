@@ -79,8 +79,10 @@ declare(
     tile=("BLOCK_M", "BLOCK_K"),
     dtypes={
         ("fp32", "fp16", "bf16", "i32", "i8", "i16", "u8"): NARROW,
-        # Sums of 64 bits take two registers each: half as many for a lane.
-        ("fp64", "i64"): WIDE,
+        # Sums of float64 take two registers each, and as much again before they are rounded: half as many for a lane.
+        ("fp64",): WIDE,
+        # A product of 64-bit integers is a sequence of 32-bit ones: 16 warps, with 64 KiB in flight.
+        ("i64",): tuple(Configuration(one.tile, blocks=4) for one in NARROW),
     },
     smaller=True,
     operations="2 m k",
@@ -125,7 +127,7 @@ class Part:
                 "BLOCK_K": inner,
             },
             divisible=[*divisible, *(n for n, v in (("m", m), ("k", k), ("chunk", chunk)) if v % 16 == 0)],
-            num_warps=8 if how.type.primitive_bitwidth == 64 else 4,
+            num_warps=8 if how.type.is_fp64() else 4,
         )
         self.grid = (cdiv(m, rows), splits, 1)
         self.numbers = (m, k, chunk, *(values[name] for name in matvec.arg_names if name in values))
