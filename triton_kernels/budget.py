@@ -39,12 +39,14 @@ class Configuration:
         warps, stages: as Triton's ``num_warps`` and ``num_stages``.
         blocks: how many such blocks a multiprocessor is to have at a time, by capability where targets differ: those
             that are not named do not take it. None for as many as make `Declaration.warps`.
+        unaligned: how many where an operand that is to be accessed in vectors is not aligned; None for as many.
     """
 
     tile: tuple[int, ...] = ()
     warps: int = 4
     stages: int = 3
     blocks: Blocks | None = None
+    unaligned: int | None = None
 
     def __str__(self) -> str:
         tile = "x".join(map(str, self.tile))
@@ -78,7 +80,8 @@ class Declaration:
         per_index: how many elements of an operand an index of the tile stands for.
         tensor_cores: dtypes whose tiles matrix instructions multiply.
         exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it.
-        local: bytes that a function, named by a constant of the kernel, may keep in local memory, and why.
+        functions: resident warps where a constant of the kernel is the function of this name, and why.
+        local: bytes that such a function may keep in local memory, and why.
     """
 
     kernel: Any
@@ -95,13 +98,23 @@ class Declaration:
     per_index: int = 1
     tensor_cores: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
+    functions: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     local: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
-    def blocks(self, configuration: Configuration, capability: int) -> int:
-        """Resident blocks of a configuration on a target."""
+    def blocks(
+        self,
+        configuration: Configuration,
+        capability: int,
+        aligned: bool = True,
+        functions: Sequence[str] = (),
+    ) -> int:
+        """Resident blocks of a configuration on a target, with these functions among the kernel's constants."""
+        if not aligned and configuration.unaligned is not None:
+            return configuration.unaligned
+        warps = min([self.functions[name][0] for name in functions if name in self.functions], default=None)
         blocks = configuration.blocks
-        if blocks is None:
-            return max(self.warps // configuration.warps, 1)
+        if blocks is None or warps is not None:
+            return max((self.warps if warps is None else warps) // configuration.warps, 1)
         return blocks if isinstance(blocks, int) else blocks[capability]
 
     def covering(self, dtype: str, found: Configuration, capability: int) -> Configuration | None:

@@ -474,10 +474,10 @@ declare(
     dtypes={
         ("fp32", "i32", "u32"): (Configuration((1024,)), Configuration((512,))),
         ("fp64", "i64", "u64"): (Configuration((512,)),),
-        # 16 elements for each lane, which where they are not aligned are loaded one by one, each into a register of its
-        # own and its address and mask beside it: seven blocks, with 28 KiB in flight.
+        # Of 16 elements a lane, seven blocks where they are not aligned: they are loaded one by one, each into a
+        # register of its own, with masks and addresses beside them; 28 KiB are in flight.
         ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
-            Configuration((2048,), blocks=7),
+            Configuration((2048,), unaligned=7),
             Configuration((1024,)),
             Configuration((512,)),
         ),
@@ -487,6 +487,9 @@ declare(
     traffic="n times the itemsizes of the output and of each operand that is no number",
     loads=("a", "b", "c", "d"),
     stores=("out",),
+    functions={
+        "pow": (24, "a power of integers is a loop of 32 products, through which four 64-bit numbers live")
+    },
     local=dict.fromkeys(("sin", "cos", "tan"), TRIGONOMETRY),
 )
 declare(

@@ -348,7 +348,7 @@ declare(
     combine_runs,
     why=GATHERING,
     dtypes=NUMBERS,
-    configurations=(Configuration((256,)),),
+    configurations=(Configuration((128,)),),
     operations="n, twice as many with alpha",
     traffic="n itemsize, and the output's elements twice",
 )

@@ -67,9 +67,8 @@ def matvec(
     tl.store(out + rows * om + part, convert(result, out.dtype.element_ty), mask=rows < m)
 
 
-NARROW, WIDE = (
-    tuple(Configuration(tile, warps) for tile in ((1, 2048), (32, 64), (128, 16))) for warps in (4, 8)
-)
+NARROW = tuple(Configuration(tile) for tile in ((1, 2048), (32, 64), (128, 16)))
+WIDE = tuple(Configuration(tile) for tile in ((1, 1024), (16, 64), (128, 8)))
 
 declare(
     matvec,
@@ -78,7 +77,7 @@ declare(
     tile=("BLOCK_M", "BLOCK_K"),
     dtypes={
         ("fp32", "fp16", "bf16", "i32", "i8", "i16", "u8"): NARROW,
-        # Sums of 64 bits take two registers each: half as many for a lane.
+        # Sums of 64 bits take two registers each, and as much again before they are stored: half as many for a lane.
         ("fp64", "i64"): WIDE,
     },
     smaller=True,
@@ -124,7 +123,6 @@ class Part:
                 "BLOCK_K": inner,
             },
             divisible=[*divisible, *(n for n, v in (("m", m), ("k", k), ("chunk", chunk)) if v % 16 == 0)],
-            num_warps=8 if how.type.primitive_bitwidth == 64 else 4,
         )
         self.grid = (cdiv(m, rows), splits, 1)
         self.numbers = (m, k, chunk, *(values[name] for name in matvec.arg_names if name in values))

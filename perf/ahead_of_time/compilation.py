@@ -20,7 +20,7 @@ from .request import Request
 
 SECONDS = 300
 """What one compilation may take."""
-TAIL = 400
+TAIL = 1000
 """How much of a dead worker's last words is told."""
 
 

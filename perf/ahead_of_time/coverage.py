@@ -18,6 +18,7 @@ from ...runtime.cuda.occupancy import (
 from ...triton_kernels.budget import DECLARATIONS, LEAST_CAPABILITY, Configuration, Declaration
 from .checks import Expectation
 from .disassembly import WIDEST
+from .request import Request
 
 
 class Launched(NamedTuple):
@@ -93,25 +94,33 @@ def functions_in(constants: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def expectation(
-    launched: Launched,
-    target: Target,
-    signature: Mapping[str, str],
-    constants: Mapping[str, Any],
-    divisible: Iterable[str],
-    wide: bool,
-) -> Expectation:
+def residency(launched: Launched, target: Target, request: Request) -> tuple[int, str]:
+    """Resident blocks of a launch, and what makes them others than the configuration's own, if anything does."""
+    declaration, _, configuration, _ = launched
+    pointers = {name for name, type_ in request.signature.items() if type_.startswith("*")}
+    aligned = pointers & {*declaration.loads, *declaration.stores} <= set(request.divisible)
+    functions = [name.rpartition(":")[2] for name in functions_in(request.constants)]
+    usual = declaration.blocks(configuration, target.capability)
+    blocks = declaration.blocks(configuration, target.capability, aligned, functions)
+    if blocks == usual:
+        return usual, ""
+    return blocks, "unaligned" if not aligned else " ".join(
+        n for n in functions if n in declaration.functions
+    )
+
+
+def expectation(launched: Launched, target: Target, request: Request, wide: bool) -> Expectation:
     """What the declaration demands of a launch on a target; `wide` where its claims of wide accesses hold."""
     declaration, dtype, configuration, exact = launched
-    blocks, warps = declaration.blocks(configuration, target.capability), configuration.warps
-    names = (name.rpartition(":")[2] for name in functions_in(constants))
+    blocks, warps = residency(launched, target, request)[0], configuration.warps
+    names = (name.rpartition(":")[2] for name in functions_in(request.constants))
     local = [declaration.local[name][0] for name in names if name in declaration.local]
-    bits = {name: element_bits(type_) for name, type_ in signature.items() if type_.startswith("*")}
+    bits = {name: element_bits(type_) for name, type_ in request.signature.items() if type_.startswith("*")}
     lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
-    aligned = sorted(set(divisible) & set(bits))
+    aligned = sorted(set(request.divisible) & set(bits))
 
     def claimed(names: Iterable[str]) -> dict[str, int]:
-        return {name: min(WIDEST, bits[name] * lanes) for name in names if wide and name in aligned}
+        return {name: min(WIDEST, bits[name] * lanes) for name in names if wide and name in bits}
 
     return Expectation(
         registers=register_budget(target, blocks, warps),

@@ -20,7 +20,16 @@ def functions() -> list[Any]:
     """The functions of pointwise operators, each of which some sample must launch."""
     found = [row[0] for row in pointwise.FUNCTIONS.values()]
     found += [function for row in pointwise.SCALED.values() for function in row[:2]]
-    found += [f.clamp, f.where, f.gelu, f.gelu_tanh, f.gelu_backward, f.gelu_tanh_backward, f.trunc_divide]
+    found += [
+        f.clamp,
+        f.where,
+        f.gelu,
+        f.gelu_tanh,
+        f.gelu_backward,
+        f.gelu_tanh_backward,
+        f.trunc_divide,
+        f.softplus,
+    ]
     return [*found, *pointwise.ROUNDING.values()]
 
 

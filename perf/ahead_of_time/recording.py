@@ -25,6 +25,7 @@ from .coverage import (
     functions_in,
     gaps,
     kernels_in,
+    residency,
     seen_through_declaration,
 )
 from .request import Request, encode, load_module, name_of
@@ -206,16 +207,14 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
     described: dict[str, Any] = {"request": asdict(entry.request), "label": entry.label}
     if launched is None or isinstance(launched, str):
         return described | {"fault": launched or "launched, but not declared"}
-    request, declaration = entry.request, launched.declaration
-    expected = expectation(
-        launched, target, request.signature, request.constants, request.divisible, entry.wide
-    )
+    request = entry.request
+    blocks, note = residency(launched, target, request)
     return described | {
         "dtype": launched.dtype,
-        "configuration": str(launched.configuration),
-        "blocks": declaration.blocks(launched.configuration, target.capability),
+        "configuration": f"{launched.configuration} {note}".strip(),
+        "blocks": blocks,
         "warps": launched.configuration.warps,
-        "expected": asdict(expected),
+        "expected": asdict(expectation(launched, target, request, entry.wide)),
     }
 
 

@@ -68,6 +68,15 @@ def test_occupancy_follows_from_warps_or_from_blocks():
     assert [declared.blocks(large, capability) for capability in (90, 100)] == [2, 1]
     assert declared.blocks(small, 90) == 2
     assert declared.blocks(Configuration((64, 64, 64), 8), 90) == declared.warps // 8
+    assert declared.blocks(large, 90, aligned=False) == 1, "an occupancy of its own"
+    assert declared.blocks(small, 90, aligned=False) == 2, "the same"
+
+
+def test_a_function_may_have_an_occupancy_of_its_own():
+    dense = DECLARATIONS["triten.triton_kernels.elementwise:dense"]
+    (whole, *_) = dense.configurations["i32"]
+    assert (dense.blocks(whole, 90), dense.blocks(whole, 90, functions=["add"])) == (8, 8)
+    assert dense.blocks(whole, 90, functions=["pow"]) == 6
 
 
 def test_a_launch_is_covered_by_its_configuration_or_by_a_larger_one():

@@ -158,3 +158,18 @@ def test_one_over_infinity_is_zero(dtype: tt.dtype, function, same) -> None:
         function(x.to("cuda")),
         tt.tensor([0.0, 0.5 if function is tt.rsqrt else 0.25, float("inf")], dtype=dtype),
     )
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64, tt.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "numbers", [{}, {"beta": 2.0}, {"threshold": 0.5}, {"beta": 3.0, "threshold": 0.1}], ids=str
+)
+def test_numbers_that_a_call_leaves_out_are_the_schemas(random, dtype, numbers):
+    a = random((40,), dtype)
+    beta, threshold = numbers.get("beta", 1.0), numbers.get("threshold", 20.0)
+    x = a.to(tt.float64).numpy()
+    expected = np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta)
+    tolerance = {tt.float32: 1e-6, tt.float64: 1e-14, tt.bfloat16: 2e-2}[dtype]
+    for given in (a, a.to("cuda")):
+        found = tt.nn.functional.softplus(given, **numbers).cpu().to(tt.float64).numpy()
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)

@@ -99,6 +99,10 @@ def rows(
 
 WITHOUT_SAMPLE = {
     "set_": "exchanges the storage, computes nothing",
+    "is_pinned": "asks about host memory, computes nothing",
+    "pin_memory": "copies into host memory, which the runtime's checks do",
+    "_pin_memory": "copies into host memory, which the runtime's checks do",
+    "record_stream": "tells the allocator, computes nothing: the runtime's checks have it",
     "_basic_index": "an encoding of x[...], which select, slice and unsqueeze stand for",
     "_basic_index_backward": "an encoding of the gradient of x[...], which their backward stands for",
     "unflatten._namedshape": "names of dimensions become numbers before any kernel",

@@ -11,6 +11,10 @@ class CUDARuntimeError(RuntimeError):
         self.status = status
 
 
+class CUDADriverError(RuntimeError):
+    """CuPy's error of the driver API."""
+
+
 class FakeRuntime(types.ModuleType):
     """`cupy.cuda.runtime`: every call is logged; handles that are not alive are undefined behaviour, so they crash."""
 
@@ -39,6 +43,9 @@ class FakeRuntime(types.ModuleType):
 
     def setDevice(self, device):
         self.device = device
+
+    def getDevice(self):
+        return self.device
 
     def streamCreateWithPriority(self, flags, priority):
         stream = next(self.handles)
@@ -154,7 +161,7 @@ def modules():
     runtime = FakeRuntime()
     cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
     driver, device = types.ModuleType("cupy.cuda.driver"), types.ModuleType("cupy.cuda.device")
-    driver.CUDADriverError = RuntimeError
+    driver.CUDADriverError = CUDADriverError
     cuda.runtime, cuda.driver, cuda.device, cupy.cuda = runtime, driver, device, cuda
     cuda.MemoryPool = lambda *_: None
     device.get_cublas_handle = lambda: 0xB1A5

@@ -3,6 +3,7 @@
 What a launch would have read is read from its table of parameters, by the types that a test names.
 """
 
+import abc
 import ctypes
 import itertools
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ class RecordingDriver(cuda.Driver):
     def create_stream(self, device, priority=0):
         return next(self.handles)
 
-    def create_event(self, timing=False):
+    def create_event(self, timing=False, blocking=False, interprocess=False):
         handle = next(self.handles)
         self.events[handle] = None
         return handle
@@ -145,10 +146,13 @@ class RecordingDriver(cuda.Driver):
     def query_event(self, event):
         return True
 
-    def _nothing(self, *args, **kwargs): ...
 
-    copy_host_to_device = copy_device_to_host = copy_device_to_device = _nothing
-    query_stream = synchronize_stream = synchronize = wait_event = synchronize_event = _nothing
+def _nothing(self, *args, **kwargs): ...
+
+
+for _name in RecordingDriver.__abstractmethods__:
+    setattr(RecordingDriver, _name, _nothing)
+abc.update_abstractmethods(RecordingDriver)
 
 
 class NothingLaunched(cuda.CompiledKernel):

@@ -11,7 +11,7 @@ import pytest
 
 from triten.runtime.cuda.capture import relaxed_capture
 
-OURS = ["cupy_driver", "cupy_copies", "cupy_devices", "cupy_graph"]
+OURS = ["cupy_driver", "cupy_copies", "cupy_devices", "cupy_graph", "cupy_errors", "cupy_kernel"]
 KERNEL, MEMCPY = 0, 1
 INVALIDATED, UNMATCHED, WRONG_THREAD = 901, 903, 908
 
@@ -100,7 +100,7 @@ def fake(monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
     cuda = importlib.import_module(names[0]).CuPyDriver(2)
     seen = Capturing(runtime)
-    monkeypatch.setattr(sys.modules[names[-1]], "_libcuda", lambda: seen)
+    monkeypatch.setattr(sys.modules["triten.runtime.cuda.cupy_graph"], "_libcuda", lambda: seen)
     yield cuda, seen
     for name in names:
         sys.modules.pop(name, None)

@@ -9,7 +9,7 @@ import pytest
 
 from triten.runtime.errors import OutOfMemoryError
 
-OURS = ["cupy_driver", "cupy_copies", "cupy_devices", "cupy_graph"]
+OURS = ["cupy_driver", "cupy_copies", "cupy_devices", "cupy_graph", "cupy_errors", "cupy_kernel"]
 
 
 def _fake_modules():
