@@ -6,7 +6,12 @@
 #   make generate     write dispatch/generated and the kernels' registrations anew
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
+#   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
+#   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make opinfo       OPINFO=path/to/opinfo.py [OPINFO_ARGS="--grad"]: against PyTorch's own samples
+#   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
+#   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
+#   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
 #   make clean        remove what these targets made
 
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
@@ -17,7 +22,11 @@ WORKERS ?= auto
 DEMO_ARGS ?=
 TESTS ?=
 OPINFO ?=
+AOT_ARGS ?=
 OPINFO_ARGS ?=
+MATRIX_ARGS ?=
+GPU_PYTHON ?= python3
+GPU_ARGS ?=
 
 BIN := $(VENV)/bin
 # -P keeps the root's modules (this folder is the package itself) out of the top level of sys.path.
@@ -31,13 +40,18 @@ endif
 comma := ,
 EXTRA := $(if $(strip $(CUDA)),$(comma)$(strip $(CUDA)))
 
+# Tests of the CUDA driver run over a stand-in for libcuda.so.1, GPU or none: CuPy they need all the same.
+LINUX_X86_64 := $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
+TEST_CUDA := $(or $(strip $(CUDA)),$(if $(LINUX_X86_64),cuda13))
+
 # One stamp for each set of extras: a second run installs nothing, a changed pyproject.toml installs again.
 stamp = $(VENV)/.installed-$(1)$(if $(strip $(CUDA)),-$(strip $(CUDA)))
 DEMO_READY := $(call stamp,perf)
-TEST_READY := $(call stamp,test)
+TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench opinfo clean
+.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch aot gpu-check gpu-bench opinfo \
+	triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -73,13 +87,35 @@ bench: $(DEMO_READY)
 	$(RUN) -m triten.perf overhead
 	$(RUN) -m triten.perf import-time
 	$(RUN) -m triten.perf memory
+	$(RUN) -m triten.perf allocator
+
+bench-launch: $(TEST_READY)
+	$(if $(strip $(CUDA)),$(RUN) -m triten.perf launch,\
+	$(BIN)/python tests/runtime/cuda/standin/build_library.py $(VENV)/standin && \
+	$(RUN) -m triten.perf launch --standin $(VENV)/standin)
+
+aot: $(TEST_READY)
+	$(RUN) -m triten.perf aot $(AOT_ARGS)
+
+# The checkout as it stands, under the package's name, for a Python that has CuPy and Triton but no triten.
+AS_PACKAGE = set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; ln -s "$(CURDIR)" "$$work/triten"; \
+	PYTHONPATH="$$work" PYTHONUNBUFFERED=1 $(GPU_PYTHON) -P
+
+gpu-check:
+	@$(AS_PACKAGE) tests/gpu/check.py $(GPU_ARGS)
+
+gpu-bench:
+	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)
 
 opinfo: $(ORACLE)/.installed
 	@test -n "$(OPINFO)" || { echo "make opinfo needs OPINFO=path/to/opinfo.py" >&2; exit 2; }
 	$(ORACLE)/bin/python -P "$(OPINFO)" $(OPINFO_ARGS)
 
+triton-matrix: $(BIN)/python
+	$(RUN) tests/compatibility/triton_matrix.py $(MATRIX_ARGS)
+
 clean:
-	rm -rf $(VENV) $(ORACLE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) .matrix build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -93,7 +129,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[test$(EXTRA)]'
+	$(INSTALL) -e '.[test$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
 	@touch $@
 
 $(DEV_READY): pyproject.toml | $(BIN)/python

@@ -59,6 +59,7 @@ from .runtime.device import device, get_default_device, set_default_device
 from .runtime.dispatch_key import DispatchKey
 from .runtime.dispatch_key_set import DispatchKeySet
 from .runtime.errors import (
+    AcceleratorError,
     _check,
     _check_index,
     _check_not_implemented,

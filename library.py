@@ -77,6 +77,7 @@ __all__ = [
     "register_stub",
     "register_vmap",
     "set_allocator",
+    "use_triton_driver",
     "wrap_kernel",
     "wrap_triton",
 ]
@@ -149,3 +150,38 @@ class wrap_triton:
             launch(self.kernel, grid, *args, **kwargs)
 
         return enqueue
+
+
+class use_triton_driver:
+    """Have kernels in Triton's own notation, ``kernel[grid](x, n, BLOCK=1024)``, run on triten's devices and streams.
+
+    This is so by itself in a process that has not imported PyTorch. Where PyTorch uses Triton too, its driver is the
+    one for the process, and such a kernel runs on PyTorch's current stream, of which triten's operators know nothing:
+    then ask for triten's here. It counts until it is called again, or as a context until its end, for all threads::
+
+        with tt.library.use_triton_driver():
+            kernel[grid](x, y, n, BLOCK=1024)
+
+    Args:
+        enabled: False gives the choice back to Triton.
+
+    Raises:
+        RuntimeError: where there is no CUDA device.
+    """
+
+    def __init__(self, enabled: bool = True) -> None:
+        found = driver()
+        from .runtime.cuda import triton_driver
+
+        self._restore = triton_driver.restore
+        self._previous = triton_driver.active()
+        if enabled:
+            triton_driver.install(found, automatic=False)
+        else:
+            triton_driver.restore(None)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._restore(self._previous)

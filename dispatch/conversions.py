@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..runtime.cuda.array_interface import exported
 from ..runtime.device import CPU
+from ..runtime.device import device as Device
 from ..runtime.grad_mode import is_grad_enabled
+from ..runtime.memory_format import memory_format as MemoryFormat
+from ..runtime.memory_format import preserve_format
 from ..runtime.tensor_impl import TensorImpl
 from .scalars import readable
 
@@ -237,15 +241,45 @@ class ConversionMethods(_Base):
     def imag(self, value: Any) -> None:
         _assign(self.imag, value)
 
-    def cpu(self) -> Any:
+    def cpu(self, memory_format: MemoryFormat = preserve_format) -> Any:
         """The tensor in host memory."""
         tensor: Any = self
-        return tensor.to("cpu")
+        return tensor.to(device="cpu", memory_format=memory_format)
 
-    def cuda(self, device: Any = None) -> Any:
-        """The tensor on a CUDA device, the current one if none is named."""
+    def cuda(
+        self,
+        device: Device | str | int | None = None,
+        non_blocking: bool = False,
+        memory_format: MemoryFormat = preserve_format,
+    ) -> Any:
+        """The tensor on a CUDA device, the current one if none is named.
+
+        A `non_blocking` copy from page-locked memory is only enqueued. Raises RuntimeError for another device.
+        """
         tensor: Any = self
-        return tensor.to("cuda" if device is None else device)
+        where = Device("cuda") if device is None else Device(device)
+        if where.type != "cuda":
+            raise RuntimeError(f"Invalid device, must be cuda device, got '{where}'")
+        return tensor.to(device=where, non_blocking=non_blocking, memory_format=memory_format)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The bytes as other libraries take them: version 3 of the CUDA array interface, with the current stream.
+
+        Raises AttributeError for a tensor elsewhere than on a CUDA device, RuntimeError for one that requires grad.
+        """
+        spec = self._spec
+        if spec.device.type != "cuda":
+            raise AttributeError(
+                f"Can't get __cuda_array_interface__ on a tensor of device '{spec.device}'. If CUDA data is required "
+                "use tensor.cuda() to copy tensor to device memory."
+            )
+        if spec.requires_grad:
+            raise RuntimeError(
+                "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+                "var.detach() to get Variable that doesn't require grad."
+            )
+        return exported(self._data, spec)
 
 
 def _assign(part: Any, value: Any) -> None:

@@ -6,12 +6,18 @@ import argparse
 import sys
 from types import ModuleType
 
-from . import import_time, memory, overhead
+from . import allocator, aot, graph, import_time, launch, memory, overhead
+from .gpu import command as gpu
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
     "import-time": import_time,
     "memory": memory,
+    "allocator": allocator,
+    "graph": graph,
+    "launch": launch,
+    "aot": aot,
+    "gpu": gpu,
 }
 
 

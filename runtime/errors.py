@@ -22,6 +22,14 @@ class OutOfMemoryError(RuntimeError):
     """A device has no memory left for an allocation (`tt.cuda.OutOfMemoryError`)."""
 
 
+class AcceleratorError(RuntimeError):
+    """A device or its driver failed (`tt.AcceleratorError`); `error_code` is the runtime API's number."""
+
+    def __init__(self, message: str, error_code: int) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
 class InternalAssertError(AssertionError, RuntimeError):
     """A fault of triten itself, never of its user. A RuntimeError too, as PyTorch's is."""
 

@@ -9,12 +9,22 @@ from __future__ import annotations
 import secrets
 import struct
 import threading
+from typing import NamedTuple, Protocol
 
 from .device import CPU
 from .device import device as Device
 
 DEFAULT_SEED = 67280421310721
 _STATE = struct.Struct("<QQ")
+
+
+class SeedInMemory(NamedTuple):
+    """The address, on the device, of a seed and of an offset: two int64 that are known when a kernel runs."""
+
+    address: int
+
+
+Seed = int | SeedInMemory
 
 
 class Generator:
@@ -39,6 +49,7 @@ class Generator:
             raise RuntimeError(
                 f"Overflow when unpacking long: manual_seed expected a 64-bit seed, got {seed}"
             )
+        self._check_not_captured("manual_seed")
         self._seed, self._offset = seed % (1 << 64), 0
         return self
 
@@ -57,6 +68,7 @@ class Generator:
 
     def set_offset(self, offset: int) -> None:
         """Move to this counter."""
+        self._check_not_captured("set_offset")
         self._offset = int(offset)
 
     def state_bytes(self) -> bytes:
@@ -67,10 +79,25 @@ class Generator:
         """Restore what `state_bytes` gave. Raises RuntimeError for anything of another length."""
         if len(state) != _STATE.size:
             raise RuntimeError(f"Generator state has {_STATE.size} bytes, got {len(state)}")
+        self._check_not_captured("set_state")
         self._seed, self._offset = _STATE.unpack(state)
 
-    def reserve(self, counters: int) -> tuple[int, int]:
-        """Take the next `counters` Philox counters: (seed, first counter)."""
+    def _check_not_captured(self, method: str) -> None:
+        captured = _captured_draws
+        if captured is not None:
+            captured.check_may_change(self, method)
+
+    def reserve(self, counters: int) -> tuple[Seed, int]:
+        """Take the next `counters` Philox counters: (seed, first counter).
+
+        While the current stream of its device is captured the seed is one in memory, and the first counter is
+        relative to the offset there.
+        """
+        captured = _captured_draws
+        if captured is not None:
+            found = captured.reserve(self, counters)
+            if found is not None:
+                return found
         with self._lock:
             first = self._offset
             self._offset = first + counters
@@ -78,6 +105,28 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"<triten.Generator device={self.device}>"
+
+
+class CapturedDraws(Protocol):
+    """What draws do while graphs are being captured."""
+
+    def reserve(self, generator: Generator, counters: int) -> tuple[SeedInMemory, int] | None:
+        """The numbers of a draw that is captured; None for one that is not.
+
+        Raises RuntimeError for a generator that the capture does not know.
+        """
+
+    def check_may_change(self, generator: Generator, method: str) -> None:
+        """Raise RuntimeError if the current stream of the generator's device is captured."""
+
+
+_captured_draws: CapturedDraws | None = None
+
+
+def set_captured_draws(captured: CapturedDraws | None) -> None:
+    """Have this be asked at every draw, as long as captures are underway; None afterwards."""
+    global _captured_draws
+    _captured_draws = captured
 
 
 _defaults: dict[Device, Generator] = {}

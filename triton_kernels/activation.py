@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
-
 from ..dispatch.structured.stub import KernelFactory, register_stub, with_defaults
+from ..runtime.cuda.lazy_triton import libdevice, tl, triton
 from .pointwise import FLOAT, pointwise
 from .pointwise_functions import divide
 

@@ -1,8 +1,7 @@
 """The programs of convolutions."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import Configuration, declare
 from .conversion import convert
 from .product import multiply_add, tile_of
 
@@ -218,4 +217,33 @@ def convolve_backward_weight(
         target,
         convert(total, out.dtype.element_ty),
         mask=(rows < outputs)[:, None] & (taps < columns)[None, :],
+    )
+
+
+# What bounds these is the gathered operand: each element has an address and a mask of its own, 16 of either for a lane
+# of the large tiles, beside the sums; so one block of eight warps is resident, and stages hide latency instead.
+HALF = (Configuration((128, 64, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3, 2))
+SINGLE = (Configuration((128, 64, 16), 8, 3, 1), Configuration((64, 32, 16), 4, 3, 3))
+DOUBLE = (Configuration((64, 64, 16), 4, 3, 2), Configuration((32, 32, 16), 4, 3, 4))
+
+for _kernel, _operand, _traffic in (
+    (convolve, "x", "x, w and out once each; a pixel again for each tap whose line has left L1"),
+    (convolve_backward_input, "g", "g, w and out once each; a gradient again for each tap"),
+    (
+        convolve_backward_weight,
+        "g",
+        "g and x once for each tile of the other; out once for each part of the pixels",
+    ),
+):
+    declare(
+        _kernel,
+        why="see each configuration; the addresses and masks of gathered elements bound it",
+        operand=_operand,
+        tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+        dtypes={("bf16", "fp16"): HALF, ("fp32",): SINGLE, ("fp64",): DOUBLE},
+        smaller=True,
+        operations="2 n oh ow o c r s / groups",
+        traffic=_traffic,
+        tensor_cores=("bf16", "fp16", "fp64"),
+        exact=("fp32",),
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import triton
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.lazy_triton import triton
 from ..runtime.cuda.transfer import copy_between_devices
 from ..runtime.tensor_spec import TensorSpec
 from .conversion import triton_type

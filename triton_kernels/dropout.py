@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.errors import internal_assert
+from ..runtime.generator import Seed
 from . import random_functions as f
+from .budget import FLOATS, STREAMING, Configuration, declare
 from .conversion import compute_type, convert
 from .elementwise import check_dtypes, elementwise, number_for
 from .launch import Launch, cdiv, launch_nothing
-from .random import block_of, drawn, draws, signed64, threshold
+from .random import PHILOX_TYPES, block_of, drawn, draws, philox_numbers, start_of_draws, threshold
 
 
 @triton.jit
@@ -24,11 +24,13 @@ def drop(
     n,
     seed,
     first,
+    state,
     limit,
     scale,
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    seed, first = start_of_draws(seed, first, state)
     block = tl.program_id(0).to(tl.int64)
     counter = first + block * BLOCK + tl.arange(0, BLOCK)
     keep = draws(seed, counter, limit, None, None, None, f.bernoulli, False, False, tl.int1, 0)
@@ -65,7 +67,7 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
             )
         ).into
 
-        def separately(to: Any, kept: Any, x: Any, p: float, seed: int, first: int) -> None:
+        def separately(to: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
             fill(kept, 1.0 - p, seed, first)
             scale_by(to, x, kept, scale_for(p))
 
@@ -80,16 +82,16 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
             "out": f"*{out.dtype.triton_name}",
             "mask": "*i1",
             "n": "i64",
-            "seed": "i64",
-            "first": "i64",
+            **PHILOX_TYPES,
             "limit": "i64",
             "scale": type_.name,
         },
         {"TYPE": type_, "BLOCK": block},
+        elements=("state",),
     )
     grid = (cdiv(n, 4 * block), 1, 1)
 
-    def into(to: Any, kept: Any, x: Any, p: float, seed: int, first: int) -> None:
+    def into(to: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
         limit = threshold(1.0 - p)
         launch(
             grid,
@@ -97,8 +99,7 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
             to.address,
             kept.address,
             n,
-            signed64(seed),
-            first,
+            *philox_numbers(seed, first),
             *limit,
             number(scale_for(p)),
         )
@@ -124,3 +125,15 @@ def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
 
 register_stub("native_dropout_stub", "cuda", native_dropout)
 register_stub("native_dropout_backward_stub", "cuda", native_dropout_backward)
+
+declare(
+    drop,
+    why=STREAMING,
+    dtypes=FLOATS,
+    configurations=(Configuration((256,)),),
+    operations="2 n, and Philox's ten rounds for every four elements",
+    traffic="n (2 itemsize + 1)",
+    loads=("x",),
+    stores=("out",),
+    per_index=4,
+)

@@ -13,13 +13,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
+from ..runtime.cuda.driver import driver
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.device import CPU
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
+from .budget import FLOATS8, LEAST_CAPABILITY, NUMBERS, STREAMING, Configuration, declare
 from .conversion import compute_type, convert, type_name
 from .geometry import Geometry, elementwise_geometry
 from .launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
@@ -30,7 +30,7 @@ ABSENT, BLOCKED, ELEMENT, NUMBER = tl.constexpr(0), tl.constexpr(1), tl.constexp
 MAX_OPERANDS = 4
 MAX_DIMS = 6
 BYTES = 4096
-"""What one program of four warps reads of an operand: four 128-bit accesses for each thread."""
+"""What one program of four warps reads of an operand: two 128-bit accesses for each thread."""
 INTERPRETED_BLOCK = 16384
 
 
@@ -56,7 +56,7 @@ def read(x, offset, mask, KIND: tl.constexpr, TYPE: tl.constexpr):
     elif KIND == NUMBER:
         return x.to(TYPE)
     else:
-        return None
+        return 0  # nobody reads it; Triton before 3.7 cannot return None from a branch
 
 
 @triton.jit
@@ -244,10 +244,25 @@ class Operand:
 
 
 def check_dtypes(call: StructuredCall, specs: Sequence[Any]) -> None:
-    """Refuse dtypes without a Triton type: complex numbers."""
+    """Refuse dtypes without a Triton type, which complex numbers are, or without a conversion on the device."""
     for spec in specs:
-        if isinstance(spec, TensorSpec) and spec.dtype.triton_name is None:
+        if not isinstance(spec, TensorSpec):
+            continue
+        if spec.dtype.triton_name is None:
             raise call.refuse(spec)
+        least = LEAST_CAPABILITY.get(spec.dtype.triton_name)
+        if least is not None and spec.device.type == "cuda":
+            check_capability(call, spec, least)
+
+
+def check_capability(call: StructuredCall, spec: TensorSpec, least: int) -> None:
+    """Raise NotImplementedError for a dtype that the device of the call is too old for."""
+    found = driver().properties(spec.device.resolved_index)
+    if 10 * found.major + found.minor < least:
+        raise NotImplementedError(
+            f"\"{call.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}' on {spec.device}: expected "
+            f"compute capability {least // 10}.{least % 10} or later, got {found.major}.{found.minor}"
+        )
 
 
 def check_devices(out: TensorSpec, inputs: Sequence[Any]) -> None:
@@ -417,30 +432,31 @@ def launcher(
     offsets: Sequence[tuple[int, ...]],
 ) -> Callable[..., None]:
     """The function over bytes that a plan calls, its frequent shapes spelt out to keep the call short."""
+    enqueue = launch.enqueue
     if len(offsets) == 1:
         if len(prepares) == 1 and prepares[0] is address:
 
             def unary(out: Any, a: Any) -> None:
-                launch(grid, out.address, a.address, *numbers)
+                enqueue(grid, out.address, a.address, *numbers)
 
             return unary
         if len(prepares) == 2 and prepares[0] is prepares[1] is address:
 
             def binary(out: Any, a: Any, b: Any) -> None:
-                launch(grid, out.address, a.address, b.address, *numbers)
+                enqueue(grid, out.address, a.address, b.address, *numbers)
 
             return binary
 
         def one(out: Any, *inputs: Any) -> None:
             values = [prepare(x) for prepare, x in zip(prepares, inputs, strict=True)]
-            launch(grid, out.address, *values, *numbers)
+            enqueue(grid, out.address, *values, *numbers)
 
         return one
 
     def several(out: Any, *inputs: Any) -> None:
         values = [out.address, *(prepare(x) for prepare, x in zip(prepares, inputs, strict=True))]
         for steps in offsets:
-            launch(grid, *(value + step for value, step in zip(values, steps, strict=True)), *numbers)
+            enqueue(grid, *(value + step for value, step in zip(values, steps, strict=True)), *numbers)
 
     return several
 
@@ -448,3 +464,39 @@ def launcher(
 def common_types(call: StructuredCall, common: ScalarType) -> list[tl.dtype]:
     """The common dtype's compute type for each runtime argument."""
     return [compute_type(common)] * len(call.runtime)
+
+
+TRIGONOMETRY = (48, "libdevice's table for reducing large arguments, on a path that common ones do not take")
+
+declare(
+    dense,
+    why=STREAMING,
+    dtypes={
+        ("fp32", "i32", "u32"): (Configuration((1024,)), Configuration((512,))),
+        ("fp64", "i64", "u64"): (Configuration((512,)),),
+        # Of 16 elements a lane, seven blocks where they are not aligned: they are loaded one by one, each into a
+        # register of its own, with masks and addresses beside them; 28 KiB are in flight.
+        ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
+            Configuration((2048,), unaligned=7),
+            Configuration((1024,)),
+            Configuration((512,)),
+        ),
+        FLOATS8: (Configuration((1024,)),),
+    },
+    operations="n times the function's",
+    traffic="n times the itemsizes of the output and of each operand that is no number",
+    loads=("a", "b", "c", "d"),
+    stores=("out",),
+    functions={
+        "pow": (24, "a power of integers is a loop of 32 products, through which four 64-bit numbers live")
+    },
+    local=dict.fromkeys(("sin", "cos", "tan"), TRIGONOMETRY),
+)
+declare(
+    strided,
+    why="32 warps: the accesses are scattered, and other warps hide the wait for them",
+    dtypes=NUMBERS,
+    configurations=(Configuration((1024,)),),
+    operations="n times the function's, and a division and a remainder for each dimension but one",
+    traffic="as dense, where lines of 32 bytes are used up",
+)

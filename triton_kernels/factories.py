@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.tensor_spec import TensorSpec
+from .budget import STREAMING, Configuration, declare
 from .conversion import compute_type, convert
 from .copy import copy_kernel, identity
 from .elementwise import (
@@ -125,3 +124,17 @@ register_stub("fill_stub", "cuda", fill)
 register_stub("zero_stub", "cuda", zero)
 register_stub("arange_stub", "cuda", arange)
 register_stub("linspace_stub", "cuda", linspace)
+
+declare(
+    indexed,
+    why=STREAMING,
+    dtypes={
+        ("fp32", "i32", "u32"): (Configuration((1024,)),),
+        ("fp64", "i64", "u64"): (Configuration((512,)),),
+        ("bf16", "fp16", "i16", "u16"): (Configuration((2048,)),),
+        ("i8", "u8"): (Configuration((4096,)),),
+    },
+    operations="2 n",
+    traffic="n itemsize",
+    stores=("out",),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from ..dispatch.structured.stub import StructuredCall, find_kernel
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.device_guard import device_guard
+from ..runtime.cuda.driver import driver
+from ..runtime.cuda.graph_capture import GraphFlags, captured_flags
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.data_ptr import DataPtr
 from ..runtime.device import device as Device
@@ -18,6 +20,8 @@ from ..runtime.scalar_type import int32, int64
 from ..runtime.tensor_spec import TensorSpec
 
 FLAG_BYTES = 4
+REPLAYED = "of a replayed graph"
+"""What an error says in place of the wrong index where the host did not see the indices."""
 
 
 class Bound(NamedTuple):
@@ -29,6 +33,10 @@ class Bound(NamedTuple):
     wraps: bool
     error: type[Exception]
     message: str = "index {wrong} is out of bounds for dimension {dim} with size {size}"
+
+    def fault(self, wrong: object) -> Exception:
+        """The error of a wrong index."""
+        return self.error(self.message.format(wrong=wrong, dim=self.dim, size=self.size))
 
 
 def allocate(nbytes: int, device: Device) -> DataPtr:
@@ -47,11 +55,22 @@ def filled_bytes(nbytes: int, value: int, device: Device) -> DataPtr:
 
 def flags_for(bounds: Sequence[Bound], device: Device) -> DataPtr:
     """A lowered flag for each index tensor."""
-    return filled_bytes(FLAG_BYTES * len(bounds), 0, device)
+    return lowered_flags(len(bounds), device, lambda: [bound.fault(REPLAYED) for bound in bounds])
+
+
+def lowered_flags(count: int, device: Device, errors: Callable[[], list[Exception]]) -> DataPtr:
+    """Flags that are down; in a capture those of its graph, which raises one of `errors` for each that goes up."""
+    captured = captured_flags(driver(), device.resolved_index, errors)
+    return filled_bytes(FLAG_BYTES * count, 0, device) if captured is None else captured
 
 
 def check_flags(flags: DataPtr, bounds: Sequence[Bound], indices: Sequence[Any]) -> None:
-    """Wait for the kernels that were given the flags. Raises the first bound's error whose flag is up."""
+    """Wait for the kernels that were given the flags. Raises the first bound's error whose flag is up.
+
+    In a capture there is nothing to wait for: whoever waits for a replay gets the error.
+    """
+    if isinstance(flags, GraphFlags):
+        return
     found = np.zeros(len(bounds), np.int32)
     copy_across(found, flags, found.nbytes)
     for raised, bound, data in zip(found.tolist(), bounds, indices, strict=True):
@@ -59,7 +78,7 @@ def check_flags(flags: DataPtr, bounds: Sequence[Bound], indices: Sequence[Any])
             wrong = extreme("amax_stub", bound.spec, data)
             if wrong < bound.size:
                 wrong = extreme("amin_stub", bound.spec, data)
-            raise bound.error(bound.message.format(wrong=wrong, dim=bound.dim, size=bound.size))
+            raise bound.fault(wrong)
 
 
 def extreme(stub: str, spec: TensorSpec, data: DataPtr) -> int:

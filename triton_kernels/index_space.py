@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.device import device as Device
 from .geometry import Geometry, coalesced
 from .launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
@@ -69,6 +68,7 @@ def launch_over(
     constexprs: Mapping[str, object],
     extent: int = 0,
     lanes: int = BLOCK,
+    warps: int = 4,
 ) -> Callable[..., None]:
     """The function of the pointers' addresses that launches a lane for each of `n` indices.
 
@@ -77,7 +77,7 @@ def launch_over(
         kernel: takes the pointers, then ``n``, sizes and strides of the spaces, `numbers` and `constexprs`;
             as constants also NDIM of each space by its prefix, INDEX and BLOCK.
         extent: the largest offset that the spaces' strides do not tell.
-        lanes: of a program on a GPU.
+        lanes, warps: of a program on a GPU.
     """
     block = block_for(n, lanes)
     kind = integer_type(n + block, extent + sum(s.geometry.extent() for s in spaces), *numbers.values())
@@ -94,7 +94,7 @@ def launch_over(
         constants[f"NDIM_{one.prefix.upper()}"] = len(one.geometry.sizes)
     constants |= {"INDEX": tl.int32 if kind == "i32" else tl.int64, "BLOCK": block}
     order = [name for name in kernel.arg_names if name in signature]
-    launch = Launch(device, kernel, {name: signature[name] for name in order}, constants)
+    launch = Launch(device, kernel, {name: signature[name] for name in order}, constants, num_warps=warps)
     arguments = tuple(values[name] for name in order if name in values)
     grid = (cdiv(n, block), 1, 1)
 

@@ -1,8 +1,7 @@
 """The programs of indexing: elements picked, placed and combined by numbers that lie in memory."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import MOVED, NUMBERS, Configuration, declare
 from .conversion import convert
 from .reduction_kernels import offset_of
 
@@ -304,3 +303,60 @@ def triangle(
     at = offset_of(b, b0, b1, b2, sb0, sb1, sb2, sb3, NDIM_B) + row * source_row + column * source_column
     to = offset_of(b, b0, b1, b2, ob0, ob1, ob2, ob3, NDIM_B) + row * out_row + column * out_column
     tl.store(out + to, tl.load(source + at, mask=mask & kept, other=0), mask=mask)
+
+
+GATHERING = (
+    "32 warps: each lane waits for an index, then for the element that it names, and other warps hide that"
+)
+LANES = (Configuration((1024,)),)
+
+declare(
+    pick,
+    why=GATHERING,
+    dtypes=MOVED,
+    configurations=LANES,
+    operations="an offset for each element",
+    traffic="n (8 + 2 itemsize); where rows are short, a sector of 32 bytes for each of them",
+)
+declare(
+    locate,
+    why=GATHERING,
+    operand="index",
+    dtypes=("i64", "i32"),
+    configurations=LANES,
+    operations="an offset for each index",
+    traffic="n (itemsize of index + itemsize of keys)",
+)
+declare(
+    elect,
+    why=GATHERING,
+    operand="keys",
+    dtypes=("i32", "i64"),
+    configurations=LANES,
+    operations="n atomic maxima",
+    traffic="n (itemsize of keys + 32)",
+)
+declare(
+    place,
+    why=GATHERING,
+    dtypes=MOVED,
+    configurations=LANES,
+    operations="an offset for each element",
+    traffic="n (2 itemsize) + rows (itemsize of keys)",
+)
+declare(
+    combine_runs,
+    why=GATHERING,
+    dtypes=NUMBERS,
+    configurations=(Configuration((128,)),),
+    operations="n, twice as many with alpha",
+    traffic="n itemsize, and the output's elements twice",
+)
+declare(
+    triangle,
+    why="32 warps: lanes read and write in order, but scalars, since a matrix need not have whole vectors",
+    dtypes=MOVED,
+    configurations=LANES,
+    operations="an offset for each element",
+    traffic="n itemsize and what is kept of n itemsize",
+)

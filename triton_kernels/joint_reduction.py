@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.scalar_type import dtype as ScalarType
 from . import joint_reduction_kernels as k
 from .conversion import compute_type, type_name

@@ -3,9 +3,8 @@
 Accumulators are a tuple. A combining function takes those of both sides one by one, as `tl.reduce` calls it.
 """
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import Configuration, declare
 from .conversion import convert
 from .pointwise_functions import divide, exp, log, sqrt
 from .reduction_kernels import largest, offset_of, smallest, sum_of
@@ -345,3 +344,33 @@ def reduce_jointly(
         tl.store(out1 + to, convert(result[1], out1.dtype.element_ty), mask=wanted)
     if out2 is not None:
         tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
+
+
+ROWS, SHORT_ROWS, HALF_ROWS = (
+    Configuration((1, 4096), 8),
+    Configuration((32, 64)),
+    Configuration((1, 2048), 8),
+)
+COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
+
+declare(
+    reduce_jointly,
+    warps=16,
+    why="16 warps: up to three accumulators for each of a lane's elements. They hide the latency of what combines "
+    "them, divisions and exponentials, four warps for each scheduler; and a lane of the largest tile has 16 elements "
+    "in flight, 32 KiB of float32 in all, as many as 32 warps of a kernel that only reads",
+    operand="a",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={
+        ("fp32",): (ROWS, HALF_ROWS, COLUMNS, HALF_COLUMNS),
+        ("bf16", "fp16"): (ROWS, HALF_ROWS),
+        ("fp64",): (ROWS, HALF_ROWS, Configuration((1, 1024), 8), HALF_COLUMNS),
+        ("i64",): (HALF_ROWS,),
+        ("i8",): (ROWS, SHORT_ROWS),
+        ("i1",): (ROWS,),
+    },
+    smaller=True,
+    operations="n for each output, times the combining function's",
+    traffic="n_out (n itemsize of each input + itemsize of each output)",
+    loads=("a",),
+)

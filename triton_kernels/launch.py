@@ -6,7 +6,9 @@ at: where all of them are multiples of 16 the variant with 128-bit accesses runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FunctionType
 from typing import Any
 
 from ..runtime.cuda.device_guard import device_guard
@@ -31,16 +33,24 @@ class Launch:
     """
 
     __slots__ = (
-        "_aligned",
         "_blocks",
         "_driver",
         "_index",
         "_kernel",
         "_options",
-        "_other",
-        "_pointers",
         "_signature",
+        "aligned",
+        "enqueue",
+        "other",
     )
+
+    enqueue: Callable[..., None]
+    """``launch`` itself as a function, for callers that launch often: a call of the object takes longer."""
+
+    aligned: Callable[..., None]
+    """Launches, as a `CompiledKernel` does, where every address is a multiple of 16; `other` takes any."""
+
+    other: Callable[..., None]
 
     def __init__(
         self,
@@ -61,15 +71,31 @@ class Launch:
         self._signature = dict(signature)
         self._options = (dict(constexprs), frozenset(divisible), num_warps, num_stages, enable_fp_fusion)
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
-        self._pointers = [i for i, name in enumerate(signature) if name in self._blocks]
-        self._aligned: CompiledKernel | None = None
-        self._other: CompiledKernel | None = None
+        self.aligned = self._compile_aligned
+        self.other = self._compile_other
+        pointers = tuple(i for i, name in enumerate(signature) if name in self._blocks)
+        self.enqueue = FunctionType(
+            enqueue_code(len(signature), pointers),
+            {
+                "__builtins__": {},
+                "elsewhere": self._elsewhere,
+                "index": self._index,
+                "kernels": self,
+                "thread": self._driver.thread_state,
+            },
+        )
 
-    def _compile(self, aligned: bool) -> CompiledKernel:
-        constexprs, divisible, num_warps, num_stages, fusion = self._options
-        if aligned:
-            divisible |= set(self._blocks)
-        compiled = self._driver.compile(
+    def __call__(self, grid: Grid, *values: int | float) -> None:
+        """Enqueue on the device's current stream; `values` in the order of the signature."""
+        self.enqueue(grid, *values)
+
+    def _elsewhere(self, grid: Grid, *values: int | float) -> None:
+        with device_guard(self._index):
+            self.enqueue(grid, *values)
+
+    def _compile(self, divisible: frozenset[str]) -> CompiledKernel:
+        constexprs, _, num_warps, num_stages, fusion = self._options
+        return self._driver.compile(
             self._kernel,
             self._signature,
             constexprs,
@@ -78,27 +104,38 @@ class Launch:
             num_stages=num_stages,
             enable_fp_fusion=fusion,
         )
-        if aligned:
-            self._aligned = compiled
-        else:
-            self._other = compiled
-        return compiled
 
-    def __call__(self, grid: Grid, *values: int | float) -> None:
-        """Enqueue on the device's current stream; `values` in the order of the signature."""
-        cuda, index = self._driver, self._index
-        if cuda.current_device() != index:
-            with device_guard(index):
-                self(grid, *values)
-            return
-        bits = 0
-        for i in self._pointers:
-            bits |= values[i]  # type: ignore[operator]
-        if bits % ALIGNMENT == 0:
-            kernel = self._aligned or self._compile(True)
-        else:
-            kernel = self._other or self._compile(False)
-        kernel.launch(grid, cuda.current_stream(index), *values)
+    def _compile_aligned(self, grid: Grid, stream: int, *values: int | float) -> None:
+        self.aligned = self._compile(self._options[1] | frozenset(self._blocks)).launch
+        self.aligned(grid, stream, *values)
+
+    def _compile_other(self, grid: Grid, stream: int, *values: int | float) -> None:
+        self.other = self._compile(self._options[1]).launch
+        self.other(grid, stream, *values)
+
+
+@functools.lru_cache(maxsize=512)
+def enqueue_code(count: int, pointers: tuple[int, ...]) -> CodeType:
+    """The code of `enqueue(grid, value0, ...)` for this many values; its globals come with the launch.
+
+    Spelt out for each number of arguments it makes no tuple and no loop. Both the current device and the current
+    stream are in the thread's own dictionary, so that thread-local storage is looked up once.
+    """
+    names = [f"value{i}" for i in range(count)]
+    values = "".join(f", {name}" for name in names)
+    bits = " | ".join(names[i] for i in pointers) or "0"
+    source = f"""
+def enqueue(grid{values}):
+    own = thread.__dict__
+    if own["device"] != index:
+        return elsewhere(grid{values})
+    launch = kernels.other if ({bits}) % {ALIGNMENT} else kernels.aligned
+    launch(grid, own["streams"].get(index, 0){values})
+"""
+    made: dict[str, Any] = {}
+    exec(compile(source, "<launch of a plan>", "exec"), made)
+    code: CodeType = made["enqueue"].__code__
+    return code
 
 
 def launch_nothing(*_: object) -> None:

@@ -1,8 +1,7 @@
 """The programs of losses: each sample's loss and weight, and the gradient of the input."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import FLOATS, STREAMING, Configuration, declare
 from .conversion import convert
 from .pointwise_functions import divide
 from .reduction_kernels import offset_of
@@ -136,3 +135,26 @@ def nll_loss_backward(
     chosen = counts[:, None] & (index[:, None] == r[None, :])
     result = tl.where(chosen, value[:, None], 0.0).to(ACCUMULATOR)
     tl.store(to, convert(result, out.dtype.element_ty), mask=wanted[:, None] & (r < n)[None, :])
+
+
+declare(
+    nll_loss,
+    why="32 warps: each lane waits for a target, then for the element that it names",
+    operand="x",
+    tile=("BLOCK_O",),
+    dtypes=FLOATS,
+    configurations=(Configuration((256,)),),
+    smaller=True,
+    operations="n_out",
+    traffic="n_out (32 + 8 + itemsize of loss), since an element picked costs a sector of 32 bytes",
+)
+declare(
+    nll_loss_backward,
+    why=STREAMING,
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes=FLOATS,
+    configurations=(Configuration((1, 1024)), Configuration((64, 16))),
+    smaller=True,
+    operations="n_out",
+    traffic="n_out (n itemsize + 8 + itemsize)",
+)

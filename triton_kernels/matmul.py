@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.tensor_spec import TensorSpec
+from .budget import Configuration, declare
 from .conversion import convert, type_name
 from .copy import copy_kernel
 from .elementwise import number_for
 from .geometry import broadcast_strides
-from .launch import Launch, cdiv, integer_type, launch_nothing
+from .launch import ALIGNMENT, Launch, cdiv, integer_type, launch_nothing
 from .product import (
     Accumulation,
     accumulation,
@@ -83,6 +82,59 @@ def matmul(
     tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
 
 
+HALF = (
+    # 64 registers of sums for each lane: two blocks on sm_90, where operands stay in shared memory. On sm_100 one: its
+    # tensor core works by itself on sums in tensor memory, and the epilogue has all of them and of the addend in
+    # registers; on sm_80 one, where operands lie in registers too.
+    # Where operands are not aligned their elements go through registers, with an address and a mask each: one.
+    Configuration((128, 128, 64), 8, 3, {90: 2, 100: 1}, unaligned=1),
+    Configuration((128, 128, 32), 8, 4, {80: 1}),
+    # For few tiles: seldom more than two on a multiprocessor.
+    Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2}),
+    Configuration((64, 64, 32), 4, 4, {80: 2}),
+    # For lines that are no whole vectors, whose elements have an address and a mask each, as in a convolution.
+    Configuration((128, 64, 32), 8, 3, 1),
+    Configuration((64, 64, 32), 4, 3, 2),
+)
+SINGLE = (
+    # 16 warps, four for each scheduler, hide the latency of FFMA.
+    Configuration((64, 128, 16), 8, 3, 2),
+    Configuration((64, 32, 16), 4, 3, 4),
+)
+DOUBLE = (
+    # 32 registers of sums for each lane, and 16 warps for DMMA's latency.
+    Configuration((64, 64, 16), 8, 3, 2),
+    Configuration((32, 32, 16), 4, 3, 4),
+)
+WHOLE = (Configuration((16, 16, 16), 4, 2, 4),)
+
+declare(
+    matmul,
+    why="see each configuration; a product is bound by arithmetic, and a tile's sums by registers",
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={
+        ("bf16", "fp16"): HALF,
+        ("fp32",): SINGLE,
+        ("fp64",): DOUBLE,
+        ("i32", "i64", "i8", "i16", "u8"): WHOLE,
+    },
+    smaller=True,
+    operations="2 m n k",
+    traffic="(m k + k n + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
+    loads=("a", "b"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16", "fp64"),
+    exact=("fp32",),
+)
+
+
+def has_whole_vectors(spec: TensorSpec) -> bool:
+    """Whether the lines of a matrix lie whole vectors of 128 bits apart; else its elements are loaded one by one."""
+    strides = sorted(spec.strides[-2:])
+    return strides[0] == 1 and strides[1] * spec.itemsize % ALIGNMENT == 0
+
+
 class Scales:
     """The runtime numbers `beta` and `alpha` of a product-sum: where they stand, and how they are passed.
 
@@ -131,7 +183,8 @@ def plan_matmul(
         strides |= dict(zip(letters, own, strict=True))
     expanded = (0, 0, 0) if addend is None else (0, *broadcast_strides(addend, out.sizes))[-3:]
     strides |= dict(zip(("sz", "sm", "sn"), expanded, strict=True))
-    tile = tiling(call.device, left.itemsize, how, m, n, k, batch)
+    gathered = left.itemsize == 2 and not (has_whole_vectors(left) and has_whole_vectors(right))
+    tile = tiling(call.device, left.itemsize, how, m, n, k, batch, gathered)
     reach = max(
         (m + tile.m) * max(abs(strides[s]) for s in ("am", "om", "sm")) + (k + tile.k) * abs(strides["ak"]),
         (n + tile.n) * max(abs(strides[s]) for s in ("bn", "on", "sn")) + (k + tile.k) * abs(strides["bk"]),

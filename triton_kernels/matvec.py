@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.driver import driver
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.scalar_type import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
+from .budget import STREAMING, Configuration, declare
 from .conversion import convert
 from .geometry import broadcast_strides
 from .launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
@@ -23,6 +22,7 @@ from .matmul import Scales
 from .product import Accumulation, accumulation, stride_arguments, with_addend
 
 TILE = 2048
+"""Elements of up to four bytes that a program adds up at a time; of longer ones half as many fit its registers."""
 INTERPRETED_TILE = 1 << 16
 TILES_IN_PART = 4
 """The least that a part of a row is worth a program of its own."""
@@ -65,6 +65,26 @@ def matvec(
         addend += rows * sm
     result = with_addend(result, addend, rows < m, alpha, beta)
     tl.store(out + rows * om + part, convert(result, out.dtype.element_ty), mask=rows < m)
+
+
+NARROW = tuple(Configuration(tile) for tile in ((1, 2048), (32, 64), (128, 16)))
+WIDE = tuple(Configuration(tile) for tile in ((1, 1024), (16, 64), (128, 8)))
+
+declare(
+    matvec,
+    why=STREAMING,
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_K"),
+    dtypes={
+        ("fp32", "fp16", "bf16", "i32", "i8", "i16", "u8"): NARROW,
+        # Sums of 64 bits take two registers each, and as much again before they are stored: half as many for a lane.
+        ("fp64", "i64"): WIDE,
+    },
+    smaller=True,
+    operations="2 m k",
+    traffic="m k itemsize",
+    loads=("a", "x"),
+)
 
 
 class Part:
@@ -111,16 +131,17 @@ class Part:
         self.launch(self.grid, *pointers, *self.numbers, *scales)
 
 
-def tile_for(m: int, k: int, rows_are_inner: bool) -> tuple[int, int]:
+def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, int]:
     """Rows and inner elements of a program, longer along the contiguous side."""
+    tile = TILE if itemsize <= 4 else TILE // 2
     if interpreted():
         inner = min(next_power_of_2(k), 4096)
         return min(next_power_of_2(m), INTERPRETED_TILE // inner), inner
     if rows_are_inner:
         rows = min(next_power_of_2(m), 128)
-        return rows, min(next_power_of_2(k), TILE // rows)
-    inner = min(next_power_of_2(k), TILE)
-    return min(next_power_of_2(m), max(1, TILE // inner)), inner
+        return rows, min(next_power_of_2(k), tile // rows)
+    inner = min(next_power_of_2(k), tile)
+    return min(next_power_of_2(m), max(1, tile // inner)), inner
 
 
 def plan_product(
@@ -134,7 +155,7 @@ def plan_product(
     out = call.outputs[0]
     how = accumulation(call, matrix)
     m, k = matrix.sizes
-    rows, inner = tile_for(m, k, matrix.strides[0] < matrix.strides[1])
+    rows, inner = tile_for(m, k, matrix.strides[0] < matrix.strides[1], matrix.dtype.itemsize)
     target = 2 if interpreted() else 2 * driver().properties(call.device.resolved_index).multi_processor_count
     splits = max(1, min(cdiv(k, TILES_IN_PART * inner), target // cdiv(m, rows)))
     chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner

@@ -6,18 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
-from ..runtime.cuda.device_guard import device_guard
+from ..runtime.cuda.graph_capture import GraphFlags
+from ..runtime.cuda.lazy_triton import libdevice, tl, triton
 from ..runtime.cuda.transfer import copy_across
+from ..runtime.generator import Seed
 from ..runtime.scalar_type import float64
 from ..runtime.tensor_spec import TensorSpec
+from .budget import Configuration, declare
 from .copy import copy_kernel
 from .elementwise import check_dtypes, elementwise
+from .index_bounds import lowered_flags
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .random import drawn_words
 from .random_functions import open_unit
@@ -102,6 +103,10 @@ def rank(times, out, columns, samples, BLOCK_I: tl.constexpr, BLOCK_J: tl.conste
     tl.store(out + row * samples + place, i, mask=inside & (place < samples))
 
 
+ROW_WARPS = 8
+"""Four float64 for each lane of a row's block: with eight of them sums and masks take half of a lane's registers."""
+
+
 def row_block(columns: int) -> int:
     """How many elements of a row a program has at a time."""
     return min(next_power_of_2(columns), 4096 if interpreted() else 1024)
@@ -110,7 +115,10 @@ def row_block(columns: int) -> int:
 def inspection(
     call: StructuredCall, rows: int, columns: int, wanted: int, message: str
 ) -> Callable[..., None]:
-    """``check(weights address, last positive address)``: raises RuntimeError for faults; waits for the device."""
+    """``check(weights address, last positive address)``: raises RuntimeError for faults; waits for the device.
+
+    In a capture whoever waits for a replay gets the error.
+    """
     block = row_block(columns)
     launch = Launch(
         call.device,
@@ -118,19 +126,20 @@ def inspection(
         {"weights": "*fp64", "faults": "*i32", "last_positive": "*i64", "columns": "i64", "wanted": "i64"},
         {"BLOCK": block},
         elements=("faults",),
+        num_warps=ROW_WARPS,
     )
-    allocate, device = get_allocator("cuda").allocate, call.device
-    index = device.resolved_index
+    device = call.device
+    invalid = "probability tensor contains either `inf`, `nan` or element < 0"
 
     def check(weights: int, last_positive: int) -> None:
-        faults = allocate(4, device)
-        with device_guard(index) as cuda:
-            cuda.memset(faults.address, 0, 4, cuda.current_stream(index))
+        faults = lowered_flags(1, device, lambda: [RuntimeError(f"{invalid}, or {message}")])
         launch((rows, 1, 1), weights, faults.address, last_positive, columns, wanted)
+        if isinstance(faults, GraphFlags):
+            return
         found = np.empty(1, np.int32)
         copy_across(found, faults, 4)
         if found[0] & INVALID.value:
-            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+            raise RuntimeError(invalid)
         if found[0]:
             raise RuntimeError(message)
 
@@ -159,7 +168,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     check = inspection(call, rows, columns, 1 if replacement else samples, message)
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def into(to: Any, probabilities: Any, seed: int, first: int) -> None:
+    def into(to: Any, probabilities: Any, seed: Seed, first: int) -> None:
         wide, last = allocate(weights.nbytes, device), allocate(8 * rows, device)
         widen(wide, probabilities)
         check(wide.address, last.address)
@@ -174,7 +183,11 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
     block = row_block(columns)
     lanes = min(next_power_of_2(samples), 4096 if interpreted() else 256)
     add_up = Launch(
-        call.device, running_sums, {"weights": "*fp64", "sums": "*fp64", "columns": "i64"}, {"BLOCK": block}
+        call.device,
+        running_sums,
+        {"weights": "*fp64", "sums": "*fp64", "columns": "i64"},
+        {"BLOCK": block},
+        num_warps=ROW_WARPS,
     )
     find = Launch(
         call.device,
@@ -193,7 +206,7 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
     steps = columns.bit_length()
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def pick(to: Any, weights: Any, last: Any, seed: int, first: int) -> None:
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         levels, sums = allocate(words.nbytes, device), allocate(8 * rows * columns, device)
         fill(levels, seed, first)
         add_up((rows, 1, 1), weights.address, sums.address, columns)
@@ -227,7 +240,7 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
         def reduce(to: Any, finish: Any) -> None:
             launch(grid, finish.address, to.address, columns, samples)
 
-    def pick(to: Any, weights: Any, last: Any, seed: int, first: int) -> None:
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         draws, finish = allocate(words.nbytes, device), allocate(times.nbytes, device)
         fill(draws, seed, first)
         run(finish, draws, weights)
@@ -237,3 +250,47 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
 
 
 register_stub("multinomial_stub", "cuda", multinomial)
+
+declare(
+    inspect,
+    why="32 warps: a row for each block, and other rows hide its wait",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,), ROW_WARPS),),
+    smaller=True,
+    operations="3 for each weight",
+    traffic="8 rows columns",
+)
+declare(
+    running_sums,
+    warps=24,
+    why="24 warps: three rows, of which others run while one waits at the barriers of its sums; float64 sums and their "
+    "addresses take two registers each",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,), ROW_WARPS),),
+    smaller=True,
+    operations="rows columns",
+    traffic="16 rows columns",
+)
+declare(
+    search,
+    why="32 warps: a chain of dependent loads for each lane, as long as the logarithm of the columns",
+    dtypes=("i64",),
+    configurations=(Configuration((256,)),),
+    smaller=True,
+    operations="rows samples log2(columns)",
+    traffic="rows samples (16 + 32 log2(columns)) at most; the upper steps stay in L1",
+)
+declare(
+    rank,
+    warps=16,
+    why="16 warps, four for each scheduler: a tile's comparisons are arithmetic, whose latency they hide",
+    operand="times",
+    tile=("BLOCK_I", "BLOCK_J"),
+    dtypes=("fp64",),
+    configurations=(Configuration((64, 32)),),
+    smaller=True,
+    operations="3 rows columns columns",
+    traffic="8 rows columns, again for each block from L2",
+)

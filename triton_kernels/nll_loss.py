@@ -11,6 +11,7 @@ from ..dispatch.structured.native.loss import MEAN, NONE
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.device_guard import device_guard
+from ..runtime.cuda.graph_capture import GraphFlags
 from ..runtime.cuda.transfer import copy_across
 from ..runtime.data_ptr import DataPtr
 from ..runtime.scalar_type import dtype as ScalarType
@@ -21,6 +22,7 @@ from .contiguous import contiguous_copy
 from .conversion import compute_type
 from .elementwise import check_devices, check_dtypes
 from .geometry import Geometry, coalesced
+from .index_bounds import REPLAYED, lowered_flags
 from .joint_reduction import JointReduction, Run, plan_joint, whole
 from .launch import cdiv, interpreted, launch_nothing, next_power_of_2
 from .loss_kernels import nll_loss, nll_loss_backward
@@ -99,7 +101,7 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
     examine = plan_examination(target, spec.sizes[-1 if spec.ndim == 1 else 1], call.args["ignore_index"])
 
     def into(loss: Any, total_weight: Any, x: Any, classes: Any, weights: Any = None) -> None:
-        flag = cleared(4, allocate(4, device))
+        flag = lowered_flags(1, device, lambda: [out_of_bounds(REPLAYED)])
         if run is None:
             cleared(total.nbytes, total_weight)
             if pick is not None:
@@ -167,10 +169,20 @@ def plan_picks(
     return pick
 
 
+def out_of_bounds(target: object) -> Exception:
+    """The error of a target that is no class."""
+    return IndexError(f"Target {target} is out of bounds.")
+
+
 def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any:
-    """A function that waits for the flag. Raises IndexError with the first wrong target where it is up."""
+    """A function that waits for the flag. Raises IndexError with the first wrong target where it is up.
+
+    In a capture it does nothing: whoever waits for a replay gets the error.
+    """
 
     def examine(flag: DataPtr, data: DataPtr) -> None:
+        if isinstance(flag, GraphFlags):
+            return
         raised = np.empty(1, np.int32)
         copy_across(raised, flag, raised.nbytes)
         if raised[0]:
@@ -178,7 +190,7 @@ def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any
             found = np.empty(flat.numel, flat.np_dtype)
             copy_across(found, copied(data), flat.nbytes)
             wrong = next(t for t in found.tolist() if t != ignore_index and not 0 <= t < classes)
-            raise IndexError(f"Target {wrong} is out of bounds.")
+            raise out_of_bounds(wrong)
 
     return examine
 

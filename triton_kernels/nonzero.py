@@ -23,6 +23,9 @@ from .launch import cdiv
 from .sorting import plan_running_total
 from .sorting_kernels import count_nonzero, write_nonzero
 
+WARPS = 8
+"""Of a program that writes places: four 64-bit offsets for each lane and their sums, instead of eight."""
+
 
 def nonzero(call: StructuredCall) -> PlannedKernel:
     """Gives the places, as (n, rank) over a (rank, n) block, and n."""
@@ -41,7 +44,9 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     total = plan_running_total(device, programs, dtype)
     targets = {"x": pointers["x"], "starts": pointers["counts"], "out": "*i64"}
     writes = [
-        launch_over(device, write_nonzero, n, targets, [], {"divisor": stride, "size": size}, constants)
+        launch_over(
+            device, write_nonzero, n, targets, [], {"divisor": stride, "size": size}, constants, warps=WARPS
+        )
         for size, stride in zip(spec.sizes, contiguous_strides(spec.sizes), strict=True)
     ]
 

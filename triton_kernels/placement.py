@@ -25,7 +25,7 @@ from .picking import plan_check, plan_locate
 from .sides import MAX_DIMS
 from .sorting import plan_sort
 
-RUN_LANES = 256
+RUN_LANES = 128
 """Lanes of a program over runs: all of them wait for the longest run among theirs."""
 
 

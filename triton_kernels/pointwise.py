@@ -7,10 +7,10 @@ what it returns is converted to the output's dtype.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.tensor_spec import TensorSpec
 from . import pointwise_functions as f
 from .conversion import compute_type
 from .elementwise import check_dtypes, elementwise
@@ -66,7 +66,6 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "mul": (f.mul, ANY),
     "ne": (f.ne, ANY),
     "neg": (f.neg, "iuf"),
-    "pow": (f.pow, "iuf"),
     "reciprocal": (f.reciprocal, FLOAT),
     "relu": (f.relu, "iuf"),
     "remainder": (f.remainder, "iuf"),
@@ -172,6 +171,12 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
     return computed(call, *modes[call.args["rounding_mode"]])
 
 
+def power(call: StructuredCall) -> PlannedKernel:
+    """self ** exponent; a number as exponent has functions of its own."""
+    function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
+    return computed(call, function, "iuf")
+
+
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
     return computed(call, f.where, ANY, masks=("condition",))
@@ -195,6 +200,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "div_mode": div_mode,
     "gelu": gelu,
     "gelu_backward": gelu_backward,
+    "pow": power,
     "softplus": with_defaults(pointwise(f.softplus, FLOAT)),
     "where": where,
 }

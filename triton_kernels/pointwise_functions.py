@@ -5,9 +5,7 @@ the skeleton converts. Division and square root round as IEEE has it; NaN goes t
 lets it.
 """
 
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
+from ..runtime.cuda.lazy_triton import libdevice, tl, triton
 
 
 @triton.jit
@@ -95,9 +93,8 @@ def same(a):
 
 @triton.jit
 def reciprocal(a):
-    return (
-        divide(a * 0.0 + 1.0, a) if a.dtype == tl.float64 else tl.div_rn(tl.full(a.shape, 1.0, tl.float32), a)
-    )
+    one = tl.full(a.shape, 1.0, a.dtype)
+    return divide(one, a) if a.dtype == tl.float64 else tl.div_rn(one, a)
 
 
 @triton.jit
@@ -535,7 +532,7 @@ def pow(a, b):
         result = a * 0 + 1
         base = a
         left = b
-        for _ in tl.static_range(32):
+        for _ in range(32):
             result = tl.where((left & 1) != 0, result * base, result)
             base = base * base
             left = left >> 1
@@ -545,3 +542,26 @@ def pow(a, b):
             return tl.where(b < 0, inverse, result)
         else:
             return result
+
+
+@triton.jit
+def pow_number(a, b):
+    """a ** b for one exponent: roots, products and reciprocals for the frequent ones, as PyTorch takes them."""
+    if a.dtype.is_floating():
+        if b == 2.0:
+            result = a * a
+        elif b == 3.0:
+            result = a * a * a
+        elif b == 0.5:
+            result = sqrt(a)
+        elif b == -0.5:
+            result = rsqrt(a)
+        elif b == -1.0:
+            result = reciprocal(a)
+        elif b == -2.0:
+            result = reciprocal(a * a)
+        else:
+            result = libdevice.pow(a, b)
+        return result
+    else:
+        return pow(a, b)

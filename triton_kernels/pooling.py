@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.tensor_spec import TensorSpec
 from .conversion import compute_type
 from .elementwise import check_dtypes

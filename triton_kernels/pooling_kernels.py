@@ -4,9 +4,8 @@ A program has a block of elements, numbered with the width or (LAST) the channel
 plane count rows of `w` elements.
 """
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import FLOATS, INTEGERS, Configuration, declare
 from .conversion import convert
 
 
@@ -261,3 +260,22 @@ def average_pool_backward(
         total += quotient(value, tl.where(there, size, 1))
     to = image * yn + channel * yc + line * yh + column * yw
     tl.store(out + to, convert(total, out.dtype.element_ty), mask=inside)
+
+
+GATHERING = "32 warps: each lane waits for one element of a window after the other, and other warps hide that"
+
+for _kernel, _operand, _dtypes, _operations in (
+    (max_pool, "x", (*FLOATS, *INTEGERS), "a comparison for each tap"),
+    (average_pool, "x", (*FLOATS, *INTEGERS), "an addition for each tap"),
+    (max_pool_backward, "g", FLOATS, "a comparison and an addition for each tap"),
+    (average_pool_backward, "g", FLOATS, "a division and an addition for each tap"),
+):
+    declare(
+        _kernel,
+        why=GATHERING,
+        operand=_operand,
+        dtypes=_dtypes,
+        configurations=(Configuration((256,)),),
+        operations=_operations,
+        traffic="each input and output once; elements of several windows again where their line has left L1",
+    )

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import StructuredCall
 from ..runtime.cuda.driver import driver
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .launch import cdiv, interpreted, next_power_of_2
@@ -108,16 +106,23 @@ def tiling(
         return Tiling(bounded(m, 512), bounded(n, 128), bounded(k, 128), 4, 1)
     if not how.dot:
         return Tiling(16, 16, 16, 4, 2)
-    processors = driver().properties(device.resolved_index).multi_processor_count
+    properties = driver().properties(device.resolved_index)
     if itemsize == 8:
-        large, small = Tiling(64, 64, 16, 4, 3), Tiling(32, 32, 16, 4, 3)
+        # Four warps hold 64 registers of sums each lane, and spill where the second operand is transposed.
+        large, small = Tiling(64, 64, 16, 4 if gathered else 8, 3), Tiling(32, 32, 16, 4, 3)
     elif itemsize == 4:
-        large, small = Tiling(128, 64, 16, 8, 3), Tiling(64, 32, 16, 4, 3)
+        # For sm_100 the compiler spills around the loop of a 128x64 tile of a transposed operand.
+        large, small = Tiling(64, 128, 16, 8, 3), Tiling(64, 32, 16, 4, 3)
+        if gathered:
+            large = Tiling(128, 64, 16, 8, 3)
     elif gathered:
         large, small = Tiling(128, 64, 32, 8, 3), Tiling(64, 64, 32, 4, 3)
+    elif properties.major < 9:
+        # HMMA takes its operands from registers: a deeper tile spills where addresses are not aligned.
+        large, small = Tiling(128, 128, 32, 8, 4), Tiling(64, 64, 32, 4, 4)
     else:
         large, small = Tiling(128, 128, 64, 8, 3), Tiling(64, 64, 64, 4, 3)
-    few = cdiv(m, large.m) * cdiv(n, large.n) * batch < processors
+    few = cdiv(m, large.m) * cdiv(n, large.n) * batch < properties.multi_processor_count
     chosen = small if few else large
     return Tiling(
         bounded(m, chosen.m), bounded(n, chosen.n), bounded(k, chosen.k), chosen.warps, chosen.stages

@@ -13,18 +13,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import triton
-import triton.language as tl
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.graph_capture import GraphFlags
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.cuda.transfer import copy_across
+from ..runtime.generator import Seed
 from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, uint32, uint64
 from ..runtime.tensor_spec import TensorSpec
 from . import random_functions as f
+from .budget import Configuration, declare
 from .conversion import compute_type, convert
 from .copy import as_real, copy_kernel
 from .elementwise import check_dtypes, elementwise
+from .index_bounds import lowered_flags
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 
 COUNTERS = 256
@@ -32,7 +35,18 @@ COUNTERS = 256
 INTERPRETED_COUNTERS = 8192
 BITS = {float32: 24, float16: 11, bfloat16: 8}
 
+PHILOX_TYPES = {"seed": "i64", "first": "i64", "state": "*i64"}
+
 Numbers = Callable[..., Sequence[int | float]]
+
+
+@triton.jit
+def start_of_draws(seed, first, state):
+    """Where draws begin. A captured graph has seed and offset in memory, and `first` counts from that offset."""
+    if state.to(tl.int64) != 0:
+        seed = tl.load(state)
+        first += tl.load(state + 1)
+    return seed, first
 
 
 @triton.jit
@@ -75,6 +89,7 @@ def fill_with_draws(
     n,
     seed,
     first,
+    state,
     a,
     b,
     c,
@@ -86,6 +101,7 @@ def fill_with_draws(
     PER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    seed, first = start_of_draws(seed, first, state)
     block = tl.program_id(0).to(tl.int64)
     counter = first + block * BLOCK + tl.arange(0, BLOCK)
     value = draws(seed, counter, a, b, c, d, FUNCTION, WIDE, PAIRED, out.dtype.element_ty, BITS)
@@ -101,6 +117,11 @@ def fill_with_draws(
 def signed64(value: int) -> int:
     """The bits of a 64-bit number as a signed one."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def philox_numbers(seed: Seed, first: int) -> tuple[int, int, int]:
+    """The arguments ``seed, first, state`` of a kernel."""
+    return (signed64(seed), first, 0) if isinstance(seed, int) else (0, first, seed.address)
 
 
 def single(value: float) -> float:
@@ -146,7 +167,7 @@ def drawn(
     launch = Launch(
         call.device,
         fill_with_draws,
-        {"out": f"*{spec.dtype.triton_name}", "n": "i64", "seed": "i64", "first": "i64", **passed},
+        {"out": f"*{spec.dtype.triton_name}", "n": "i64", **PHILOX_TYPES, **passed},
         {
             **dict.fromkeys(name for name in "abcd" if name not in passed),
             "FUNCTION": function,
@@ -156,12 +177,13 @@ def drawn(
             "PER": per,
             "BLOCK": block,
         },
+        elements=("state",),
     )
     grid = (cdiv(n, block * per), 1, 1)
 
     def fill(data: Any, *given: Any) -> None:
         *values, seed, first = given
-        launch(grid, data.address, n, signed64(seed), first, *numbers(*values))
+        launch(grid, data.address, n, *philox_numbers(seed, first), *numbers(*values))
 
     if spec.is_contiguous:
         return fill
@@ -284,7 +306,10 @@ def drawn_words(call: StructuredCall, sizes: Sequence[int], wide: bool) -> tuple
 
 
 def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) -> Callable[[Any], None]:
-    """``check(bytes)``: raises RuntimeError where ``fault(element)`` holds anywhere; waits for the device."""
+    """``check(bytes)``: raises RuntimeError where ``fault(element)`` holds anywhere; waits for the device.
+
+    In a capture whoever waits for a replay gets the error, if it is of the last one.
+    """
     if spec.numel == 0:
         return launch_nothing
     faults = TensorSpec.contiguous(spec.sizes, bool_, call.device)
@@ -296,9 +321,12 @@ def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) ->
     allocate, device = get_allocator("cuda").allocate, call.device
 
     def check(data: Any) -> None:
-        marks, flag = allocate(faults.nbytes, device), allocate(1, device)
+        marks = allocate(faults.nbytes, device)
+        flag = lowered_flags(1, device, lambda: [RuntimeError(message)])
         mark(marks, data)
         any_of(flag, marks)
+        if isinstance(flag, GraphFlags):
+            return
         answer = np.empty(1, np.uint8)
         copy_across(answer, flag, 1)
         if answer[0]:
@@ -316,7 +344,7 @@ def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
     compare = elementwise(call, f.below, [words, p], [tl.uint32, tl.float64]).into
     allocate = get_allocator("cuda").allocate
 
-    def into(out: Any, chances: Any, seed: int, first: int) -> None:
+    def into(out: Any, chances: Any, seed: Seed, first: int) -> None:
         check(chances)
         buffer = allocate(words.nbytes, words.device)
         fill(buffer, seed, first)
@@ -337,7 +365,7 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
         check = checked(call, std, f.no_deviation, "normal expects all elements of std >= 0.0")
     allocate = get_allocator("cuda").allocate
 
-    def into(out: Any, means: Any, stds: Any, seed: int, first: int) -> None:
+    def into(out: Any, means: Any, stds: Any, seed: Seed, first: int) -> None:
         if check is not None:
             check(stds)
         buffer = allocate(z.nbytes, z.device)
@@ -357,3 +385,25 @@ register_stub("geometric_stub", "cuda", geometric)
 register_stub("bernoulli_stub", "cuda", bernoulli)
 register_stub("bernoulli_tensor_stub", "cuda", bernoulli_tensor)
 register_stub("random_stub", "cuda", random)
+
+ARGUMENT_REDUCTION = (
+    48,
+    "libdevice's table for reducing large float64 arguments, on a path that is never taken",
+)
+
+declare(
+    fill_with_draws,
+    warps=16,
+    why="16 warps, four for each scheduler: ten rounds of Philox and float64 logarithms are arithmetic, whose "
+    "latency they hide; nothing is loaded",
+    tile=("BLOCK", "PER"),
+    dtypes={
+        ("fp32", "fp64", "u32"): (Configuration((256, 4)), Configuration((256, 2))),
+        ("fp16", "bf16", "i8", "i16", "u8", "u16", "i1"): (Configuration((256, 4)),),
+        ("i32", "i64", "u64"): (Configuration((256, 2)),),
+    },
+    operations="ten rounds of Philox for every four elements (two of 64 bits), and the distribution's function",
+    traffic="n itemsize",
+    stores=("out",),
+    local=dict.fromkeys(("normal", "log_normal", "cauchy"), ARGUMENT_REDUCTION),
+)

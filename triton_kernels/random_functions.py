@@ -5,10 +5,7 @@ significant bits of a uniform as constants. *Paired* functions get the even and 
 and return both values.
 """
 
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
-
+from ..runtime.cuda.lazy_triton import libdevice, tl, triton
 from .conversion import convert
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.device_guard import device_guard
+from ..runtime.cuda.lazy_triton import tl, triton
+from ..runtime.generator import Seed
+from .budget import Configuration, declare
 from .conversion import convert
 from .elementwise import check_dtypes
 from .launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
@@ -119,7 +119,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             {"BLOCK_I": block, "BLOCK_J": block if interpreted() else block // 2},
         )
 
-        def by_counting(to: Any, seed: int, first: int) -> None:
+        def by_counting(to: Any, seed: Seed, first: int) -> None:
             keys = allocate(words.nbytes, device)
             draw(keys, seed, first)
             launch((cdiv(n, block), 1, 1), keys.address, to.address, n, stride)
@@ -148,6 +148,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             "n": "i64",
         },
         constants,
+        num_warps=8,
     )
     rank = Launch(
         device,
@@ -164,7 +165,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
     )
     index, grid = device.resolved_index, (cdiv(n, block), 1, 1)
 
-    def by_buckets(to: Any, seed: int, first: int) -> None:
+    def by_buckets(to: Any, seed: Seed, first: int) -> None:
         keys, sorted_keys, numbers, places, counts, starts = (
             allocate(nbytes, device) for nbytes in (8 * n, 8 * n, 8 * n, 4 * n, 4 * buckets, 8 * buckets)
         )
@@ -196,3 +197,41 @@ def randperm(call: StructuredCall) -> PlannedKernel:
 
 
 register_stub("randperm_stub", "cuda", randperm)
+
+COMPARING = "16 warps, four for each scheduler: a tile's comparisons are arithmetic, whose latency they hide"
+
+for _kernel, _operations in ((rank_all, "3 n n"), (rank_buckets, "3 n for each element of a bucket")):
+    declare(
+        _kernel,
+        warps=16,
+        why=COMPARING,
+        tile=("BLOCK_I", "BLOCK_J"),
+        dtypes=("i64", "i32", "fp32"),
+        configurations=(Configuration((64, 32)),),
+        operations=_operations,
+        traffic="n (16 + 32), since a rank's place costs a sector",
+    )
+for _kernel, _warps, _traffic in (
+    (count_buckets, 4, "n (8 + 4) and an atomic addition"),
+    (fill_buckets, 8, "n (8 + 4 + 64)"),
+):
+    declare(
+        _kernel,
+        why="32 warps: each lane waits for its key, then for its bucket, and other warps hide that",
+        operand="keys",
+        tile=("BLOCK_I",),
+        dtypes=("u64",),
+        configurations=(Configuration((1024,), _warps),),
+        operations="2 n",
+        traffic=_traffic,
+    )
+declare(
+    add_up_buckets,
+    why="one program, whose steps follow from each other: a block on one multiprocessor is all there is",
+    operand="counts",
+    tile=("BLOCK_I",),
+    dtypes=("i32",),
+    configurations=(Configuration((1024,), blocks=1),),
+    operations="2 buckets",
+    traffic="12 buckets",
+)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import storage_size
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.data_ptr import DataPtr
 from ..runtime.tensor_spec import TensorSpec
 from .conversion import compute_type

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.scalar_type import dtype as ScalarType
 from .conversion import compute_type, type_name
 from .elementwise import check_dtypes

@@ -1,8 +1,7 @@
 """The programs of reductions: the skeletons, and the functions that they combine with."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import INTEGERS, STREAMING, Configuration, declare
 from .conversion import convert
 
 
@@ -157,3 +156,26 @@ def reduce(
     result = FINISH(ACROSS(total), count)
     to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
     tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
+
+
+SHAPES = ((1, 4096), 8), ((32, 64), 4), ((64, 32), 4)
+ROWS, SHORT_ROWS, COLUMNS = (Configuration(tile, warps) for tile, warps in SHAPES)
+# 16 elements of eight bytes for each lane: 24 warps have three times as much in flight as is wanted, and the room that
+# 16 sums in pairs of registers take.
+DOUBLE = tuple(Configuration(tile, warps, blocks=24 // warps) for tile, warps in SHAPES)
+
+declare(
+    reduce,
+    why=STREAMING,
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={
+        ("fp32", "fp16", "bf16"): (ROWS, SHORT_ROWS, COLUMNS),
+        ("fp64", "i64"): DOUBLE,
+        (*(d for d in INTEGERS if d != "i64"), "i1"): (ROWS,),
+    },
+    smaller=True,
+    operations="n for each output",
+    traffic="n_out (n itemsize of x + itemsize of out)",
+    loads=("x",),
+)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import triton
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import storage_size
+from ..runtime.cuda.lazy_triton import tl, triton
 from ..runtime.scalar_type import uint8
 from ..runtime.tensor_spec import TensorSpec
+from .budget import STREAMING, Configuration, declare
 from .conversion import compute_type, convert, type_name
 from .elementwise import check_dtypes, number_for
 from .index_bounds import Bound, filled_bytes
@@ -138,3 +137,19 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
 
 
 register_stub("embedding_renorm_stub", "cuda", embedding_renorm)
+
+declare(
+    scale_rows,
+    why=STREAMING,
+    operand="table",
+    tile=("BLOCK_R", "BLOCK_C"),
+    dtypes={
+        ("fp32", "fp16", "bf16"): (Configuration((BLOCK_ROWS, BLOCK_COLUMNS)),),
+        # An odd norm's powers are long sequences of DFMA, whose latency 16 warps hide; eight of them go on at a time,
+        # in pairs of registers.
+        ("fp64",): (Configuration((BLOCK_ROWS, BLOCK_COLUMNS), blocks=4),),
+    },
+    smaller=True,
+    operations="3 for each element of a marked row; of an odd norm a power too",
+    traffic="marked rows twice, and where they are too long once more",
+)

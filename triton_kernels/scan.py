@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.allocator import get_allocator
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.scalar_type import dtype as ScalarType
 from .contiguous import through_contiguous_operands
 from .conversion import type_name

@@ -1,8 +1,7 @@
 """The program of sums of prefixes."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import NUMBERS, Configuration, declare
 from .conversion import convert
 from .reduction_kernels import offset_of, sum_across
 
@@ -61,3 +60,21 @@ def prefix_sums(
         sums = tl.cumsum(value, 1) + before[:, None]
         tl.store(to + r[None, :] * or0, convert(sums, out.dtype.element_ty), mask=mask)
         before = before + sum_across(value)
+
+
+ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((64, 32))
+
+declare(
+    prefix_sums,
+    warps=16,
+    why="16 warps: a tile's 64-bit values, their masks and their sums are live at once, 16 elements for each lane",
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={
+        ("fp32", "fp64", "i64"): (ROWS, COLUMNS),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64")): (ROWS,),
+    },
+    smaller=True,
+    operations="n_out n",
+    traffic="n_out n (itemsize of x + itemsize of out)",
+)

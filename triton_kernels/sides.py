@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import triton.language as tl
-
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.allocator import get_allocator
 from ..runtime.cuda.driver import driver
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.tensor_spec import TensorSpec
 from .copy import copy_kernel
 from .geometry import Geometry, coalesced
@@ -61,7 +60,7 @@ def tile_for(n_out: int, n: int, reduced_is_inner: bool, may_split: bool, words:
         splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
     chunk = cdiv(cdiv(n, splits), reduced) * reduced if n else reduced
     splits = max(1, cdiv(n, chunk))
-    warps = 8 if outputs * reduced > 2048 else 4
+    warps = 8 if outputs * reduced * next_power_of_2(words) > 2048 else 4
     return Tile(outputs, reduced, splits, chunk, warps)
 
 

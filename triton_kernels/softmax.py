@@ -15,7 +15,8 @@ from .sides import INTERPRETED_TILE, Tile, line_sides, plan_sides
 from .softmax_kernels import softmax, softmax_backward
 
 LONGEST_BYTES = 32768
-"""What a program holds of its rows in registers; longer rows are read twice, in smaller blocks."""
+"""What a program holds of its rows in registers; longer rows are read twice, in blocks of half as much, since each
+element of a block then has a maximum and a sum that live as long as the row."""
 
 
 def row_tile(n_out: int, n: int, itemsize: int, row_is_inner: bool) -> Tile:
@@ -24,8 +25,6 @@ def row_tile(n_out: int, n: int, itemsize: int, row_is_inner: bool) -> Tile:
     `itemsize` is that of the type in which they are computed.
     """
     longest = INTERPRETED_TILE if interpreted() else LONGEST_BYTES // itemsize
-    if n > longest and not interpreted():
-        longest //= 2
     most_out = next_power_of_2(n_out)
     if interpreted() or row_is_inner:
         reduced = min(next_power_of_2(n), longest)
@@ -34,6 +33,9 @@ def row_tile(n_out: int, n: int, itemsize: int, row_is_inner: bool) -> Tile:
         outputs = min(most_out, 32)
         reduced = min(next_power_of_2(n), longest // outputs)
     nbytes = outputs * reduced * itemsize
+    if reduced < n and not interpreted():
+        reduced //= 2 if row_is_inner else 4
+        nbytes //= 1 if row_is_inner else 2
     warps = 4 if nbytes <= 8192 else 8 if nbytes <= 16384 else 16
     return Tile(outputs, reduced, 1, n, warps)
 

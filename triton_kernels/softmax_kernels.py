@@ -1,8 +1,7 @@
 """The programs of softmax and log_softmax: a row in one block, or longer rows block by block."""
 
-import triton
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import Configuration, declare
 from .conversion import convert
 from .joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
 from .pointwise_functions import divide, exp, log
@@ -159,3 +158,49 @@ def softmax_backward(
             value = convert(tl.load(rows + r[None, :] * xr0, mask=mask, other=0), ACCUMULATOR)
             result = gradient(change, value, total, LOG)
             tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
+
+
+FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"
+# Of whole columns one block: elements of a lane lie a row apart, so that each of its 16 has an address of its own, two
+# registers wide, beside its value. The smaller tiles with as many warps, or of columns
+# half as many, are those of longer ones.
+NARROW = (
+    Configuration((1, 4096), 8),
+    Configuration((1, 8192), 16),
+    Configuration((2, 1024), 4),
+    Configuration((1, 4096), 16),
+    Configuration((32, 256), 16, blocks=1),
+    Configuration((32, 64), 8),
+)
+DOUBLE = (
+    Configuration((1, 4096), 16),
+    Configuration((1, 2048), 16),
+    Configuration((2, 1024), 8),
+    Configuration((32, 128), 16, blocks=1),
+    Configuration((32, 32), 8),
+)
+
+declare(
+    softmax,
+    why=FORWARD,
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={("fp32", "fp16", "bf16"): NARROW, ("fp64",): DOUBLE},
+    smaller=True,
+    operations="4 n_out n, an exponential counted as one",
+    traffic="2 n_out n itemsize; of rows that are longer than a tile 3",
+    loads=("x",),
+    stores=("out",),
+)
+declare(
+    softmax_backward,
+    why=FORWARD,
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={("fp32", "fp16", "bf16"): NARROW, ("fp64",): DOUBLE},
+    smaller=True,
+    operations="4 n_out n",
+    traffic="3 n_out n itemsize; of rows that are longer than a tile 5",
+    loads=("grad", "x"),
+    stores=("out",),
+)

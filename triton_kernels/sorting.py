@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import triton.language as tl
-
+from ..runtime.cuda.lazy_triton import tl
 from ..runtime.data_ptr import DataPtr
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType

@@ -1,7 +1,7 @@
 """The programs of a stable radix sort of integers, least significant digit first, and of a prefix sum."""
 
-import triton
-import triton.language as tl
+from ..runtime.cuda.lazy_triton import tl, triton
+from .budget import NUMBERS, Configuration, declare
 
 
 @triton.jit
@@ -92,3 +92,55 @@ def write_nonzero(
     hot = ((tl.load(x + i, mask=i < n).to(TYPE) != 0) & (i < n)).to(tl.int32)
     to = tl.load(starts + tl.program_id(0)).to(INDEX) + tl.cumsum(hot, 0) - hot
     tl.store(out + to, (i // divisor % size).to(tl.int64), mask=hot != 0)
+
+
+ONE_PROGRAM = "one program, whose steps follow from each other: a block on one multiprocessor is all there is"
+HISTOGRAM = "32 warps: a block's sums over lanes end in barriers, and other blocks run meanwhile"
+
+declare(
+    count_digits,
+    why=HISTOGRAM,
+    operand="keys",
+    tile=("BUCKETS", "BLOCK"),
+    dtypes=("i32", "i64"),
+    configurations=(Configuration((16, 512), 8),),
+    smaller=True,
+    operations="16 n",
+    traffic="n itemsize of keys",
+)
+declare(
+    move_by_digit,
+    warps=16,
+    why="16 warps in two blocks, of which one runs while the other waits at a barrier: a row of 16 counts for each key "
+    "lives through their prefix sum, 32 numbers and their sums for each lane",
+    operand="keys",
+    tile=("BUCKETS", "BLOCK"),
+    dtypes=("i32", "i64"),
+    configurations=(Configuration((16, 512), 8),),
+    smaller=True,
+    operations="32 n, a prefix sum for each of 16 digits",
+    traffic="3 n itemsize of keys, 4 where places are moved too; scattered stores cost a sector of 32 bytes",
+)
+declare(
+    running_total,
+    why=ONE_PROGRAM,
+    operand="x",
+    dtypes=("i32", "i64"),
+    configurations=(Configuration((4096,), 8, blocks=1),),
+    smaller=True,
+    operations="2 n",
+    traffic="2 n itemsize",
+)
+for _kernel, _warps, _traffic in (
+    (count_nonzero, 4, "n itemsize"),
+    (write_nonzero, 8, "n itemsize, and 8 for each place found"),
+):
+    declare(
+        _kernel,
+        why=HISTOGRAM,
+        operand="x",
+        dtypes=NUMBERS,
+        configurations=(Configuration((1024,), _warps),),
+        operations="n, and a sum over lanes",
+        traffic=_traffic,
+    )

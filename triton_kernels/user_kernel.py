@@ -6,18 +6,15 @@ kernel here, so that the current device and stream hold, and the interpreter's c
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import triton.language as tl
+from typing import Any
 
 from ..runtime.cuda.driver import constexpr_key, driver, kernel_name
+from ..runtime.cuda.kernel_arguments import parameters_of, pointer_type, scalar_type
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
-from .conversion import triton_type, type_name
+from .conversion import triton_type
 from .elementwise import address
 from .launch import ALIGNMENT, Launch
 
@@ -25,51 +22,6 @@ MAX_LAUNCHES = 1024
 MAX_GRID_RANK = 3
 
 _launches: dict[Any, Launch] = {}
-
-
-class Parameter(NamedTuple):
-    """A kernel's parameter: whether it is a constant, its annotated type, and what Triton may specialise on."""
-
-    name: str
-    is_constexpr: bool
-    type_name: str | None
-    by_value: bool
-    by_alignment: bool
-
-
-@functools.lru_cache(maxsize=1024)
-def parameters_of(kernel: Any) -> tuple[inspect.Signature, tuple[Parameter, ...]]:
-    """The signature and the parameters of a `@triton.jit` function. Raises TypeError for anything else."""
-    if not callable(getattr(kernel, "fn", None)) or not hasattr(kernel, "arg_names"):
-        raise TypeError(f"launch: kernel must be a triton.jit function, got {type(kernel).__name__}")
-    if not inspect.isfunction(kernel.fn):
-        raise TypeError(
-            f"launch: kernel '{kernel.fn.__name__}' is wrapped in a {type(kernel).__name__}: choose a configuration "
-            "and launch the triton.jit function itself, with the constants and num_warps of your choice"
-        )
-    options = getattr(kernel, "kwargs", {})
-
-    def excluded(option: str) -> Sequence[int | str]:
-        return getattr(kernel, option, None) or options.get(option) or ()
-
-    whole, alignment = excluded("do_not_specialize"), excluded("do_not_specialize_on_alignment")
-    signature = inspect.signature(kernel.fn)
-    found = []
-    for i, (name, parameter) in enumerate(signature.parameters.items()):
-        by_value = i not in whole and name not in whole
-        by_alignment = by_value and i not in alignment and name not in alignment
-        annotated, is_constexpr = _annotated_type(parameter.annotation)
-        found.append(Parameter(name, is_constexpr, annotated, by_value, by_alignment))
-    return signature, tuple(found)
-
-
-def _annotated_type(annotation: Any) -> tuple[str | None, bool]:
-    """The scalar type that an annotation names, and whether it says that the parameter is a constant."""
-    if isinstance(annotation, str):
-        annotation = getattr(tl, annotation.rpartition(".")[2].strip("\"'"), None)
-    if annotation is tl.constexpr:
-        return None, True
-    return (type_name(annotation) if isinstance(annotation, tl.dtype) else None), False
 
 
 def launch(
@@ -104,7 +56,7 @@ def launch(
         if parameter.is_constexpr or value is None:
             constants[each] = constant(name, each, value)
         elif isinstance(value, TensorImpl):
-            types[each] = pointer_type(name, each, value)
+            types[each] = pointer_type(name, each, value.dtype)
             values.append(address(value._data))
             if not parameter.by_alignment:
                 unaligned.append(each)
@@ -170,38 +122,6 @@ def constant(name: str, each: str, value: Any) -> object:
             raise TypeError(f"launch: kernel '{name}': argument '{each}': Triton has no {value}")
         return triton_type(value)
     return value
-
-
-def pointer_type(name: str, each: str, tensor: TensorImpl) -> str:
-    """Triton's type of a pointer to a tensor's elements. Raises TypeError for complex numbers."""
-    if tensor.dtype.triton_name is None:
-        raise TypeError(f"launch: kernel '{name}': argument '{each}': Triton has no {tensor.dtype}")
-    return f"*{tensor.dtype.triton_name}"
-
-
-def scalar_type(name: str, parameter: Parameter, value: Any) -> str:
-    """Triton's type of a number: as annotated, else the narrowest of i32, i64 and u64, fp32, or i1."""
-    kind = value.__class__
-    if kind not in (bool, int, float):
-        raise TypeError(
-            f"launch: kernel '{name}': argument '{parameter.name}': expected a Tensor, a number or None, got "
-            f"{kind.__name__}"
-        )
-    if parameter.type_name is not None:
-        return parameter.type_name
-    if kind is bool:
-        return "i1"
-    if kind is float:
-        return "fp32"
-    if -(1 << 31) <= value < 1 << 31:
-        return "i32"
-    if -(1 << 63) <= value < 1 << 63:
-        return "i64"
-    if 0 <= value < 1 << 64:
-        return "u64"
-    raise OverflowError(
-        f"launch: kernel '{name}': argument '{parameter.name}': {value} has more than 64 bits"
-    )
 
 
 def whole_grid(

@@ -66,6 +66,7 @@ def to_dtype_layout(
         dtype=dtype,
         layout=layout,
         device=target,
+        pin_memory=pin_memory,
         non_blocking=non_blocking,
         memory_format=memory_format,
     )

@@ -25,14 +25,16 @@ def full(
 ) -> Any:
     """`torch.full`: the dtype follows the value unless given."""
     chosen = dtype_of_number(fill_value.__class__) if dtype is None else dtype
-    return empty(tuple(size), dtype=chosen, layout=layout, device=device).fill_(fill_value)
+    return empty(tuple(size), dtype=chosen, layout=layout, device=device, pin_memory=pin).fill_(fill_value)
 
 
 def full_like(
     self: Any, value: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any, fmt: Any
 ) -> Any:
     """`torch.full_like`: sizes, dtype and device of `self` unless given."""
-    return empty_like(self, dtype=dtype, layout=layout, device=device, memory_format=fmt).fill_(value)
+    return empty_like(
+        self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=fmt
+    ).fill_(value)
 
 
 def new_full(
@@ -45,7 +47,7 @@ def new_full(
     pin: Any,
 ) -> Any:
     """`torch.Tensor.new_full`: dtype and device of `self` unless given."""
-    return self.new_empty(tuple(size), dtype=dtype, layout=layout, device=device).fill_(value)
+    return self.new_empty(tuple(size), dtype=dtype, layout=layout, device=device, pin_memory=pin).fill_(value)
 
 
 def empty_out(size: Sequence[int], memory_format: Any, out: Any) -> Any:
@@ -94,7 +96,9 @@ def zero_(self: Any) -> Any:
 
 def scalar_tensor(s: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
     """`torch.scalar_tensor`: a number as a 0-d tensor of the default dtype unless given."""
-    return empty((), dtype=dtype or get_default_dtype(), layout=layout, device=device).fill_(s)
+    return empty((), dtype=dtype or get_default_dtype(), layout=layout, device=device, pin_memory=pin).fill_(
+        s
+    )
 
 
 def _range_dtype(*numbers: Any) -> ScalarType:
@@ -127,7 +131,7 @@ def arange_start_step(
     """`torch.arange`: start, start + step, ... below `end`."""
     chosen = _range_dtype(start, end, step) if dtype is None else dtype
     length = _range_length(start, end, step, chosen)
-    return _arange_(empty(length, dtype=chosen, layout=layout, device=device), start, step)
+    return _arange_(empty(length, dtype=chosen, layout=layout, device=device, pin_memory=pin), start, step)
 
 
 def arange_start(
@@ -185,7 +189,7 @@ def linspace(
         )
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    return _linspace_(empty(steps, dtype=dtype, layout=layout, device=device), start, end)
+    return _linspace_(empty(steps, dtype=dtype, layout=layout, device=device, pin_memory=pin), start, end)
 
 
 def linspace_out(start: Any, end: Any, steps: int, out: Any) -> Any:
@@ -217,7 +221,7 @@ def _with_diagonal(out: Any) -> Any:
 def eye_m(n: int, m: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
     """`torch.eye`: n rows and m columns."""
     _check_eye(n, m)
-    return _with_diagonal(empty((n, m), dtype=dtype, layout=layout, device=device))
+    return _with_diagonal(empty((n, m), dtype=dtype, layout=layout, device=device, pin_memory=pin))
 
 
 def eye(n: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:

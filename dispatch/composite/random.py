@@ -23,7 +23,7 @@ def randint_low_generator(
     pin: Any,
 ) -> Any:
     """`torch.randint`: integers from `low` up to, not including, `high`."""
-    made = empty(tuple(size), dtype=dtype or int64, layout=layout, device=device)
+    made = empty(tuple(size), dtype=dtype or int64, layout=layout, device=device, pin_memory=pin)
     return made.random_(low, high, generator=generator)
 
 
@@ -74,7 +74,9 @@ def randint_like_low_generator(
     memory_format: Any,
 ) -> Any:
     """`torch.randint_like`: sizes, dtype and device of `self` unless given."""
-    made = empty_like(self, dtype=dtype, layout=layout, device=device, memory_format=memory_format)
+    made = empty_like(
+        self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=memory_format
+    )
     return made.random_(low, int(high), generator=generator)
 
 
@@ -142,7 +144,7 @@ def normal_float_float(
     pin: Any,
 ) -> Any:
     """``normal(mean, std, size)``."""
-    return empty(tuple(size), dtype=dtype, layout=layout, device=device).normal_(
+    return empty(tuple(size), dtype=dtype, layout=layout, device=device, pin_memory=pin).normal_(
         mean, std, generator=generator
     )
 

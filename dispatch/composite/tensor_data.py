@@ -209,6 +209,7 @@ def tensor(
         and -1e4 < data < 1e4
         and get_default_device() is CPU
         and names is None
+        and not pin_memory
         and not modes
     ):
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
@@ -220,6 +221,8 @@ def tensor(
     if isinstance(data, TensorImpl):
         source: Any = data
         made = source.detach().to(device=where, dtype=dtype, copy=True)
+    elif shows_device_memory(data):
+        made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
     else:
         if isinstance(data, np.ndarray | np.generic):
             from_numpy_dtype(data.dtype)
@@ -232,6 +235,8 @@ def tensor(
         if modes:
             # A graph is to make the tensor at each run, not to keep the one that recording made.
             made = find_overload("aten::lift_fresh_copy")(made)
+    if pin_memory:
+        made = made.pin_memory()
     if names is not None:
         made.names = names
     if requires_grad:
@@ -242,6 +247,19 @@ def tensor(
 def _exports_array(data: Any) -> bool:
     """Whether an object, no number or sequence itself, gives NumPy its elements."""
     return hasattr(data, "__array__") and not isinstance(data, list | tuple | bool | int | float | complex)
+
+
+def shows_device_memory(data: Any) -> bool:
+    """Whether an object is no tensor and shows memory of a CUDA device, as CuPy's arrays do."""
+    return not isinstance(data, TensorImpl | np.ndarray) and hasattr(data, "__cuda_array_interface__")
+
+
+def _over_device_memory(data: Any) -> Any:
+    """A tensor over the memory that an object shows, which lives as long as the tensor."""
+    from ...runtime.cuda.array_interface import imported
+
+    pointer, spec = imported(data)
+    return Tensor.from_data(pointer, spec.replace(is_inference=is_inference_mode_enabled()))
 
 
 def _owned(array: Any) -> Any:
@@ -259,6 +277,9 @@ def _placed(made: Any, dtype: ScalarType | None, device: Device | None) -> Any:
 def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory and history where nothing changes (`torch.as_tensor`).
 
+    An object with ``__cuda_array_interface__`` gives a tensor on its device, whose current stream waits for the stream
+    that the object names.
+
     Example:
         >>> import numpy as np, triten as tt
         >>> a = np.zeros(2); tt.as_tensor(a).fill_(1)
@@ -273,6 +294,8 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) ->
         if dtype is None and device is None:
             return made  # type: ignore[no-any-return]
         return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
+    if shows_device_memory(data):
+        return _over_device_memory(data).to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
     if isinstance(data, np.ndarray) or _exports_array(data):
         made = from_numpy(np.asarray(data))
         return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
@@ -316,4 +339,6 @@ def asarray(
 def _shares(made: Any, obj: Any) -> bool:
     if isinstance(obj, TensorImpl):
         return made._data is obj._data
+    if shows_device_memory(obj):
+        return made._spec.device.type == "cuda" and made._data.root.context is obj
     return isinstance(obj, np.ndarray) and made._data is obj

@@ -17,6 +17,7 @@ FAMILIES = (
     "integration",
     "linalg",
     "loss",
+    "memory",
     "norm",
     "pointwise",
     "pooling",

@@ -212,6 +212,9 @@ from .functions_loss import (
     soft_margin_loss,
     triplet_margin_loss,
 )
+from .functions_memory import (
+    _pin_memory,
+)
 from .functions_norm import (
     cosine_similarity,
     dist,
@@ -529,6 +532,7 @@ __all__ = [
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_pin_memory",
     "_restride",
     "_softmax",
     "_softmax_backward_data",

@@ -2,6 +2,7 @@
 from collections.abc import Sequence
 from typing import Any, overload
 
+from ...runtime.cuda.stream import Stream
 from ...runtime.device import device
 from ...runtime.generator import Generator
 from ...runtime.layout import layout
@@ -975,6 +976,7 @@ def multi_margin_loss(
     weight: Tensor | None = ...,
     reduction: int = ...,
 ) -> Tensor: ...
+def _pin_memory(input: Tensor, device: device | str | int | None = ...) -> Tensor: ...
 @overload
 def linalg_vector_norm(
     input: Tensor,
@@ -2444,6 +2446,7 @@ __all__ = [
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_pin_memory",
     "_restride",
     "_softmax",
     "_softmax_backward_data",

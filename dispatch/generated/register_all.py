@@ -17,6 +17,7 @@ from . import (
     registrations_integration,
     registrations_linalg,
     registrations_loss,
+    registrations_memory,
     registrations_norm,
     registrations_pointwise,
     registrations_pooling,
@@ -42,6 +43,7 @@ def register_all() -> None:
     registrations_integration.register()
     registrations_linalg.register()
     registrations_loss.register()
+    registrations_memory.register()
     registrations_norm.register()
     registrations_pointwise.register()
     registrations_pooling.register()

@@ -16,6 +16,7 @@ from .methods_indexing import IndexingMethods
 from .methods_integration import IntegrationMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
+from .methods_memory import MemoryMethods
 from .methods_norm import NormMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
@@ -39,6 +40,7 @@ class TensorMethods(
     IntegrationMethods,
     LinalgMethods,
     LossMethods,
+    MemoryMethods,
     NormMethods,
     PointwiseMethods,
     PoolingMethods,

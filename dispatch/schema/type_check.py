@@ -15,6 +15,7 @@ import numpy as np
 from ...runtime import layout as layouts
 from ...runtime import memory_format as memory_formats
 from ...runtime import scalar_type
+from ...runtime.cuda.stream import Stream
 from ...runtime.device import device as Device
 from ...runtime.generator import Generator
 from ...runtime.storage import Storage
@@ -198,7 +199,7 @@ def _nothing(value: Any, lenient: bool) -> Any:
     return MISMATCH
 
 
-# Stream and QScheme take nothing until the folder that has their class registers it.
+# QScheme takes nothing until the folder that has its class registers it.
 _CHECKS: dict[str, TypeCheck] = {
     "Any": TypeCheck("object", _anything),
     "Device": TypeCheck("triten.device", _to_device, (Device,)),
@@ -211,7 +212,7 @@ _CHECKS: dict[str, TypeCheck] = {
     "Scalar": TypeCheck("Number", _to_scalar, (int, float, bool, complex)),
     "ScalarType": TypeCheck("triten.dtype", _to_dtype, (scalar_type.dtype,)),
     "Storage": _instances_of("Storage", Storage),
-    "Stream": TypeCheck("triten.Stream", _nothing),
+    "Stream": _instances_of("triten.cuda.Stream", Stream),
     "SymBool": TypeCheck("bool", _to_bool, (bool,)),
     "SymInt": TypeCheck("int", _to_int, (int,)),
     "Tensor": _instances_of("Tensor", TensorImpl),

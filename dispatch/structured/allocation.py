@@ -32,3 +32,25 @@ def allocator_of(spec: TensorSpec) -> Callable[[], Any]:
     nbytes = storage_size(spec.sizes, spec.strides) * spec.itemsize
     allocate = get_allocator(device.type).allocate
     return partial(allocate, nbytes, device)
+
+
+def pinned_allocator_of(spec: TensorSpec, operator: str) -> Callable[[], Any]:
+    """`allocator_of` for page-locked host memory; a meta tensor has none.
+
+    Raises RuntimeError for a tensor elsewhere, and where there is no CUDA device.
+    """
+    from ...runtime.cuda.driver import is_available
+    from ...runtime.cuda.pinned_memory import PINNED_ALLOCATOR
+
+    if spec.is_meta:
+        return allocator_of(spec)
+    if spec.device is not CPU:
+        raise RuntimeError(f"{operator}(): only dense CPU tensors can be pinned, got device '{spec.device}'")
+    if not is_available():
+        raise RuntimeError(
+            f"{operator}(): pin_memory=True requires a CUDA device; no pinned memory allocator is available on this "
+            "system."
+        )
+    strides = None if spec.is_contiguous else tuple(s * spec.itemsize for s in spec.strides)
+    nbytes = storage_size(spec.sizes, spec.strides) * spec.itemsize
+    return partial(PINNED_ALLOCATOR.empty_array, spec.sizes, spec.np_dtype, strides, nbytes)

@@ -1,304 +1,382 @@
-"""The caching allocator of CUDA memory: blocks are kept by stream and size, and reused in stream order.
+"""The caching allocator of CUDA memory: blocks are reused in stream order, without waiting for the device.
 
-Small blocks are cut from shared segments, large ones have a segment each. A block that is given back waits in
-the list of its device, stream and size class; work that is enqueued on that stream later comes after the work
-that used it, so reuse needs no waiting. Source: the rules of c10/cuda/CUDACachingAllocator, without splitting
-and merging.
-
-Giving back happens inside garbage collection: it appends to a queue and takes no lock.
+A block that is given back lies in the list of its device, stream and size; work that is enqueued on that stream later
+comes after the work that used it. The usual request is a `pop` from that list and the usual free an `append` to it:
+neither takes a lock, so that giving back may happen inside garbage collection, in any thread. Everything else, best
+fit, splitting, merging, other streams' uses, private pools, goes by the one lock. Source: the policy of
+c10/cuda/CUDACachingAllocator, over segments from the driver.
 """
 
 from __future__ import annotations
 
-import threading
+import gc
+import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from ..allocator import Allocator
 from ..data_ptr import DataPtr
 from ..device import device as Device
 from ..errors import OutOfMemoryError
 from .driver import Driver, driver
-
-GRANULARITY = 512
-FINE_LIMIT = 4096
-SMALL_LIMIT = 2**20
-SMALL_SEGMENT = 2 * 2**20
-
-
-@dataclass(slots=True)
-class DeviceStats:
-    """Counters of one device. `allocated` counts what tensors hold, `reserved` the segments behind it."""
-
-    allocated: int = 0
-    allocated_peak: int = 0
-    reserved: int = 0
-    reserved_peak: int = 0
-    allocations: int = 0
-    frees: int = 0
-    hits: int = 0
-    segments: int = 0
-    retries: int = 0
-    out_of_memory: int = 0
+from .memory_block import GRANULARITY, Block, BlockPool
+from .memory_cache import DeviceCache
+from .memory_events import ACTIVE, ALLOCATED, LARGE, LOG_LIMIT, MAX_WASTE, SPLIT
+from .memory_options import VARIABLE, AllocatorOptions, parse_options
+from .memory_pools import NOTHING, Exact, PrivatePools
+from .memory_report import out_of_memory_message
+from .memory_snapshot import live_blocks
+from .memory_streams import PendingUses
 
 
-class Segment:
-    """Memory from the driver: one large block, or small ones cut off one after the other."""
-
-    __slots__ = ("address", "cut", "device", "nbytes", "used")
-
-    def __init__(self, address: int, nbytes: int, device: int) -> None:
-        self.address = address
-        self.nbytes = nbytes
-        self.device = device
-        self.cut = 0
-        self.used = 0
-
-
-class Block:
-    """A piece of a segment. `waiting` is the list that it goes back to; `counted` what its holder asked for,
-    rounded, and 0 while it has none.
-    """
-
-    __slots__ = ("address", "counted", "other_streams", "segment", "stats", "stream", "waiting")
-
-    def __init__(
-        self, address: int, segment: Segment, stream: int, waiting: list[Block], stats: DeviceStats
-    ) -> None:
-        self.address = address
-        self.segment = segment
-        self.stream = stream
-        self.waiting = waiting
-        self.stats = stats
-        self.counted = 0
-        self.other_streams: set[int] | None = None
-
-
-def size_class(nbytes: int) -> int:
-    """The size of the block for a request: multiples of 512 to 4 KiB, then eight steps to a power of two."""
-    step = GRANULARITY if nbytes <= FINE_LIMIT else 1 << ((nbytes - 1).bit_length() - 4)
-    return nbytes + -nbytes % step
-
-
-class CachingAllocator(Allocator):
+class CachingAllocator(PrivatePools, Allocator):
     """Memory of all CUDA devices of the process.
 
-    Example:
-        >>> from triten.runtime.cuda.caching_allocator import size_class
-        >>> size_class(1), size_class(5000), size_class(2**20 + 1)
-        (512, 5120, 1179648)
+    Args:
+        cuda: where segments come from; None is the process's driver, chosen at the first request.
+        options: None reads the environment's ``TRITEN_CUDA_ALLOC_CONF`` at the first request.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
+    def __init__(self, cuda: Driver | None = None, options: AllocatorOptions | None = None) -> None:
+        super().__init__()
         self._driver: Driver | None = None
-        self._free: dict[tuple[int, int, int], list[Block]] = {}
-        self._open: dict[tuple[int, int], Segment] = {}
-        self._segments: dict[int, Segment] = {}
-        self._stats: dict[int, DeviceStats] = {}
-        self._given_back: deque[Block] = deque()
-        self._in_use_elsewhere: list[tuple[Block, list[int]]] = []
+        self._options = options
+        self._guard = 0
+        self._slack = GRANULARITY - 1
+        self._notes = False
+        self._current_stream: Callable[[int], int] = _no_stream
+        self._exact: Exact = {}
+        self._returned: deque[Block] = deque()
+        self._uses = PendingUses()
+        self._recording = False
+        self._raw: dict[int, DataPtr] = {}
+        if cuda is not None:
+            self._attach(cuda)
+
+    def _attach(self, cuda: Driver) -> Driver:
+        with self._lock:
+            if self._driver is None:
+                if self._options is None:
+                    self._options = parse_options(os.environ.get(VARIABLE, ""))
+                self._guard = cuda.guard_bytes + -cuda.guard_bytes % GRANULARITY
+                self._slack = self._guard + GRANULARITY - 1
+                # The interpreter wants to know what lives where; on a GPU nobody does, and no call is made.
+                self._notes = type(cuda).note_allocated is not Driver.note_allocated
+                self._current_stream = cuda.current_stream
+                self._driver = cuda
+                self._choose_path()
+            return self._driver
+
+    def _choose_path(self) -> None:
+        everything_by_lock = self._notes or self._recording or self._open
+        self._fast = NOTHING if everything_by_lock else self._exact
+
+    def _cache(self, cuda: Driver, index: int) -> DeviceCache:
+        found = self._devices.get(index)
+        if found is None:
+            assert self._options is not None
+            cuda.check_device(index)
+            found = self._devices[index] = DeviceCache(index, self._guard, self._exact, self._options)
+        return found
+
+    def cache(self, index: int) -> DeviceCache:
+        """What is known of a device. Raises RuntimeError for one that does not exist."""
+        return self._cache(self.driver, index)
+
+    def caches(self) -> list[DeviceCache]:
+        """What is known of the devices used so far, by index."""
+        return [self._devices[index] for index in sorted(self._devices)]
+
+    @property
+    def driver(self) -> Driver:
+        """Where the memory comes from."""
+        return self._driver or self._attach(driver())
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it knows where memory comes from: not before the first request or question."""
+        return self._driver is not None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any device's memory was asked for."""
+        return any(cache.pools() for cache in self.caches())
+
+    @property
+    def options(self) -> AllocatorOptions:
+        """How it differs from its defaults."""
+        self.driver  # noqa: B018
+        assert self._options is not None
+        return self._options
+
+    def set_recording(self, recording: bool) -> None:
+        """Whether devices have a history, which has to see every event. The caller holds the lock."""
+        self._recording = recording
+        self._choose_path()
+        if recording:
+            for cache in self.caches():
+                for block in live_blocks(cache, self.waiting_blocks()):
+                    if block.watch is None:
+                        block.watch = set()
 
     def allocate(self, nbytes: int, device: Device) -> DataPtr:
         """Memory on the current stream of `device`, aligned to 512 bytes and not initialised.
 
         Raises OutOfMemoryError if the device cannot give it even after the cache has been emptied.
         """
+        index = device.index
+        try:
+            block = self._fast[index, self._current_stream(index), nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index, arg-type]
+        except (KeyError, IndexError):
+            return self._allocate(nbytes, device, None)
+        block.charge = charge = block.weight - nbytes
+        log = block.log
+        log.append(charge)
+        if len(log) > LOG_LIMIT:
+            self._count(block)
+        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
+
+    def allocate_on(self, nbytes: int, device: Device, stream: int) -> DataPtr:
+        """As `allocate`, on the stream given."""
+        try:
+            block = self._fast[device.index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
+        except (KeyError, IndexError):
+            return self._allocate(nbytes, device, stream)
+        block.charge = charge = block.weight - nbytes
+        log = block.log
+        log.append(charge)
+        if len(log) > LOG_LIMIT:
+            self._count(block)
+        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
+
+    def _allocate(self, nbytes: int, device: Device, stream: int | None) -> DataPtr:
         if nbytes <= 0:
             if nbytes < 0:
                 raise RuntimeError(f"allocate: nbytes must not be negative, got {nbytes}")
             return DataPtr(0, 0, device)
-        cuda = self._driver
-        if cuda is None:
-            cuda = self._driver = driver()
+        cuda = self.driver
         index = device.index
         if index is None:
             index = cuda.current_device()
             device = Device("cuda", index)
-        stream = cuda.current_stream(index)
-        size = size_class(nbytes + cuda.guard_bytes)
-        with self._lock:
-            if self._given_back or self._in_use_elsewhere:
-                self._reclaim(cuda)
-            stats = self._stats.get(index)
-            if stats is None:
-                cuda.check_device(index)
-                stats = self._stats[index] = DeviceStats()
-            waiting = self._free.get((index, stream, size))
-            if waiting:
-                block = waiting.pop()
-                stats.hits += 1
-            else:
-                block = self._new_block(cuda, index, stream, size, nbytes, stats)
-            block.segment.used += 1
-            block.counted = counted = nbytes + -nbytes % GRANULARITY
-            stats.allocations += 1
-            stats.allocated = allocated = stats.allocated + counted
-            if allocated > stats.allocated_peak:
-                stats.allocated_peak = allocated
-            cuda.note_allocated(block.address, nbytes, index, stream)
+        if stream is None:
+            stream = cuda.current_stream(index)
+        block = self._serve(cuda, index, stream, nbytes, False)
+        if block is None:
+            # By no lock: a finaliser may want one that its thread's holder waits with for this one.
+            gc.collect()
+            block = self._serve(cuda, index, stream, nbytes, True)
+            assert block is not None
+        if len(block.log) > LOG_LIMIT:
+            self._count(block)
         return DataPtr(block.address, nbytes, device, None, self._give_back, block)
 
-    def _new_block(
-        self, cuda: Driver, device: int, stream: int, size: int, nbytes: int, stats: DeviceStats
-    ) -> Block:
-        if size > SMALL_LIMIT:
-            segment = self._new_segment(cuda, device, size, nbytes, stats)
-        else:
-            found = self._open.get((device, stream))
-            if found is None or found.cut + size > found.nbytes:
-                found = self._new_segment(cuda, device, SMALL_SEGMENT, nbytes, stats)
-                self._open[device, stream] = found
-            segment = found
-        waiting = self._free.setdefault((device, stream, size), [])
-        block = Block(segment.address + segment.cut, segment, stream, waiting, stats)
-        segment.cut += size
+    def _serve(self, cuda: Driver, index: int, stream: int, nbytes: int, last_try: bool) -> Block | None:
+        """A block, handed out; None if the device has none at the first try, and room was made for another."""
+        with self._lock:
+            cache = self._cache(cuda, index)
+            size = self._rounded(nbytes)
+            if self._busy:
+                return self._serve_nested(cuda, cache, stream, size, nbytes)
+            self._busy = True
+            try:
+                self._settle(cuda)
+                pool = cache.pool(stream, size, self._routed(cache, stream))
+                try:
+                    exact = pool.lists[size].pop()
+                except (KeyError, IndexError):
+                    found = cache.find(pool, size)
+                else:
+                    return self._hand_out(cuda, cache, exact, nbytes, exact.weight)
+                if found is None and last_try:
+                    self._make_room(cuda, cache)
+                if found is None:
+                    if not self._open:
+                        cache.release_idle(cuda)
+                    found = cache.grow(cuda, pool, size)
+                if found is not None:
+                    # What the block was before, free and perhaps a part of a segment, is logged already.
+                    block = self._hand_out(cuda, cache, found, nbytes, found.weight & ~SPLIT)
+                    cache.stats.misses += 1
+                    return block
+                if last_try:
+                    self._give_up(cuda, cache, pool, nbytes)
+                cache.stats.num_alloc_retries += 1
+                self._make_room(cuda, cache)
+                return None
+            finally:
+                self._busy = False
+
+    def _rounded(self, nbytes: int) -> int:
+        assert self._options is not None
+        if self._options.roundup_power2_divisions:
+            nbytes = self._options.round(nbytes)
+        return nbytes + self._slack & -GRANULARITY
+
+    def _hand_out(self, cuda: Driver, cache: DeviceCache, block: Block, nbytes: int, event: int) -> Block:
+        pool = block.segment.pool
+        if self._notes:
+            try:
+                cuda.note_allocated(block.address, nbytes, pool.device, pool.stream)
+            except BaseException:
+                if event != block.weight:
+                    pool.events.inactive(block.counted, pool.small)
+                block.home.append(block)
+                raise
+        waste = block.counted - nbytes
+        if waste > MAX_WASTE:
+            block.excess = waste - MAX_WASTE
+            block.log.append(block.excess | (0 if pool.small else LARGE))
+            nbytes += block.excess
+        block.charge = block.weight - nbytes
+        block.log.append(event - nbytes)
+        if self._notes or cache.history is not None or block.excess:
+            block.watch = set()
+            if cache.history is not None:
+                cache.history.allocated(block)
         return block
 
-    def _new_segment(self, cuda: Driver, device: int, size: int, nbytes: int, stats: DeviceStats) -> Segment:
-        try:
-            address = cuda.malloc(device, size)
-        except OutOfMemoryError:
-            stats.retries += 1
-            self._empty(cuda, device)
-            try:
-                address = cuda.malloc(device, size)
-            except OutOfMemoryError as error:
-                stats.out_of_memory += 1
-                raise OutOfMemoryError(self._explain(cuda, device, nbytes, stats)) from error
-        segment = self._segments[address] = Segment(address, size, device)
-        stats.segments += 1
-        stats.reserved += size
-        stats.reserved_peak = max(stats.reserved_peak, stats.reserved)
-        return segment
+    def _serve_nested(self, cuda: Driver, cache: DeviceCache, stream: int, size: int, nbytes: int) -> Block:
+        """Serve a finaliser that allocates while its thread is at work here: by a segment of its own."""
+        pool = cache.nested_pool(stream, size)
+        block = cache.grow(cuda, pool, size)
+        if block is None:
+            self._give_up(cuda, cache, pool, nbytes)
+        cache.stats.misses += 1
+        return self._hand_out(cuda, cache, block, nbytes, block.weight & ~SPLIT)
 
-    def _explain(self, cuda: Driver, device: int, nbytes: int, stats: DeviceStats) -> str:
-        free, total = cuda.memory_info(device)
-        return (
-            f"CUDA out of memory. Tried to allocate {_readable(nbytes)}. GPU {device} has a total capacity "
-            f"of {_readable(total)} of which {_readable(free)} is free. {_readable(stats.allocated)} is "
-            f"allocated by triten, and {_readable(stats.reserved - stats.allocated)} is reserved by triten "
-            "but unallocated."
+    def _give_up(self, cuda: Driver, cache: DeviceCache, pool: BlockPool, nbytes: int) -> NoReturn:
+        free, total = cuda.memory_info(cache.index)
+        cache.stats.num_ooms += 1
+        if cache.history is not None:
+            cache.history.out_of_memory(nbytes, pool.stream, pool.owner, free)
+        raise OutOfMemoryError(
+            out_of_memory_message(nbytes, cache, free, total, live_blocks(cache, self.waiting_blocks()))
         )
 
+    def _count(self, block: Block) -> None:
+        with self.exclusive() as nested:
+            if not nested:
+                self._devices[block.segment.pool.device].stats.count()
+
     def _give_back(self, data: DataPtr) -> None:
-        block = data.context
-        assert isinstance(block, Block) and self._driver is not None
-        if block.other_streams is None:
-            self._driver.note_freed(block.address, block.segment.device, block.stream)
-        self._given_back.append(block)
+        block: Any = data.context
+        if block.watch is None:
+            block.log.append(-block.charge)
+            block.home.append(block)
+        else:
+            self._give_back_watched(block)
 
-    def _reclaim(self, cuda: Driver) -> None:
-        """Put blocks that were given back into their lists, except those that other streams still use."""
-        given_back = self._given_back
-        while given_back:
-            block = given_back[0]
-            # First what may fail: until its events are recorded the block stays where it is.
-            events = None if block.other_streams is None else self._record(cuda, block)
-            given_back.popleft()
-            stats = block.stats
-            stats.frees += 1
-            stats.allocated -= block.counted
-            block.counted = 0
-            if events is None:
-                block.segment.used -= 1
-                block.waiting.append(block)
-            else:
-                self._in_use_elsewhere.append((block, events))
-        if self._in_use_elsewhere:
-            self._in_use_elsewhere = [
-                (block, events)
-                for block, events in self._in_use_elsewhere
-                if not self._release_if_done(cuda, block, events)
-            ]
+    def _give_back_watched(self, block: Block) -> None:
+        """Give back a block that other streams use, or whose history is kept. Takes no lock."""
+        history = self._devices[block.segment.pool.device].history
+        if history is not None:
+            history.freed("free_requested", block)
+        if block.excess:
+            block.log.append(-(block.excess | (0 if block.segment.pool.small else LARGE)))
+            block.excess = 0
+        if block.watch:
+            block.log.append(-(block.charge & ~(ACTIVE | SPLIT)))
+            self._returned.append(block)
+            # The next request comes by the lock, where events are recorded.
+            self._fast = NOTHING
+        else:
+            self._finish(block, block.charge)
 
-    def _record(self, cuda: Driver, block: Block) -> list[int]:
-        current = cuda.current_device()
-        cuda.set_device(block.segment.device)
-        events = []
-        try:
-            for stream in block.other_streams or ():
-                events.append(cuda.create_event())
-                cuda.record_event(events[-1], stream)
-        finally:
-            cuda.set_device(current)
-        return events
+    def _finish(self, block: Block, event: int) -> None:
+        """A block is free from here on."""
+        pool = block.segment.pool
+        cache = self._devices[pool.device]
+        if self._notes:
+            assert self._driver is not None
+            self._driver.note_freed(block.address, pool.device, pool.stream)
+        if cache.history is not None:
+            cache.history.freed("free_completed", block)
+        block.watch = block.frames = None
+        block.log.append(-event)
+        block.home.append(block)
 
-    def _release_if_done(self, cuda: Driver, block: Block, events: list[int]) -> bool:
-        while events and cuda.query_event(events[-1]):
-            cuda.destroy_event(events.pop())
-        if events:
-            return False
-        block.other_streams = None
-        cuda.note_freed(block.address, block.segment.device, block.stream)
-        block.segment.used -= 1
-        block.waiting.append(block)
-        return True
+    def _settle(self, cuda: Driver) -> None:
+        """Do what finalisers left to do. While a pool is open, no event is recorded or queried: work may be being
+        captured, and the events would be part of it."""
+        self._release_put_off()
+        if self._open:
+            return
+        self._choose_path()
+        returned = self._returned
+        while returned:
+            self._uses.record(cuda, returned.popleft())
+        self._uses.poll(cuda)
+        self._finish_done()
+
+    def _finish_done(self) -> None:
+        done = self._uses.done
+        while done:
+            block = done.pop()
+            self._finish(block, block.charge & ~ALLOCATED)
+
+    def _make_room(self, cuda: Driver, cache: DeviceCache) -> None:
+        """Wait for blocks that other streams use and give what is free back to the driver."""
+        if not self._open:
+            cache.stats.num_sync_all_streams += 1
+            self._uses.wait(cuda, cache.index)
+            self._finish_done()
+            cache.release(cuda)
+
+    def waiting_blocks(self) -> list[Block]:
+        """The blocks that were given back while other streams use them."""
+        return [*self._returned, *self._uses.blocks()]
 
     def record_stream(self, data: DataPtr, stream: int) -> None:
         """Tell that a stream of the block's device uses it: it is reused only when that work is done."""
         block = data.root.context
         if not isinstance(block, Block):
             raise RuntimeError(f"record_stream: {data} was not allocated by the caching allocator")
-        if stream != block.stream:
+        if stream != block.segment.pool.stream:
             with self._lock:
-                if block.other_streams is None:
-                    block.other_streams = set()
-                block.other_streams.add(stream)
+                if block.watch is None:
+                    block.watch = set()
+                block.watch.add(stream)
 
     def empty_cache(self, device: int | None = None) -> None:
-        """Give every segment that nobody uses back to the driver; of one device, or of all."""
+        """Give every segment that nobody uses back to the driver; of one device, or of all. Waits for other streams.
+
+        Does nothing while a pool is open: the driver takes no memory back while work is captured.
+        """
         cuda = self._driver
         if cuda is None:
             return
-        with self._lock:
-            for index in list(self._stats) if device is None else [device]:
-                self._empty(cuda, index)
+        with self.exclusive() as nested:
+            if nested or self._open:
+                return
+            self._settle(cuda)
+            for index in list(self._devices) if device is None else [device]:
+                self._make_room(cuda, self._cache(cuda, index))
 
-    def _empty(self, cuda: Driver, device: int) -> None:
-        for _, events in self._in_use_elsewhere:
-            for event in events:
-                cuda.synchronize_event(event)
-        self._reclaim(cuda)
-        unused = [s for s in self._segments.values() if s.device == device and not s.used]
-        gone = set(map(id, unused))
-        for (index, _, _), waiting in self._free.items():
-            if index == device:
-                waiting[:] = [block for block in waiting if id(block.segment) not in gone]
-        for place in [place for place, segment in self._open.items() if segment in unused]:
-            del self._open[place]
-        for segment in unused:
-            del self._segments[segment.address]
-            self._stats[device].reserved -= segment.nbytes
-            cuda.free(device, segment.address)
+    def raw_allocate(self, nbytes: int, device: Device, stream: int) -> int:
+        """An address that nobody but `raw_delete` gives back; 0 for no bytes."""
+        data = self.allocate_on(nbytes, device, stream)
+        if data.address:
+            self._raw[data.address] = data
+        return data.address
 
-    def stats(self, device: int) -> DeviceStats:
-        """The device's counters, up to date. The object lives on: copy it to compare."""
-        with self._lock:
-            if self._driver is not None:
-                self._reclaim(self._driver)
-            return self._stats.setdefault(device, DeviceStats())
-
-    def reset_peaks(self, device: int) -> None:
-        """Start both peaks afresh from what is in use now."""
-        stats = self.stats(device)
-        stats.allocated_peak, stats.reserved_peak = stats.allocated, stats.reserved
+    def raw_delete(self, address: int) -> None:
+        """Give back what `raw_allocate` gave. Raises RuntimeError for another address."""
+        if address and self._raw.pop(address, None) is None:
+            raise RuntimeError(f"invalid device pointer: {address:#x}")
 
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
         """Enqueue the copy on the current stream of the current device."""
-        cuda = driver()
+        cuda = self.driver
         cuda.copy_device_to_device(dst, src, nbytes, cuda.current_stream(cuda.current_device()))
 
     def raw_deleter(self) -> Callable[[DataPtr], None]:
         return self._give_back
 
 
-def _readable(nbytes: int) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= size:
-            return f"{nbytes / size:.2f} {unit}"
-    return f"{nbytes} bytes"
+def _no_stream(device: int) -> int:
+    return 0
 
 
 CUDA_ALLOCATOR = CachingAllocator()

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .architecture import check_architecture
+from .real_triton import real, real_constants
+
 WARP_SIZE = 32
 DIVISIBILITY = 16
 
@@ -48,6 +51,8 @@ class KernelBinary:
     shared: int
     global_scratch_size: int
     global_scratch_align: int
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
 
 
 def compile_kernel(
@@ -61,7 +66,7 @@ def compile_kernel(
     """Compile a `@triton.jit` function for a compute capability (``90`` is sm_90).
 
     Args:
-        kernel: the function; it must have been defined without ``TRITON_INTERPRET=1``.
+        kernel: the function, lazy or Triton's own; it must have been made without ``TRITON_INTERPRET=1``.
         signature: Triton's type of each parameter that is passed at launch.
         constexprs: the values of the other parameters.
         divisible: parameters known to be multiples of 16, which is what makes 128-bit accesses possible.
@@ -70,9 +75,19 @@ def compile_kernel(
             unless named here.
 
     Raises:
-        RuntimeError: under the interpreter.
+        NotImplementedError: for a dtype that the architecture does not have.
+        RuntimeError: under the interpreter; if Triton is missing; if a global of a kernel has changed since it was
+            first compiled.
         triton.compiler.errors.CompilationError: for a kernel that does not compile.
     """
+    check_architecture(kernel.fn.__name__, signature, constexprs.values(), capability)
+    try:
+        kernel, constexprs = real(kernel), real_constants(constexprs)
+    except RuntimeError as error:
+        error.add_note(
+            f"kernel '{kernel.fn.__name__}' for sm_{capability} is not in the store of compiled kernels"
+        )
+        raise
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -83,6 +98,9 @@ def compile_kernel(
             f"compile_kernel(): kernel must be a triton.jit function, got {type(kernel).__name__}; a kernel "
             "that was defined under TRITON_INTERPRET=1 cannot be compiled, do it in a process without it"
         )
+    for each in (kernel, *constexprs.values()):
+        if isinstance(each, JITFunction):
+            check_globals(each)
     names = kernel.arg_names
     full_signature = {name: signature.get(name, "constexpr") for name in names}
     # Triton reads attributes by index path only; a name or a plain int is ignored and vector accesses vanish.
@@ -90,11 +108,10 @@ def compile_kernel(
     attributes = {
         (i,): [["tt.divisibility", DIVISIBILITY]] for i, name in enumerate(names) if name in divisible
     }
-    chosen: dict[str, object] = {"enable_fp_fusion": False, "enable_reflect_ftz": False, **(options or {})}
     compiled = triton.compile(
         ASTSource(kernel, full_signature, constants, attributes),
         target=GPUTarget("cuda", capability, WARP_SIZE),
-        options=chosen,
+        options=chosen_options(options),
     )
     metadata = compiled.metadata
     return KernelBinary(
@@ -108,11 +125,33 @@ def compile_kernel(
         shared=metadata.shared,
         global_scratch_size=metadata.global_scratch_size,
         global_scratch_align=metadata.global_scratch_align,
+        launch_cooperative_grid=metadata.launch_cooperative_grid,
+        launch_pdl=metadata.launch_pdl,
     )
+
+
+def chosen_options(options: Mapping[str, object] | None) -> dict[str, object]:
+    """Triton's options for a kernel, with those that are off unless they are named."""
+    return {"enable_fp_fusion": False, "enable_reflect_ftz": False, **(options or {})}
+
+
+def check_globals(kernel: Any) -> None:
+    """Raise RuntimeError if a constant of a kernel's module is not what it was when Triton first read the kernel.
+
+    Triton goes on with the old value in its own cache's key, so that it would take one kernel for another.
+    """
+    for (name, _), (value, namespace) in kernel.used_global_vals.items():
+        if namespace.get(name) != value:
+            raise RuntimeError(
+                f"compile_kernel(): kernel '{kernel.fn.__name__}': global variable '{name}' has changed since it was "
+                f"first compiled, from {value} to {namespace.get(name)}"
+            )
 
 
 class ParameterLayout:
     """Where a kernel's arguments lie in one buffer: natural alignment, two scratch pointers at the end.
+
+    `struct` packs all of it, `values` what comes before the scratch pointers.
 
     Example:
         >>> ParameterLayout(("*fp32", "i32", "fp64")).offsets
@@ -121,6 +160,7 @@ class ParameterLayout:
 
     def __init__(self, types: tuple[str, ...]) -> None:
         codes = [format_of(type_name) for type_name in types] + ["Q", "Q"]
+        self.values = struct.Struct("@" + "".join(codes[:-2]))
         self.struct = struct.Struct("@" + "".join(codes))
         offsets = []
         for i, code in enumerate(codes):

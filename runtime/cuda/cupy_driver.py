@@ -1,42 +1,33 @@
-"""The CUDA driver over CuPy: memory from its pool, launches through the driver API with packed arguments.
+"""The CUDA driver over CuPy: memory from its pool, everything else by its bindings of the runtime API.
 
-A launch packs the arguments into a buffer of the calling thread and calls `cuLaunchKernel`, which copies them
-before it returns. It needs neither Triton's launcher nor a C compiler.
+Kernels are launched by `cupy_kernel.py`. What CUDA refuses is raised as `cupy_errors.CUDAError`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from collections.abc import Mapping
-from threading import local
 from typing import Any
+from weakref import WeakSet
 
 import cupy
-import ml_dtypes
-import numpy as np
-from cupy.cuda import driver as cuda
-from cupy.cuda import runtime
 
+from ..data_ptr import DataPtr
+from ..device import device as Device
 from ..errors import OutOfMemoryError
-from .compile import WARP_SIZE, KernelBinary, ParameterLayout, compile_kernel
-from .driver import (
-    MAX_GRID,
-    CompiledKernel,
-    DeviceProperties,
-    Driver,
-    Grid,
-    HostArray,
-    ThreadState,
-    check_grid,
-)
+from .caching_allocator import CUDA_ALLOCATOR, CachingAllocator
+from .cubin_store import find_or_compile
+from .cupy_copies import CuPyCopies
+from .cupy_devices import device_properties, library_handle
+from .cupy_errors import reported, runtime
+from .cupy_graph import CuPyCapture
+from .cupy_kernel import CuPyKernel, version_text
+from .device_properties import DeviceProperties
+from .driver import CompiledKernel, Driver, LaunchObserver, ThreadState, current_driver
+from .machine_code import MachineCode
 
-SUCCESS, NOT_READY = 0, 600
+SUCCESS, OUT_OF_MEMORY, INSUFFICIENT_DRIVER, NOT_READY = 0, 2, 35, 600
 STREAM_NON_BLOCKING = 1
-EVENT_DISABLE_TIMING = 2
-MAX_THREADS_PER_BLOCK = 0
-MAX_DYNAMIC_SHARED_MEMORY = 8
-DEFAULT_SHARED_MEMORY = 48 * 1024
+PEER_ACCESS_ALREADY_ENABLED = 704
 
 
 def count_devices() -> tuple[int, str]:
@@ -44,8 +35,25 @@ def count_devices() -> tuple[int, str]:
     try:
         count = int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError as error:
+        if error.status == INSUFFICIENT_DRIVER:
+            return 0, _without_driver()
         return 0, str(error)
     return count, "" if count else "the CUDA driver reports no device"
+
+
+def _without_driver() -> str:
+    """What is wrong where the runtime API finds no driver that it can work with: it has one error for both cases."""
+    found, needed = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    if found == 0:
+        return (
+            "Found no NVIDIA driver on your system: libcuda.so.1 does not load. Please check that you have an NVIDIA "
+            "GPU and installed a driver from https://www.nvidia.com/Download/index.aspx"
+        )
+    instead = ", or install CuPy for CUDA 12: pip install 'triten[cuda12]'" if found >= 12000 else ""
+    return (
+        f"The NVIDIA driver on your system is too old: it supports CUDA {version_text(found)}, the installed CuPy is "
+        f"built for CUDA {version_text(needed)}. Please update your GPU driver{instead}"
+    )
 
 
 class _ThreadState(ThreadState):
@@ -56,107 +64,40 @@ class _ThreadState(ThreadState):
         runtime.setDevice(self.device)
 
 
-class _Arguments(local):
-    """The packed arguments of one kernel in one thread, and the table of pointers into them."""
-
-    def __init__(self, layout: ParameterLayout, driver: Driver) -> None:
-        driver.current_device()
-        self.buffer = ctypes.create_string_buffer(layout.struct.size)
-        base = ctypes.addressof(self.buffer)
-        self.table = (ctypes.c_void_p * len(layout.offsets))(*(base + offset for offset in layout.offsets))
-        self.pointers = ctypes.addressof(self.table)
-
-
-class CuPyKernel(CompiledKernel):
-    """A cubin loaded on one device."""
-
-    __slots__ = ("_arguments", "_binary", "_driver", "_function", "_layout", "_module", "_pack", "_threads")
-
-    def __init__(self, driver: CuPyDriver, binary: KernelBinary, properties: DeviceProperties) -> None:
-        self.name = binary.name
-        self._driver = driver
-        self._binary = binary
-        self._layout = ParameterLayout(binary.parameter_types)
-        self._pack = self._layout.struct.pack_into
-        self._arguments = _Arguments(self._layout, driver)
-        self._threads = WARP_SIZE * binary.num_warps
-        if binary.shared > properties.max_shared_memory:
-            raise RuntimeError(
-                f"kernel '{self.name}' needs {binary.shared} bytes of shared memory, {properties.name} has "
-                f"{properties.max_shared_memory}: take smaller blocks or fewer stages"
-            )
-        self._module = cupy.cuda.Module()
-        try:
-            self._module.load(binary.cubin)
-        except cuda.CUDADriverError as error:
-            raise RuntimeError(
-                f"kernel '{self.name}', compiled for sm_{binary.capability}, does not load on "
-                f"{properties.name} with a driver for CUDA {runtime.driverGetVersion()}; Triton's ptxas may "
-                f"be newer than the driver: {error}"
-            ) from error
-        self._function = self._module.get_function(binary.name).ptr
-        if binary.shared > DEFAULT_SHARED_MEMORY:
-            cuda.funcSetAttribute(self._function, MAX_DYNAMIC_SHARED_MEMORY, binary.shared)
-        most = cuda.funcGetAttribute(MAX_THREADS_PER_BLOCK, self._function)
-        if self._threads > most:
-            raise RuntimeError(
-                f"kernel '{self.name}' wants {self._threads} threads in a block, its registers allow {most}: "
-                "take fewer warps"
-            )
-
-    def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
-        gx, gy, gz = grid
-        if not (gx and gy and gz):
-            return
-        if not (0 < gx <= MAX_GRID[0] and 0 < gy <= MAX_GRID[1] and 0 < gz <= MAX_GRID[2]):
-            check_grid(self.name, grid)
-        arguments = self._arguments
-        binary = self._binary
-        if self._layout.bfloat16:
-            values = self._with_bfloat16_bits(values)
-        scratch: Any = None
-        address = 0
-        if binary.global_scratch_size:
-            nbytes = gx * gy * gz * binary.num_ctas * binary.global_scratch_size
-            scratch = self._driver.scratch(nbytes, stream)
-            address = scratch.ptr
-        try:
-            self._pack(arguments.buffer, 0, *values, address, 0)
-        except struct.error as error:
-            raise TypeError(
-                f"kernel '{self.name}': arguments {values} do not fit {binary.parameter_types}: {error}"
-            ) from error
-        cuda.launchKernel(
-            self._function,
-            gx * binary.num_ctas,
-            gy,
-            gz,
-            self._threads,
-            1,
-            1,
-            binary.shared,
-            stream,
-            arguments.pointers,
-            0,
-        )
-        self._driver.launches += 1
-
-    def _with_bfloat16_bits(self, values: tuple[int | float, ...]) -> tuple[int | float, ...]:
-        changed = list(values)
-        for i in self._layout.bfloat16:
-            changed[i] = int(np.array(values[i], ml_dtypes.bfloat16).view(np.uint16))
-        return tuple(changed)
+def _device_memory(nbytes: int) -> Any:
+    """What CuPy's pool takes its memory from. With an error of ours it neither empties caches nor collects garbage
+    on its own: that is for the caching allocator, outside of its lock."""
+    try:
+        return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+        raise OutOfMemoryError(f"CUDA out of memory: the device could not give {nbytes} bytes") from error
 
 
-class CuPyDriver(Driver):
+class CuPyDriver(CuPyCopies, CuPyCapture):
     """CUDA devices through CuPy's bindings of the runtime and driver API."""
 
     def __init__(self, device_count: int) -> None:
         super().__init__(_ThreadState())
         self._device_count = device_count
-        self._pool = cupy.cuda.MemoryPool()
+        self._pool = cupy.cuda.MemoryPool(_device_memory)
         self._segments: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
+        self._stream_devices: dict[int, int] = {}
+        self._destroyed: set[int] = set()
+        """Handles that CUDA may not be asked about any more: it does not promise to notice."""
+        self._events: set[int] = set()
+        self._priorities: dict[int, tuple[int, int]] = {}
+        self._peer_access: set[tuple[int, int]] = set()
+        self._scratch: CachingAllocator | None = None
+        self.kernels: WeakSet[CuPyKernel] = WeakSet()
+
+    def observe_launches(self, observer: LaunchObserver | None) -> LaunchObserver | None:
+        before = super().observe_launches(observer)
+        for kernel in list(self.kernels):
+            kernel.observe(observer)
+        return before
 
     def device_count(self) -> int:
         return self._device_count
@@ -165,100 +106,177 @@ class CuPyDriver(Driver):
         found = self._properties.get(device)
         if found is None:
             self.check_device(device)
-            raw = runtime.getDeviceProperties(device)
-            found = self._properties[device] = DeviceProperties(
-                name=raw["name"].decode(),
-                major=raw["major"],
-                minor=raw["minor"],
-                total_memory=raw["totalGlobalMem"],
-                multi_processor_count=raw["multiProcessorCount"],
-                warp_size=raw["warpSize"],
-                max_shared_memory=raw["sharedMemPerBlockOptin"],
-            )
+            found = self._properties[device] = device_properties(device)
         return found
 
     def set_device(self, device: int) -> None:
-        super().set_device(device)
+        self.check_device(device)
+        own = self._thread.__dict__  # made current before, where the thread is new
         runtime.setDevice(device)
+        own["device"] = device
 
     def malloc(self, device: int, nbytes: int) -> int:
-        with _current(self, device):
-            try:
-                pointer = self._pool.malloc(nbytes)
-            except cupy.cuda.memory.OutOfMemoryError as error:
-                raise OutOfMemoryError(
-                    f"CUDA out of memory: device {device} could not give {nbytes} bytes"
-                ) from error
+        with _current(self, device), reported():
+            pointer = self._pool.malloc(nbytes)
         self._segments[pointer.ptr] = pointer
         return int(pointer.ptr)
 
     def free(self, device: int, address: int) -> None:
         with _current(self, device):
             runtime.deviceSynchronize()
-            del self._segments[address]
-            self._pool.free_all_blocks()
+            with reported():
+                del self._segments[address]
+                self._pool.free_all_blocks()
 
-    def scratch(self, nbytes: int, stream: int) -> Any:
-        """Memory for one launch. CuPy's pool reuses it on this stream only, so it may be dropped at once."""
-        with cupy.cuda.ExternalStream(stream):
-            return self._pool.malloc(nbytes)
+    def scratch(self, nbytes: int, stream: int) -> DataPtr:
+        """Memory for one launch on the current device. It is reused in stream order, so it may be dropped at once."""
+        if self._scratch is None:
+            self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
+        return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
 
     def memory_info(self, device: int) -> tuple[int, int]:
         with _current(self, device):
             free, total = runtime.memGetInfo()
         return int(free), int(total)
 
-    def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
-        address = src.__array_interface__["data"][0]
-        runtime.memcpyAsync(dst, address, src.nbytes, runtime.memcpyHostToDevice, stream)
-
-    def copy_device_to_host(self, dst: HostArray, src: int, stream: int) -> None:
-        address = dst.__array_interface__["data"][0]
-        runtime.memcpyAsync(address, src, dst.nbytes, runtime.memcpyDeviceToHost, stream)
-        runtime.streamSynchronize(stream)
-
-    def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
-        # "Default" lets the driver tell devices apart by address, so that copies between two of them work.
-        runtime.memcpyAsync(dst, src, nbytes, runtime.memcpyDefault, stream)
-
-    def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:
-        runtime.memsetAsync(dst, value, nbytes, stream)
-
     def create_stream(self, device: int, priority: int = 0) -> int:
         with _current(self, device):
-            return int(runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority))
+            stream = int(runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority))
+        self._destroyed.discard(stream)
+        self._stream_devices[stream] = device
+        return stream
+
+    def destroy_stream(self, stream: int) -> None:
+        if stream == 0:
+            raise RuntimeError("CUDA error: invalid resource handle: the default stream cannot be destroyed")
+        self._check_alive(stream)
+        runtime.streamDestroy(stream)
+        self._stream_devices.pop(stream, None)
+        self._destroyed.add(stream)
+
+    def check_stream(self, device: int, stream: int) -> None:
+        self.check_device(device)
+        if stream == 0:
+            return
+        own = self._stream_devices.get(stream)
+        if own is None:
+            with _current(self, device):
+                runtime.streamGetPriority(stream)
+            # CUDA knows it: whoever else made it was given an address that was ours before.
+            self._destroyed.discard(stream)
+        elif own != device:
+            raise RuntimeError(
+                f"CUDA error: invalid resource handle: stream {stream:#x} of device {own} was given for device {device}"
+            )
+
+    def _check_alive(self, stream: int) -> None:
+        if stream in self._destroyed:
+            raise RuntimeError(f"CUDA error: invalid resource handle: stream {stream:#x} was destroyed")
+
+    def stream_priority_range(self) -> tuple[int, int]:
+        device = self.current_device()
+        found = self._priorities.get(device)
+        if found is None:
+            # CUDA clamps priorities, and CuPy does not bind the call that tells the range.
+            ends = []
+            for priority in (2**31 - 1, -(2**31)):
+                stream = runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority)
+                ends.append(int(runtime.streamGetPriority(stream)))
+                runtime.streamDestroy(stream)
+            found = self._priorities[device] = (ends[0], ends[1])
+        return found
+
+    def stream_priority(self, stream: int) -> int:
+        self._check_alive(stream)
+        return int(runtime.streamGetPriority(stream))
 
     def query_stream(self, stream: int) -> bool:
+        self._check_alive(stream)
         return _is_done(runtime.streamQuery(stream))
 
     def synchronize_stream(self, stream: int) -> None:
+        self._check_alive(stream)
         runtime.streamSynchronize(stream)
 
     def synchronize(self, device: int | None = None) -> None:
         with _current(self, self.current_device() if device is None else device):
             runtime.deviceSynchronize()
 
-    def create_event(self, timing: bool = False) -> int:
+    def create_event(self, timing: bool = False, blocking: bool = False, interprocess: bool = False) -> int:
         self.current_device()
-        return int(runtime.eventCreateWithFlags(0 if timing else EVENT_DISABLE_TIMING))
+        flags = 0 if timing else runtime.eventDisableTiming
+        flags |= runtime.eventBlockingSync if blocking else 0
+        flags |= runtime.eventInterprocess if interprocess else 0
+        event = int(runtime.eventCreateWithFlags(flags))
+        self._events.add(event)
+        return event
+
+    def _check_event(self, event: int) -> None:
+        if event not in self._events:
+            raise RuntimeError(f"CUDA error: invalid resource handle: event {event:#x}")
+
+    def export_event(self, event: int) -> bytes:
+        self._check_event(event)
+        return bytes(runtime.ipcGetEventHandle(event))
+
+    def import_event(self, name: bytes) -> int:
+        self.current_device()
+        event = int(runtime.ipcOpenEventHandle(name))
+        self._events.add(event)
+        return event
 
     def record_event(self, event: int, stream: int) -> None:
+        self._check_event(event)
+        self._check_alive(stream)
         runtime.eventRecord(event, stream)
 
     def wait_event(self, stream: int, event: int) -> None:
+        self._check_event(event)
+        self._check_alive(stream)
         runtime.streamWaitEvent(stream, event)
 
     def query_event(self, event: int) -> bool:
+        self._check_event(event)
         return _is_done(runtime.eventQuery(event))
 
     def synchronize_event(self, event: int) -> None:
+        self._check_event(event)
         runtime.eventSynchronize(event)
 
     def elapsed(self, start: int, end: int) -> float:
+        self._check_event(start)
+        self._check_event(end)
         return float(runtime.eventElapsedTime(start, end))
 
     def destroy_event(self, event: int) -> None:
+        self._check_event(event)
+        self._events.discard(event)
         runtime.eventDestroy(event)
+
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        self.check_device(device)
+        self.check_device(peer)
+        return bool(runtime.deviceCanAccessPeer(device, peer))
+
+    def enable_peer_access(self, device: int, peer: int) -> None:
+        if (device, peer) in self._peer_access:
+            return
+        with _current(self, device):
+            try:
+                runtime.deviceEnablePeerAccess(peer)
+            except runtime.CUDARuntimeError as error:
+                if error.status != PEER_ACCESS_ALREADY_ENABLED:
+                    raise
+        self._peer_access.add((device, peer))
+
+    def library_handle(self, name: str) -> int:
+        device = self.current_device()
+        return library_handle(name, self.current_stream(device))
+
+    def machine_code(self) -> MachineCode:
+        from .cupy_code import CuPyCode
+
+        return CuPyCode(self)
 
     def _compile(
         self,
@@ -270,27 +288,27 @@ class CuPyDriver(Driver):
     ) -> CompiledKernel:
         properties = self.properties(self.current_device())
         capability = properties.major * 10 + properties.minor
-        binary = compile_kernel(kernel, signature, constexprs, divisible, capability, options)
+        binary = find_or_compile(kernel, signature, constexprs, divisible, capability, options)
         return CuPyKernel(self, binary, properties)
 
 
 class _current:
-    """Makes a device current for a block of code and goes back to the thread's own."""
+    """Makes a device current for a block of code and goes back to the one before, which CuPy may have chosen."""
 
-    __slots__ = ("_device", "_own")
+    __slots__ = ("_before", "_device")
 
     def __init__(self, driver: Driver, device: int) -> None:
         driver.check_device(device)
-        self._own = driver.current_device()
         self._device = device
 
     def __enter__(self) -> None:
-        if self._device != self._own:
+        self._before = runtime.getDevice()
+        if self._before != self._device:
             runtime.setDevice(self._device)
 
     def __exit__(self, *_: object) -> None:
-        if self._device != self._own:
-            runtime.setDevice(self._own)
+        if self._before != self._device:
+            runtime.setDevice(self._before)
 
 
 def _is_done(status: int) -> bool:

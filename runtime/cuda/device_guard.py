@@ -1,8 +1,24 @@
-"""`device_guard`: a block of code in which a device is current."""
+"""Which device a caller means, and `device_guard`: a block of code in which a device is current."""
 
 from __future__ import annotations
 
+from ..device import device as Device
 from .driver import Driver, driver
+
+DeviceLike = Device | int | str | None
+
+
+def device_index(device: DeviceLike) -> int:
+    """The index of a CUDA device; the current one for None and for a device without index.
+
+    Raises ValueError for a device of another type.
+    """
+    if device is None:
+        return driver().current_device()
+    found = Device(device)
+    if found.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {found}")
+    return driver().current_device() if found.index is None else found.index
 
 
 class device_guard:

@@ -11,29 +11,21 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .capture import StreamCapture
+from .device_properties import DeviceProperties as DeviceProperties
+
+if TYPE_CHECKING:
+    from .machine_code import MachineCode
 
 Grid = tuple[int, int, int]
 HostArray = np.ndarray[Any, Any]
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
-
-
-@dataclass(frozen=True)
-class DeviceProperties:
-    """What a kernel's author may ask about a device; `max_shared_memory` is the opt-in limit of one block."""
-
-    name: str
-    major: int
-    minor: int
-    total_memory: int
-    multi_processor_count: int
-    warp_size: int
-    max_shared_memory: int
 
 
 class ThreadState(threading.local):
@@ -44,10 +36,14 @@ class ThreadState(threading.local):
         self.streams: dict[int, int] = {}
 
 
+LaunchObserver = Callable[[str, Grid, int, Callable[[], None]], None]
+"""Called in place of each launch with the kernel's name, the grid, the stream and what launches."""
+
+
 class CompiledKernel(ABC):
     """A kernel compiled for one signature and one set of constants, ready to be launched."""
 
-    __slots__ = ("name",)
+    __slots__ = ("__weakref__", "name")
     name: str
 
     @abstractmethod
@@ -60,20 +56,31 @@ class CompiledKernel(ABC):
         """
 
 
-class Driver(ABC):
+class Driver(StreamCapture):
     """A process's way to its CUDA devices."""
 
     launches: int
-    """How many kernels have been enqueued since the process began."""
+    """How many kernels have been enqueued since the process began, those of replayed graphs among them."""
 
     guard_bytes: int = 0
     """Bytes that an allocator leaves unused after every block, so that overruns can be found."""
 
     def __init__(self, thread_state: ThreadState | None = None) -> None:
+        super().__init__()
         self.launches = 0
         self._thread = ThreadState() if thread_state is None else thread_state
+        self.thread_state = self._thread
         self._compiled: dict[object, CompiledKernel] = {}
         self._compile_lock = threading.Lock()
+        self.launch_observer: LaunchObserver | None = None
+
+    def observe_launches(self, observer: LaunchObserver | None) -> LaunchObserver | None:
+        """Have every launch in the process go through `observer` from now on; None ends that.
+
+        Returns the observer before. Launches pay nothing while there is none.
+        """
+        before, self.launch_observer = self.launch_observer, observer
+        return before
 
     @abstractmethod
     def device_count(self) -> int:
@@ -111,10 +118,10 @@ class Driver(ABC):
     def memory_info(self, device: int) -> tuple[int, int]:
         """(free, total) bytes of a device."""
 
-    def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:  # noqa: B027
+    def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:
         """A block of a segment is handed out: work enqueued on the stream from here on may touch it."""
 
-    def note_freed(self, address: int, device: int, stream: int) -> None:  # noqa: B027
+    def note_freed(self, address: int, device: int, stream: int) -> None:
         """The block is given back: work enqueued on the stream from here on must not touch it.
 
         Called inside garbage collection: takes no lock.
@@ -134,6 +141,48 @@ class Driver(ABC):
         """Enqueue a copy between two addresses, of one device or two."""
 
     @abstractmethod
+    def stage_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
+        """Enqueue a copy of a contiguous array in pageable memory, which may be changed when this returns."""
+
+    @abstractmethod
+    def copy_device_to_host_async(self, dst: HostArray, src: int, stream: int) -> None:
+        """Enqueue a copy into a contiguous array in page-locked memory."""
+
+    @abstractmethod
+    def malloc_host(self, nbytes: int) -> int:
+        """Page-locked host memory, aligned to 512 bytes, which copies reach without staging.
+
+        Raises OutOfMemoryError.
+        """
+
+    @abstractmethod
+    def free_host(self, address: int) -> None:
+        """Give page-locked memory back; no copy may be using it."""
+
+    @abstractmethod
+    def is_page_locked(self, address: int) -> bool:
+        """Whether host memory is page-locked, whoever allocated it."""
+
+    @abstractmethod
+    def device_of_address(self, address: int) -> int:
+        """The device on which memory lies. Raises RuntimeError for what is no device memory."""
+
+    @abstractmethod
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        """Whether a device can reach another one's memory; False for itself, as CUDA has it."""
+
+    @abstractmethod
+    def enable_peer_access(self, device: int, peer: int) -> None:
+        """Let a device reach another one's memory; again is no error. Raises RuntimeError where it cannot."""
+
+    @abstractmethod
+    def library_handle(self, name: str) -> int:
+        """The handle of ``cublas``, ``cusolver`` or ``cusparse`` in this thread, set to the current stream.
+
+        Raises RuntimeError where the library is missing, ValueError for another name.
+        """
+
+    @abstractmethod
     def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:
         """Enqueue setting every byte to `value`."""
 
@@ -150,6 +199,22 @@ class Driver(ABC):
         """A new stream that does not synchronise with the default one. Lower numbers run first."""
 
     @abstractmethod
+    def destroy_stream(self, stream: int) -> None:
+        """Give a stream back at once; work that is pending on it still runs."""
+
+    @abstractmethod
+    def check_stream(self, device: int, stream: int) -> None:
+        """Raise RuntimeError unless the stream lives and is one of the device."""
+
+    @abstractmethod
+    def stream_priority_range(self) -> tuple[int, int]:
+        """The priorities of the current device's streams: (least, greatest), where greater is a lower number."""
+
+    @abstractmethod
+    def stream_priority(self, stream: int) -> int:
+        """The priority of a stream of the current device."""
+
+    @abstractmethod
     def query_stream(self, stream: int) -> bool:
         """Whether all work on a stream of the current device is done."""
 
@@ -162,8 +227,20 @@ class Driver(ABC):
         """Wait for all work on a device; None is the current one."""
 
     @abstractmethod
-    def create_event(self, timing: bool = False) -> int:
-        """A new event; only one made with `timing` has an `elapsed` time."""
+    def create_event(self, timing: bool = False, blocking: bool = False, interprocess: bool = False) -> int:
+        """A new event of the current device, whose streams alone record it.
+
+        Only one made with `timing` has an `elapsed` time. A thread that waits for a `blocking` one sleeps instead of
+        spinning. An `interprocess` one can be exported, and has no timing.
+        """
+
+    @abstractmethod
+    def export_event(self, event: int) -> bytes:
+        """A name of an interprocess event, for `import_event` in another process."""
+
+    @abstractmethod
+    def import_event(self, name: bytes) -> int:
+        """The event that another process has exported."""
 
     @abstractmethod
     def record_event(self, event: int, stream: int) -> None:
@@ -228,6 +305,7 @@ class Driver(ABC):
                 found = self._compiled.get(key)
                 if found is None:
                     check_parameters(kernel, signature, constexprs, divisible)
+                    self.check_may_load(kernel_name(kernel))
                     options = {
                         "num_warps": num_warps,
                         "num_stages": num_stages,
@@ -236,6 +314,10 @@ class Driver(ABC):
                     found = self._compile(kernel, signature, constexprs, divisible, options)
                     self._compiled[key] = found
         return found
+
+    def machine_code(self) -> MachineCode:
+        """How code that Triton compiled for its caller is loaded and launched here; RuntimeError where none runs."""
+        raise RuntimeError(f"{type(self).__name__} runs no machine code: its kernels are interpreted")
 
     @abstractmethod
     def _compile(
@@ -323,10 +405,13 @@ def current_driver() -> Driver | None:
 
 
 def _choose() -> Driver:
+    from .triton_import import offer_to_triton
+
     global _driver
     with _driver_lock:
         if _driver is None:
             _driver = _interpreter() if wants_interpreter() else _cupy()
+            offer_to_triton(_driver)
         return _driver
 
 
@@ -353,6 +438,7 @@ def _interpreter() -> Driver:
                 "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
                 "triton."
             )
+    from . import interpreter_launch  # noqa: F401  takes over Triton's own way of running a kernel
     from .interpreter_driver import InterpreterDriver
 
     return InterpreterDriver()

@@ -22,11 +22,18 @@ Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class LiveBlocks:
-    """The blocks of one device that work may touch at this point of its execution."""
+    """The blocks of one device that work may touch at this point of its execution.
 
-    __slots__ = ("_ends", "_ends_array", "_stale", "_starts", "_starts_array")
+    `of_graphs` are those that outlive the capture they were made in. When such a one is given back it is `lingering`:
+    its memory stays the graph's, and what one replay wrote there another one may read, until something else takes its
+    place.
+    """
+
+    __slots__ = ("_ends", "_ends_array", "_stale", "_starts", "_starts_array", "lingering", "of_graphs")
 
     def __init__(self) -> None:
+        self.lingering: set[int] = set()
+        self.of_graphs: set[int] = set()
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._stale = True
@@ -35,6 +42,8 @@ class LiveBlocks:
 
     def add(self, address: int, nbytes: int) -> None:
         """A block becomes live. Its bytes are poisoned: nobody may rely on what an earlier block left."""
+        if self.lingering:
+            self.drop_lingering(address, nbytes)
         ctypes.memset(address, POISON, nbytes)
         i = bisect_left(self._starts, address)
         self._starts.insert(i, address)
@@ -48,6 +57,38 @@ class LiveBlocks:
             raise RuntimeError(f"CUDA error: invalid argument: no block at {address:#x} to free")
         del self._starts[i], self._ends[i]
         self._stale = True
+
+    def give_back(self, address: int) -> None:
+        """Whoever held a block does no longer."""
+        if address in self.of_graphs:
+            self.of_graphs.discard(address)
+            self.lingering.add(address)
+        else:
+            self.remove(address)
+
+    def drop_lingering(self, address: int, nbytes: int) -> None:
+        """No longer let graphs read what they left in this range."""
+        for start, _ in self.overlapping(address, nbytes):
+            if start in self.lingering:
+                self.lingering.discard(start)
+                self.remove(start)
+
+    def size_at(self, address: int) -> int | None:
+        """The size of the block that begins here."""
+        i = bisect_left(self._starts, address)
+        if i == len(self._starts) or self._starts[i] != address:
+            return None
+        return self._ends[i] - address
+
+    def overlapping(self, address: int, nbytes: int) -> list[tuple[int, int]]:
+        """(address, size) of the blocks that share bytes with a range."""
+        found = []
+        i = max(bisect_right(self._starts, address) - 1, 0)
+        while i < len(self._starts) and self._starts[i] < address + nbytes:
+            if self._ends[i] > address:
+                found.append((self._starts[i], self._ends[i] - self._starts[i]))
+            i += 1
+        return found
 
     def holds(self, address: int, nbytes: int) -> bool:
         """Whether the range lies within one live block."""
@@ -114,9 +155,54 @@ class DeviceMemory:
         self.reserved += nbytes
         return int(address)
 
+    def owns(self, address: int) -> bool:
+        """Whether an address lies in a segment."""
+        return any(start <= address < start + nbytes for start, (_, nbytes) in list(self._buffers.items()))
+
     def free(self, address: int) -> None:
         """Give a segment back. Raises RuntimeError for an address that `malloc` did not give."""
         found = self._buffers.pop(address, None)
         if found is None:
             raise RuntimeError(f"CUDA error: invalid argument: no segment at {address:#x} to free")
+        self.blocks.drop_lingering(address, found[1])
         self.reserved -= found[1]
+
+
+class HostMemory:
+    """Page-locked host memory: pieces whose address and size the driver knows."""
+
+    __slots__ = ("_buffers", "total", "used")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.used = 0
+        self._buffers: dict[int, np.ndarray[Any, Any]] = {}
+
+    def malloc(self, nbytes: int) -> int:
+        """A piece, poisoned. Raises OutOfMemoryError beyond the total."""
+        if self.used + nbytes > self.total:
+            raise OutOfMemoryError(
+                f"CUDA error: out of memory: {nbytes} bytes of page-locked memory requested, "
+                f"{self.total - self.used} are free"
+            )
+        buffer = np.full(nbytes + SEGMENT_ALIGNMENT, POISON, np.uint8)
+        start = buffer.__array_interface__["data"][0]
+        piece = buffer[-start % SEGMENT_ALIGNMENT :][:nbytes]
+        address = int(piece.__array_interface__["data"][0])
+        self._buffers[address] = piece
+        self.used += nbytes
+        return address
+
+    def free(self, address: int) -> None:
+        """Give a piece back. Raises RuntimeError for an address that `malloc` did not give."""
+        found = self._buffers.pop(address, None)
+        if found is None:
+            raise RuntimeError(f"CUDA error: invalid argument: no page-locked memory at {address:#x} to free")
+        self.used -= found.nbytes
+
+    def holds(self, address: int, nbytes: int) -> bool:
+        """Whether the range lies within one piece."""
+        return any(
+            start <= address and address + nbytes <= start + piece.nbytes
+            for start, piece in list(self._buffers.items())
+        )

@@ -89,9 +89,8 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
                 f"{self._where()}: {access} of {dtype.name} at {outside:#x}, {self.blocks.describe(outside)}"
             )
 
-    def create_masked_load(
-        self, ptrs: Any, mask: Any, other: Any, cache_policy: Any, is_volatile: Any
-    ) -> Any:
+    # How a load or store is cached changes no result; it is one argument from Triton 3.9, two before.
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *caching: Any, **more: Any) -> Any:
         type_ = ptrs.get_element_ty()
         dtype = numpy_type(type_)
         pointers = ptrs.data
@@ -108,7 +107,7 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         # Triton's goes by the handle's type, which for a comparison is that of its operands.
         return TensorHandle(np.full(ret_ty.shape, arg.data, arg.data.dtype), arg.dtype.scalar)
 
-    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, cache_policy: Any) -> Any:
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *caching: Any, **more: Any) -> Any:
         dtype = numpy_type(ptrs.get_element_ty())
         pointers = ptrs.data
         active = np.broadcast_to(mask.data, pointers.shape)
@@ -117,6 +116,12 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
             raise TypeError(f"{self._where()}: a store of {value.data.dtype} through a pointer to {dtype}")
         bits = np.broadcast_to(value.data, pointers.shape).view(storage_type(value.data.dtype))
         return memory_access.store(pointers, bits, active)
+
+    def create_descriptor_load(self, desc: Any, indices: Any, *caching: Any) -> Any:
+        loaded = super().create_descriptor_load(desc, indices, *caching)
+        if getattr(desc, "round_f32_to_tf32", False):  # Triton's own looks at it from 3.9
+            loaded.data = round_to_tf32(loaded.data)
+        return loaded
 
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
         dtype = numpy_type(ptr.get_element_ty())
@@ -197,6 +202,17 @@ def scalar_or_pointer(type_: Any, value: int | float) -> Any:
     return tl.tensor(TensorHandle(data, type_), type_)
 
 
+def descriptor(base: Any, given: Any) -> Any:
+    """A host's `TensorDescriptor` as a kernel sees it; `base` is the pointer to its memory."""
+    sizes = [scalar_or_pointer(tl.int32, size) for size in given.shape]
+    strides = [scalar_or_pointer(tl.int64, stride) for stride in given.strides[:-1]]
+    made = _semantic.make_tensor_descriptor(
+        base, sizes, [*strides, tl.constexpr(1)], [tl.constexpr(n) for n in given.block_shape], given.padding
+    )
+    made.handle.round_f32_to_tf32 = getattr(given, "round_f32_to_tf32", False)
+    return made
+
+
 class _Located:
     """Adds the kernel and the program to whatever is raised inside."""
 
@@ -239,6 +255,12 @@ class ProgramRunner:
                         function(**arguments)
 
 
+_COMPARISON = {
+    name: vars(interpreter)[name] for name in ("_InterpreterComparison",) if hasattr(interpreter, name)
+}
+"""What a chain of comparisons is rewritten to, from Triton 3.9; before, no compiled kernel can have one either."""
+
+
 def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
     # Triton's own patches the language again at each call, which costs more than the call.
     return self.rewrite()(*args, **kwargs)
@@ -248,7 +270,7 @@ def _compile_rewritten(self: Any, transformed: Any) -> Any:
     # Triton's own pours the interpreter's whole namespace into the kernel's module, where it hides mistakes.
     namespace = self.fn.__globals__
     namespace["interpreter_semantic"] = _semantic
-    namespace["_InterpreterComparison"] = interpreter._InterpreterComparison
+    namespace.update(_COMPARISON)
     namespace.update(NAMESPACE)
     local: dict[str, Any] = dict(self.kwargs)
     exec(compile(transformed, filename=self.filename, mode="exec"), namespace, local)

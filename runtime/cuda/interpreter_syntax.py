@@ -19,6 +19,20 @@ _NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_default
 class BooleanTransformer(ASTTransformer):  # type: ignore[misc]
     """Rewrites boolean operators and conditions into calls of the functions in `NAMESPACE`."""
 
+    if not hasattr(ASTTransformer, "visit_Compare"):  # Triton before 3.9
+
+        def visit_Compare(self, node: ast.Compare) -> ast.AST:
+            if len(node.ops) > 1:
+                raise SyntaxError(
+                    f"line {node.lineno} of the kernel: this version of Triton does not compile a chain of comparisons"
+                )
+            self.generic_visit(node)
+            return node
+
+        def visit_Assign(self, node: ast.Assign) -> Any:
+            node.value = self.visit(node.value)  # Triton's own leaves what is assigned as it stands
+            return super().visit_Assign(node)
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
         method = "logical_and" if isinstance(node.op, ast.And) else "logical_or"

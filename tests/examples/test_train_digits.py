@@ -58,3 +58,31 @@ def test_one_step_is_the_same_on_both_devices(example: ModuleType) -> None:
     assert abs(loss - cuda_loss) < 1e-4
     for on_cpu, on_cuda in zip(gradients + parameters, cuda_gradients + cuda_parameters, strict=True):
         np.testing.assert_allclose(on_cuda, on_cpu, rtol=1e-4, atol=1e-4)
+
+
+def test_the_training_loop_takes_its_memory_from_the_cache(example: ModuleType) -> None:
+    batch, warm_up, steps = 4, 2, 3
+    tt.manual_seed(0)
+    tt.cuda.empty_cache()
+    tt.cuda.reset_accumulated_memory_stats()
+    images, labels, _, _ = example.load_digits("cuda")
+    model = example.ConvNet("cuda")
+    parameters = model.parameters()
+    velocities = [tt.zeros_like(p) for p in parameters]
+    order = tt.randperm(len(labels), device="cuda")
+    mallocs = 0
+    for step in range(warm_up + steps):
+        if step == warm_up:
+            mallocs = tt.cuda.memory_stats()["num_device_alloc"]
+            tt.cuda.reset_accumulated_memory_stats()
+        rows = order[step * batch : (step + 1) * batch]
+        loss = F.cross_entropy(model(images[rows]), labels[rows])
+        loss.backward()
+        example.sgd_step(parameters, velocities, 0.05, 0.9)
+        loss.item()
+    stats = tt.cuda.memory_stats()
+    requests = stats["allocation.all.allocated"]
+    assert requests > 30 * steps
+    assert stats["hit_rate"] >= 0.95
+    assert stats["num_device_alloc"] * 100 <= requests
+    assert mallocs <= 2, "two segments at most hold all that the loop needs"

@@ -137,3 +137,39 @@ def test_tensors_of_two_devices_are_refused(random):
     a = random((3,))
     with pytest.raises(RuntimeError, match=r"same device|two devices"):
         a.to("cuda") + a
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=str)
+@pytest.mark.parametrize("exponent", [2, 3, 0.5, -0.5, -1, -2, 1.7])
+def test_a_number_as_exponent_takes_roots_and_products(dtype: tt.dtype, exponent: float, same) -> None:
+    """The frequent exponents are no powers at infinities and signed zeros: the root of -inf is NaN."""
+    x = tt.tensor([-float("inf"), float("inf"), float("nan"), -0.0, 0.0, 1.5, -2.0], dtype=dtype)
+    got, expected = x.to("cuda") ** exponent, x**exponent
+    same(got, expected, tolerance=1e-6 if dtype is tt.float32 else 1e-14)
+    signs = [np.signbit(t.cpu().numpy()[3:5]).tolist() for t in (got, expected)]
+    assert signs[0] == signs[1]
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [tt.reciprocal, tt.rsqrt], ids=["reciprocal", "rsqrt"])
+def test_one_over_infinity_is_zero(dtype: tt.dtype, function, same) -> None:
+    x = tt.tensor([float("inf"), 4.0, 0.0], dtype=dtype)
+    same(
+        function(x.to("cuda")),
+        tt.tensor([0.0, 0.5 if function is tt.rsqrt else 0.25, float("inf")], dtype=dtype),
+    )
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64, tt.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "numbers", [{}, {"beta": 2.0}, {"threshold": 0.5}, {"beta": 3.0, "threshold": 0.1}], ids=str
+)
+def test_numbers_that_a_call_leaves_out_are_the_schemas(random, dtype, numbers):
+    a = random((40,), dtype)
+    beta, threshold = numbers.get("beta", 1.0), numbers.get("threshold", 20.0)
+    x = a.to(tt.float64).numpy()
+    expected = np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta)
+    tolerance = {tt.float32: 1e-6, tt.float64: 1e-14, tt.bfloat16: 2e-2}[dtype]
+    for given in (a, a.to("cuda")):
+        found = tt.nn.functional.softplus(given, **numbers).cpu().to(tt.float64).numpy()
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)

@@ -12,6 +12,7 @@ from . import (
     indexing,
     linalg,
     loss,
+    memory,
     pointwise,
     pooling,
     random,
@@ -33,6 +34,7 @@ _FAMILIES = (
     factories,
     random,
     functional_forms,
+    memory,
 )
 
 RULES: dict[str, Rule] = {
@@ -75,12 +77,13 @@ REFUSED = {
 }
 """Operators that cannot be mapped, and what the error says."""
 
-UNDESCRIBABLE = {f"aten::{name}" for name in (*random.RULES, *functional_forms.DRAWS)} | {
+UNDESCRIBABLE = {f"aten::{name}" for name in (*random.RULES, *functional_forms.DRAWS, *memory.RULES)} | {
     "aten::index.Tensor",
     "aten::index_put",
     "aten::index_put_",
 }
-"""Operators that are not asked about metadata first: they draw random numbers, or sizes depend on values."""
+"""Operators that are not asked about metadata first: they draw random numbers, sizes depend on values, or it is the
+memory that they are about."""
 
 
 def rule_for(op: OperatorEntry) -> tuple[Rule, bool]:

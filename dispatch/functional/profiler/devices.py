@@ -1,7 +1,7 @@
 """What CUDA devices do while a profiler runs: kernels, copies and fills, between two events of the driver each.
 
-The launch methods of the driver's kernel classes, and the driver's copies, are replaced while a profiler runs, so that
-launches pay nothing otherwise. Times are the driver's: a GPU's clock, or, in the interpreter, the host's clock at the
+The driver's launches are observed, and its copies replaced, while a profiler runs, so that launches pay nothing
+otherwise. Times are the driver's: a GPU's clock, or, in the interpreter, the host's clock at the
 moment when the simulated stream comes to an event.
 """
 
@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....runtime.cuda.device_guard import device_guard
-from ....runtime.cuda.driver import CompiledKernel, Driver, current_driver
+from ....runtime.cuda.driver import Driver, Grid, LaunchObserver, current_driver
 from .log import LaunchSite
 
 if TYPE_CHECKING:
@@ -70,14 +70,8 @@ class DeviceRecorder:
             return
         self.is_installed = True
         undo.callback(self._remove)
-        pending = CompiledKernel.__subclasses__()
-        while pending:
-            cls = pending.pop()
-            pending += cls.__subclasses__()
-            if "launch" in vars(cls):
-                launch = vars(cls)["launch"]
-                undo.callback(type.__setattr__, cls, "launch", launch)
-                type.__setattr__(cls, "launch", self._recorded_launch(driver, launch))
+        before = driver.observe_launches(self._recorded_launch(driver))
+        undo.callback(driver.observe_launches, before)
         for method, how in _COPIES.items():
             function = getattr(driver, method)
             undo.callback(vars(driver).pop, method)
@@ -91,15 +85,15 @@ class DeviceRecorder:
                 self._driver.destroy_event(event)
         self._zeros.clear()
 
-    def _recorded_launch(self, driver: Driver, launch: Callable[..., None]) -> Callable[..., None]:
+    def _recorded_launch(self, driver: Driver) -> LaunchObserver:
         session = self._session
 
-        def recorded(kernel: CompiledKernel, grid: Any, stream: int, *values: int | float) -> None:
-            if 0 in grid or session.log_of_thread() is None:
-                launch(kernel, grid, stream, *values)
+        def recorded(name: str, grid: Grid, stream: int, launch: Callable[[], None]) -> None:
+            if session.log_of_thread() is None:
+                launch()
             else:
-                with _Recording(self, driver, LAUNCH, kernel.name, KERNEL, stream, tuple(grid)):
-                    launch(kernel, grid, stream, *values)
+                with _Recording(self, driver, LAUNCH, name, KERNEL, stream, grid):
+                    launch()
 
         return recorded
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.allocator import Allocator, get_allocator, set_allocator
-from ....runtime.cuda.caching_allocator import Block
+from ....runtime.cuda.memory_block import Block
 from ....runtime.data_ptr import DataPtr
 from ....runtime.device import CPU
 from ....runtime.device import device as Device

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ....runtime.device import CPU
 from ....runtime.device import device as Device
 from ....runtime.device_guard import check_index, current_device
 from ....runtime.layout import layout as Layout
@@ -17,7 +20,7 @@ from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.overlap import check_write_overlap
 from ...tensor import Tensor
-from ..allocation import allocator_of
+from ..allocation import allocator_of, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import OWN, StructuredCall, find_kernel, has_kernel
 
@@ -30,11 +33,13 @@ def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) 
     )
 
 
-def copier(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+def copier(
+    destination: TensorSpec, source: TensorSpec, non_blocking: bool = False
+) -> Callable[[Any, Any], Any]:
     """A function ``copy(destination bytes, source bytes)`` between any two geometries, dtypes and devices.
 
-    Between host and device, the bytes cross in the source's dtype and contiguous; conversion and strides are
-    a kernel's work on one side. A device of another package copies by its kernel for `_copy_from`.
+    Between host and device, the bytes cross contiguous; conversion and strides are a kernel's work on one side. A
+    device of another package copies by its kernel for `_copy_from`.
     """
     if destination.is_meta or source.is_meta:
         if destination.is_meta:
@@ -44,11 +49,11 @@ def copier(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], 
     if same_type and has_kernel("copy_stub", destination.device.type):
         return _same_device(destination, source)
     if not (destination.device.type in OWN and source.device.type in OWN):
-        return _by_backend(destination, source)
-    return _across(destination, source)
+        return _by_backend(destination, source, non_blocking)
+    return _across(destination, source, non_blocking)
 
 
-def _by_backend(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+def _by_backend(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
     """The copy of a backend of another package."""
     from ...generated.functions import _copy_from
 
@@ -56,7 +61,7 @@ def _by_backend(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, A
 
     def copy(out: Any, src: Any) -> None:
         if destination.numel:
-            _copy_from(Tensor.from_data(src, source), Tensor.from_data(out, destination))
+            _copy_from(Tensor.from_data(src, source), Tensor.from_data(out, destination), non_blocking)
 
     return copy
 
@@ -66,30 +71,56 @@ def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, 
     return find_kernel("copy_stub", destination.device.type, "copy_")(call).into
 
 
-def _across(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
+def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
+    """Between host and device: what needs a kernel on the host needs the bytes there, and waits for them.
+
+    A copy to the host that need not wait is converted on the device, any other one on the target's side. The bytes
+    cross in the order of the target's memory, so that permuted tensors without gaps need no kernel at all.
+    """
     from ....runtime.cuda.transfer import copy_across
 
-    expanded = source.replace(sizes=destination.sizes, strides=_expanded(source, destination.sizes))
-    staging_source = TensorSpec.contiguous(destination.sizes, source.dtype, source.device)
-    staging_target = TensorSpec.contiguous(destination.sizes, source.dtype, destination.device)
-    gather = None if expanded.is_contiguous else _same_device(staging_source, expanded)
-    direct = destination.is_contiguous and destination.dtype is source.dtype
+    sizes = destination.sizes
+    order = sorted(range(destination.ndim), key=lambda i: (-destination.strides[i], i))
+    in_order = order == list(range(destination.ndim))
+    as_given = in_order and source.sizes == sizes
+    source = source.replace(sizes=sizes, strides=_expanded(source, sizes))
+    destination, source = _permuted(destination, order), _permuted(source, order)
+    to_host = destination.device is CPU
+    crossing = destination.dtype if to_host and non_blocking else source.dtype
+    staging_source = TensorSpec.contiguous(destination.sizes, crossing, source.device)
+    staging_target = TensorSpec.contiguous(destination.sizes, crossing, destination.device)
+    as_it_is = source.is_contiguous and crossing is source.dtype
+    gather = None if as_it_is else _same_device(staging_source, source)
+    direct = destination.is_contiguous and destination.dtype is crossing
     scatter = None if direct else _same_device(destination, staging_target)
     allocate_source, allocate_target = allocator_of(staging_source), allocator_of(staging_target)
+    at_once = not non_blocking or (to_host and scatter is not None)
 
     def copy(out: Any, src: Any) -> None:
         if not staging_source.numel:
             return
+        if to_host:
+            if not in_order:
+                out = out.transpose(order)
+        elif not as_given:
+            src = np.broadcast_to(src, sizes).transpose(order)
         if gather is not None:
             buffer = allocate_source()
             gather(buffer, src)
             src = buffer
         target = out if scatter is None else allocate_target()
-        copy_across(target, src, staging_source.nbytes)
+        copy_across(target, src, staging_source.nbytes, not at_once)
         if scatter is not None:
             scatter(out, target)
 
     return copy
+
+
+def _permuted(spec: TensorSpec, order: Sequence[int]) -> TensorSpec:
+    """The spec of the same elements with their dimensions in another order."""
+    return spec.replace(
+        sizes=tuple(spec.sizes[i] for i in order), strides=tuple(spec.strides[i] for i in order)
+    )
 
 
 def _expanded(source: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -120,7 +151,7 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         )
     if destination.read_only:
         raise RuntimeError("copy_(): self is read-only; clone() it before writing to it")
-    copy = copier(destination, source)
+    copy = copier(destination, source, args[2])
 
     def plan(self: Any, src: Any) -> Any:
         if src is self:
@@ -152,8 +183,11 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
     if source.is_meta and not target.is_meta:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    allocate = allocator_of(target)
-    copy = copier(target, source)
+    non_blocking: bool = args[5]
+    # As PyTorch: a copy to the host that need not wait goes to memory that lets it.
+    pinned = args[4] or (non_blocking and target.device is CPU and source.device.type == "cuda")
+    allocate = pinned_allocator_of(target, "to") if pinned else allocator_of(target)
+    copy = copier(target, source, non_blocking)
 
     def plan(self: Any) -> Any:
         data = allocate()

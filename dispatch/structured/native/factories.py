@@ -19,7 +19,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...tensor import Tensor
-from ..allocation import allocator_of, numpy_may_allocate
+from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel, has_kernel
 from .copy import resolve_device
@@ -59,9 +59,9 @@ def spec_from(
     return TensorSpec.of(sizes, strides, get_default_dtype() if dtype is None else dtype, where)
 
 
-def uninitialised(spec: TensorSpec) -> Plan:
-    """A plan that allocates."""
-    allocate = allocator_of(spec)
+def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty") -> Plan:
+    """A plan that allocates, in page-locked memory where `pin` is true."""
+    allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
 
     def plan(*_: Any) -> Any:
         out = Tensor()
@@ -73,9 +73,10 @@ def uninitialised(spec: TensorSpec) -> Plan:
     return plan
 
 
-def filled(spec: TensorSpec, stub: str, value: int) -> Plan:
-    """A plan that allocates and fills with 0 or 1."""
-    if spec.device is CPU and numpy_may_allocate(spec):
+def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> Plan:
+    """A plan that allocates, in page-locked memory where `pin` is true, and fills with 0 or 1."""
+    name = "ones" if value else "zeros"
+    if spec.device is CPU and not pin and numpy_may_allocate(spec):
         make: Callable[..., Any] = np.zeros if value == 0 else np.ones
         sizes, np_dtype = spec.sizes, spec.np_dtype
 
@@ -87,7 +88,7 @@ def filled(spec: TensorSpec, stub: str, value: int) -> Plan:
             return out
 
         return small
-    allocate = allocator_of(spec)
+    allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
     if spec.is_meta:
         return uninitialised(spec)
     if not has_kernel(stub, spec.device.type):
@@ -115,7 +116,7 @@ def _filled_by_backend(spec: TensorSpec, value: int) -> Plan:
 
 def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty(size, dtype, layout, device, pin_memory, memory_format)``."""
-    return uninitialised(spec_from("empty", args[0], args[1], args[2], args[3], args[5]))
+    return uninitialised(spec_from("empty", args[0], args[1], args[2], args[3], args[5]), args[4])
 
 
 def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -129,7 +130,7 @@ def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if any(s < 0 for s in args[1]):
         raise RuntimeError(f"empty_strided: strides must not be negative, got {list(args[1])}")
     spec = spec_from("empty_strided", sizes, args[2], args[3], args[4])
-    return uninitialised(spec.replace(sizes=sizes, strides=tuple(args[1])))
+    return uninitialised(spec.replace(sizes=sizes, strides=tuple(args[1])), args[5], "empty_strided")
 
 
 def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -139,17 +140,17 @@ def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     spec = TensorSpec.of(
         check_sizes("new_empty_strided", args[1]), tuple(args[2]), args[3] or like.dtype, device
     )
-    return uninitialised(spec)
+    return uninitialised(spec, args[6], "new_empty_strided")
 
 
 def zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``zeros(size, ...)``."""
-    return filled(spec_from("zeros", args[0], args[1], args[2], args[3]), "zero_stub", 0)
+    return filled(spec_from("zeros", args[0], args[1], args[2], args[3]), "zero_stub", 0, args[4])
 
 
 def ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``ones(size, ...)``."""
-    return filled(spec_from("ones", args[0], args[1], args[2], args[3]), "fill_stub", 1)
+    return filled(spec_from("ones", args[0], args[1], args[2], args[3]), "fill_stub", 1, args[4])
 
 
 def like_spec(args: Sequence[Any]) -> TensorSpec:
@@ -164,17 +165,17 @@ def like_spec(args: Sequence[Any]) -> TensorSpec:
 
 def empty_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty_like(self, ...)``."""
-    return uninitialised(like_spec(args))
+    return uninitialised(like_spec(args), args[4], "empty_like")
 
 
 def zeros_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``zeros_like(self, ...)``."""
-    return filled(like_spec(args), "zero_stub", 0)
+    return filled(like_spec(args), "zero_stub", 0, args[4])
 
 
 def ones_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``ones_like(self, ...)``."""
-    return filled(like_spec(args), "fill_stub", 1)
+    return filled(like_spec(args), "fill_stub", 1, args[4])
 
 
 def new_spec(name: str, args: Sequence[Any]) -> TensorSpec:
@@ -185,17 +186,17 @@ def new_spec(name: str, args: Sequence[Any]) -> TensorSpec:
 
 def new_empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.new_empty(size, ...)``."""
-    return uninitialised(new_spec("new_empty", args))
+    return uninitialised(new_spec("new_empty", args), args[5], "new_empty")
 
 
 def new_zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.new_zeros(size, ...)``."""
-    return filled(new_spec("new_zeros", args), "zero_stub", 0)
+    return filled(new_spec("new_zeros", args), "zero_stub", 0, args[5])
 
 
 def new_ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.new_ones(size, ...)``."""
-    return filled(new_spec("new_ones", args), "fill_stub", 1)
+    return filled(new_spec("new_ones", args), "fill_stub", 1, args[5])
 
 
 def fill(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:

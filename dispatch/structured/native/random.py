@@ -51,7 +51,7 @@ from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.type_promotion import promote_types
 from ...tensor import Tensor
-from ..allocation import allocator_of
+from ..allocation import allocator_of, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel
 from .factories import like_spec, spec_from
@@ -132,10 +132,16 @@ def _in_place(
 
 
 def _fresh(
-    name: str, stub: str, spec: TensorSpec, numbers: tuple[Any, ...], wide: bool | None = None, given: int = 0
+    name: str,
+    stub: str,
+    spec: TensorSpec,
+    numbers: tuple[Any, ...],
+    pin: bool | None,
+    wide: bool | None = None,
+    given: int = 0,
 ) -> Plan:
     """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values are unused."""
-    allocate = allocator_of(spec)
+    allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
     count, device = counters(spec, wide), spec.device
     into = (
         None
@@ -345,42 +351,42 @@ def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 def rand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand(size, dtype, layout, device, pin_memory)``."""
-    return _fresh("rand", "uniform_stub", spec_from("rand", *args[:4]), (0.0, 1.0))
+    return _fresh("rand", "uniform_stub", spec_from("rand", *args[:4]), (0.0, 1.0), args[4])
 
 
 def rand_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand(size, generator, ...)``."""
-    return _fresh("rand", "uniform_stub", spec_from("rand", args[0], *args[2:5]), (0.0, 1.0))
+    return _fresh("rand", "uniform_stub", spec_from("rand", args[0], *args[2:5]), (0.0, 1.0), args[5])
 
 
 def randn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn(size, dtype, layout, device, pin_memory)``."""
-    return _fresh("randn", "normal_stub", spec_from("randn", *args[:4]), (0.0, 1.0))
+    return _fresh("randn", "normal_stub", spec_from("randn", *args[:4]), (0.0, 1.0), args[4])
 
 
 def randn_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn(size, generator, ...)``."""
-    return _fresh("randn", "normal_stub", spec_from("randn", args[0], *args[2:5]), (0.0, 1.0))
+    return _fresh("randn", "normal_stub", spec_from("randn", args[0], *args[2:5]), (0.0, 1.0), args[5])
 
 
 def rand_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand_like(self, ...)``."""
-    return _fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), given=1)
+    return _fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
 
 
 def rand_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``rand_like(self, generator, ...)``."""
-    return _fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), given=1)
+    return _fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
 
 
 def randn_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn_like(self, ...)``."""
-    return _fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), given=1)
+    return _fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
 
 
 def randn_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``randn_like(self, generator, ...)``."""
-    return _fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), given=1)
+    return _fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
 
 
 def _randperm(n: int, options: Sequence[Any]) -> Plan:
@@ -389,7 +395,7 @@ def _randperm(n: int, options: Sequence[Any]) -> Plan:
     spec = spec_from("randperm", (n,), options[0] or int64, options[1], options[2])
     if n and n - 1 > _limits(spec.dtype)[1]:
         raise RuntimeError(f"n is too large for result tensor type: '{spec.dtype}' cannot hold {n - 1}")
-    return _fresh("randperm", "randperm_stub", spec, (), wide=True)
+    return _fresh("randperm", "randperm_stub", spec, (), options[3], wide=True)
 
 
 def randperm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

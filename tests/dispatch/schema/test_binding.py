@@ -172,7 +172,7 @@ REFUSED = [
     ("Device", 1.5, "triten.device, not float"),
     ("Device", True, "triten.device, not bool"),
     ("Generator?", 1, "triten.Generator, not int"),
-    ("Stream", 1, "triten.Stream, not int"),
+    ("Stream", 1, "triten.cuda.Stream, not int"),
     ("QScheme", 1, "triten.qscheme, not int"),
     ("Storage", X, "Storage, not Tensor"),
     ("Dimname", 1, "name, not int"),

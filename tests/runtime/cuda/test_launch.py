@@ -144,3 +144,25 @@ def test_a_device_that_does_not_exist_is_refused(cuda, device):
         cuda.driver.set_device(device)
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
         cuda.driver.properties(device)
+
+
+def test_launches_can_be_observed_and_left_out(cuda):
+    x = cuda.put(np.ones(4, np.float32))
+    seen = []
+
+    def observe(name, grid, stream, launch):
+        seen.append((name, grid, stream))
+        if len(seen) == 1:
+            launch()
+
+    kernel = compile_add(cuda)
+    assert cuda.driver.observe_launches(observe) is None
+    try:
+        for _ in range(2):
+            kernel.launch((1, 1, 1), 0, x, x, x, 4)
+    finally:
+        assert cuda.driver.observe_launches(None) is observe
+    assert seen == [("add_kernel", (1, 1, 1), 0)] * 2
+    kernel.launch((1, 1, 1), 0, x, x, x, 4)
+    assert len(seen) == 2
+    assert cuda.get(x, 4, np.float32).tolist() == [4.0] * 4, "the second launch was left out"

@@ -1,0 +1,31 @@
+"""``pin_memory``: the tensor itself where it is page-locked already, else a copy that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...runtime.device import CPU
+from ...runtime.device import device as Device
+from ..generated.functions import _pin_memory as copy_to_pinned
+from ..generated.functions import empty_like
+
+
+def pin_memory(self: Any, device: Device | None) -> Any:
+    """`Tensor.pin_memory`."""
+    _check(self, device)
+    return self if self.is_pinned() else copy_to_pinned(self, device)
+
+
+def _pin_memory(self: Any, device: Device | None) -> Any:
+    """A copy in page-locked memory, of the same strides where they leave no gaps."""
+    _check(self, device)
+    return empty_like(self, pin_memory=True).copy_(self)
+
+
+def _check(self: Any, device: Device | None) -> None:
+    if self._spec.device is not CPU:
+        raise RuntimeError(
+            f"cannot pin a tensor of device '{self._spec.device}' only dense CPU tensors can be pinned"
+        )
+    if device is not None and device.type != "cuda":
+        raise RuntimeError(f"pin_memory(): expected a CUDA device to pin memory for, got '{device}'")

@@ -1,0 +1,109 @@
+"""A compiled kernel held to its budget: what it may use and what it must contain, and each way that it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .disassembly import MATRIX, WIDEST
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the declaration beside a kernel makes of one request, in numbers.
+
+    Args:
+        registers, shared, tensor_memory: the most of each with which the declared blocks are resident.
+        opt_in: the most shared memory that a block can have at all.
+        columns: the most tensor memory that there is.
+        threads: of a block.
+        local: bytes of local memory that are justified.
+        element_bits: of each pointer's elements.
+        aligned: pointers known to be multiples of 16.
+        loads, stores: the least width in bits of some access through a pointer.
+        matrix: the matrix instruction that must be there; None where none is claimed.
+        exact: whether no matrix instruction may be there.
+    """
+
+    registers: int
+    shared: int
+    tensor_memory: int
+    opt_in: int
+    columns: int
+    threads: int
+    local: int = 0
+    element_bits: dict[str, int] = field(default_factory=dict)
+    aligned: list[str] = field(default_factory=list)
+    loads: dict[str, int] = field(default_factory=dict)
+    stores: dict[str, int] = field(default_factory=dict)
+    matrix: str | None = None
+    exact: bool = False
+
+
+def faults_of(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+    """Each way in which a compiled kernel differs from what is expected of it; empty for none."""
+    if "error" in found:
+        return [str(found["error"])]
+    return [*_resources(expected, found), *_instructions(expected, found), *_accesses(expected, found)]
+
+
+def _resources(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+    faults = []
+    for what, used, most in (
+        ("registers of a thread", found["registers"], expected.registers),
+        ("bytes of shared memory", found["shared"], expected.shared),
+        ("columns of tensor memory", found["tensor_memory"], expected.tensor_memory),
+    ):
+        if used > most:
+            faults.append(f"{used} {what}, where the declared occupancy leaves {most}")
+    if found["shared"] > expected.opt_in:
+        faults.append(f"{found['shared']} bytes of shared memory, where a block can have {expected.opt_in}")
+    if found["tensor_memory"] > expected.columns:
+        faults.append(
+            f"{found['tensor_memory']} columns of tensor memory, where there are {expected.columns}"
+        )
+    if found["local"] > expected.local or (found["spills"] and not expected.local):
+        faults.append(
+            f"{found['local']} bytes of local memory and {found['spills']} accesses to it, where "
+            f"{expected.local} bytes are justified"
+        )
+    if found["threads"] != expected.threads:
+        faults.append(f"{found['threads']} threads of a block, expected {expected.threads}")
+    return faults
+
+
+def _instructions(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+    faults = []
+    if found["traps"]:
+        faults.append("it traps: the compiler has left out what the target cannot do")
+    matrix = found["matrix"]
+    if expected.matrix is not None and expected.matrix not in matrix:
+        faults.append(f"no {expected.matrix}, but {sorted(matrix) or 'no matrix instruction at all'}")
+    if expected.exact and matrix:
+        faults.append(f"{sorted(matrix)}, where products must round as IEEE 754 has it")
+    unknown = set(matrix) - set(MATRIX)
+    return [*faults, *(f"{name} is no matrix instruction" for name in sorted(unknown))]
+
+
+def _accesses(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+    faults = []
+    for kind, opcodes, least in (
+        ("loads", ("LDG", "LDGSTS", "UTMALDG"), expected.loads),
+        ("stores", ("STG", "UTMASTG"), expected.stores),
+    ):
+        for name, bits in least.items():
+            widest = max(map(int, found["operands"].get(name, {}).get(kind, {})), default=0)
+            if widest < bits:
+                faults.append(f"{kind} of '{name}' are {widest} bits wide at most, where {bits} are claimed")
+        wanted = max(least.values(), default=0)
+        in_sass = max((int(w) for o in opcodes for w in found["widths"].get(o, {})), default=0)
+        if in_sass < wanted:
+            faults.append(f"{kind} in SASS are {in_sass} bits wide at most, where {wanted} are claimed")
+    for name, element in expected.element_bits.items():
+        most = WIDEST if name in expected.aligned else element
+        for kind in ("loads", "stores"):
+            widest = max(map(int, found["operands"].get(name, {}).get(kind, {})), default=0)
+            if widest > most:
+                faults.append(f"{kind} of '{name}' are {widest} bits wide, where only {most} are aligned")
+    return faults

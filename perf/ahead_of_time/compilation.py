@@ -1,0 +1,172 @@
+"""Requests compiled in worker processes, and results kept in a folder by their key."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from .request import Request
+
+SECONDS = 300
+"""What one compilation may take."""
+TAIL = 1000
+"""How much of a dead worker's last words is told."""
+
+
+def default_cache() -> Path:
+    """Where results are kept: ``$XDG_CACHE_HOME/triten/aot``, by default under ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "triten" / "aot"
+
+
+def compiling_environment() -> dict[str, str]:
+    """This process's environment without what switches the interpreter on: what it defines cannot be compiled."""
+    return {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
+
+
+class Cache:
+    """Results by key, each a file; safe under several processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.json"
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The result, or None; a damaged file counts as none."""
+        try:
+            found = json.loads(self._path(key).read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def put(self, key: str, result: dict[str, Any]) -> None:
+        """Keep a result; whoever reads meanwhile sees all of it or nothing."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump(result, file)
+        os.replace(file.name, path)
+
+
+class Worker:
+    """A compiling process, started again after each death."""
+
+    def __init__(self, samples: str, seconds: float) -> None:
+        self._samples, self._seconds = samples, seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+
+    def compile(self, request: Request) -> dict[str, Any]:
+        """The worker's answer; a death or too long a time is one too, as ``error``."""
+        process = self._process or self._start()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(asdict(request)).encode() + b"\n")
+            process.stdin.flush()
+            line = self._line(process.stdout)
+        except BrokenPipeError:
+            line = b""
+        if line:
+            return json.loads(line)  # type: ignore[no-any-return]
+        return {"error": self._bury(process, late=line is None)}
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", f"{__package__}.worker", self._samples],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=compiling_environment(),
+        )
+        return self._process
+
+    def _line(self, stream: IO[bytes]) -> bytes | None:
+        """The next line, nothing at the end of the stream, None when time is up."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            if not selector.select(self._seconds):
+                return None
+        return stream.readline()
+
+    def _bury(self, process: subprocess.Popen[bytes], late: bool) -> str:
+        if late:
+            process.kill()
+        code = process.wait()
+        assert self._errors is not None
+        self._errors.seek(0)
+        words = self._errors.read().decode(errors="replace").strip()[-TAIL:]
+        self.close()
+        if late:
+            return f"the compiler took more than {self._seconds:g} s"
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        return f"the compiler's process died ({how}): {words}"
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.close()
+            process.wait()
+            process.stdout.close()
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+
+def compile_all(
+    requests: Iterable[Request],
+    samples: str,
+    cache: Cache,
+    workers: int,
+    seconds: float = SECONDS,
+    done: Callable[[Request], None] = lambda _: None,
+) -> dict[str, dict[str, Any]]:
+    """The result of each request by its key: from the cache, else compiled and kept.
+
+    Errors are not kept: they may be the machine's.
+    """
+    results: dict[str, dict[str, Any]] = {}
+    missing: queue.SimpleQueue[Request] = queue.SimpleQueue()
+    for request in requests:
+        found = cache.get(request.key)
+        if found is None:
+            missing.put(request)
+        else:
+            results[request.key] = found
+            done(request)
+
+    def work() -> None:
+        worker = Worker(samples, seconds)
+        try:
+            while True:
+                try:
+                    request = missing.get_nowait()
+                except queue.Empty:
+                    return
+                result = results[request.key] = worker.compile(request)
+                if "error" not in result:
+                    cache.put(request.key, result)
+                done(request)
+        finally:
+            worker.close()
+
+    threads = [threading.Thread(target=work) for _ in range(min(workers, missing.qsize()))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results

@@ -1,0 +1,171 @@
+"""What is declared against what is launched: neither may hold what the other lacks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...runtime.cuda.occupancy import (
+    WARP_SIZE,
+    Target,
+    register_budget,
+    shared_budget,
+    tensor_memory_budget,
+)
+from ...triton_kernels.budget import DECLARATIONS, LEAST_CAPABILITY, Configuration, Declaration
+from .checks import Expectation
+from .disassembly import WIDEST
+from .request import Request
+
+
+class Launched(NamedTuple):
+    """A launch, seen through its kernel's declaration: its dtype, and the configuration that covers it."""
+
+    declaration: Declaration
+    dtype: str
+    configuration: Configuration
+    exact: bool
+    """Whether it is that configuration, and not a smaller tile of it."""
+
+
+def kernels_of(source: str) -> list[str]:
+    """The kernels that a module's source defines: `@triton.jit` functions which return nothing.
+
+    Example:
+        >>> from triten.perf.ahead_of_time.coverage import kernels_of
+        >>> kernels_of("@triton.jit\\ndef f(x): return x\\n@triton.jit\\ndef g(x): tl.store(x, f(1))")
+        ['g']
+    """
+    return [
+        node.name
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(decorator).startswith("triton.jit") for decorator in node.decorator_list)
+        and not any(isinstance(inner, ast.Return) and inner.value is not None for inner in ast.walk(node))
+    ]
+
+
+def kernels_in(package: str, files: Iterable[Path]) -> list[str]:
+    """``module:function`` of each kernel in a package's files; an empty package is none."""
+    return [
+        f"{package}.{path.stem}:{name}".lstrip(".") for path in files for name in kernels_of(path.read_text())
+    ]
+
+
+def seen_through_declaration(
+    declaration: Declaration,
+    target: Target,
+    signature: Mapping[str, str],
+    constants: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Launched | str:
+    """The launch, or the fault that nothing declared covers it."""
+    dtype = signature[declaration.operand].removeprefix("*")
+    tile = tuple(constants[name] for name in declaration.tile)
+    found = Configuration(tile, options["num_warps"], options["num_stages"])
+    covering = declaration.covering(dtype, found, target.capability)
+    if covering is None:
+        return f"{dtype} at {found} is launched, but not declared"
+    return Launched(declaration, dtype, covering, covering.tile == tile)
+
+
+def element_bits(pointer: str) -> int:
+    """How many bits an element takes in memory, from the pointer's type.
+
+    Example:
+        >>> from triten.perf.ahead_of_time.coverage import element_bits
+        >>> element_bits("*bf16"), element_bits("*i1"), element_bits("*fp8e4nv")
+        (16, 8, 8)
+    """
+    found = re.search(r"\d+", pointer)
+    assert found is not None, pointer
+    return max(int(found.group()), 8)
+
+
+def functions_in(constants: Mapping[str, Any]) -> list[str]:
+    """``module:function`` of the functions that stand among encoded constants."""
+    return [
+        value["function"]
+        for value in constants.values()
+        if isinstance(value, Mapping) and "function" in value
+    ]
+
+
+def residency(launched: Launched, target: Target, request: Request) -> tuple[int, str]:
+    """Resident blocks of a launch, and what makes them others than the configuration's own, if anything does."""
+    declaration, _, configuration, _ = launched
+    pointers = {name for name, type_ in request.signature.items() if type_.startswith("*")}
+    aligned = pointers & {*declaration.loads, *declaration.stores} <= set(request.divisible)
+    functions = [name.rpartition(":")[2] for name in functions_in(request.constants)]
+    usual = declaration.blocks(configuration, target.capability)
+    blocks = declaration.blocks(configuration, target.capability, aligned, functions)
+    if blocks == usual:
+        return usual, ""
+    return blocks, "unaligned" if not aligned else " ".join(
+        n for n in functions if n in declaration.functions
+    )
+
+
+def expectation(launched: Launched, target: Target, request: Request, wide: bool) -> Expectation:
+    """What the declaration demands of a launch on a target; `wide` where its claims of wide accesses hold."""
+    declaration, dtype, configuration, exact = launched
+    blocks, warps = residency(launched, target, request)[0], configuration.warps
+    names = (name.rpartition(":")[2] for name in functions_in(request.constants))
+    local = [declaration.local[name][0] for name in names if name in declaration.local]
+    bits = {name: element_bits(type_) for name, type_ in request.signature.items() if type_.startswith("*")}
+    lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
+    aligned = sorted(set(request.divisible) & set(bits))
+
+    def claimed(names: Iterable[str]) -> dict[str, int]:
+        return {name: min(WIDEST, bits[name] * lanes) for name in names if wide and name in bits}
+
+    return Expectation(
+        registers=register_budget(target, blocks, warps),
+        shared=shared_budget(target, blocks),
+        tensor_memory=tensor_memory_budget(target, blocks),
+        opt_in=target.shared_per_block,
+        columns=target.tensor_memory,
+        threads=warps * WARP_SIZE,
+        local=sum(local),
+        element_bits=bits,
+        aligned=aligned,
+        loads=claimed(declaration.loads),
+        stores=claimed(declaration.stores),
+        matrix=target.matrix[dtype] if exact and dtype in declaration.tensor_cores else None,
+        exact=dtype in declaration.exact,
+    )
+
+
+def gaps(
+    target: Target,
+    kernels: Iterable[str],
+    reached: Iterable[tuple[object, ...]],
+    wide: Iterable[str],
+) -> Iterator[str]:
+    """A fault for each kernel, declared dtype and configuration, and claim, that lacks its counterpart.
+
+    Args:
+        kernels: those that ought to be declared and launched.
+        reached: kernel, dtype, tile, warps and stages of launches.
+        wide: kernels whose claims of wide accesses were held to something.
+    """
+    reached, wide = set(reached), set(wide)
+    for name in kernels:
+        declaration = DECLARATIONS.get(name)
+        if declaration is None:
+            yield f"{name}: a kernel without a declaration (triton_kernels/budget.py)"
+            continue
+        for dtype, configurations in declaration.configurations.items():
+            if target.capability < LEAST_CAPABILITY.get(dtype, 0):
+                continue
+            for one in configurations:
+                if (
+                    one.is_for(target.capability)
+                    and (name, dtype, one.tile, one.warps, one.stages) not in reached
+                ):
+                    yield f"{name}: {dtype} at {one} is declared, but no sample reaches it"
+        if (declaration.loads or declaration.stores) and name not in wide:
+            yield f"{name}: claims wide accesses, but no sample shows them"

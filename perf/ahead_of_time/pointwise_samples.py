@@ -1,0 +1,164 @@
+"""Calls of elementwise operators: every dtype, every layout, every function.
+
+Every function is called in float32 (those of integers alone in int32), and in float64 those whose mathematics takes
+the most registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from ...triton_kernels import pointwise
+from ...triton_kernels import pointwise_functions as f
+from ...triton_kernels.budget import LEAST_CAPABILITY
+from .sample import NUMBERS, Sample, empty, gradients, tt
+
+
+def functions() -> list[Any]:
+    """The functions of pointwise operators, each of which some sample must launch."""
+    found = [row[0] for row in pointwise.FUNCTIONS.values()]
+    found += [function for row in pointwise.SCALED.values() for function in row[:2]]
+    found += [
+        f.clamp,
+        f.where,
+        f.gelu,
+        f.gelu_tanh,
+        f.gelu_backward,
+        f.gelu_tanh_backward,
+        f.trunc_divide,
+        f.softplus,
+    ]
+    return [*found, *pointwise.ROUNDING.values()]
+
+
+def elementwise(capability: int) -> Iterator[Sample]:
+    dense = ("dense",)
+    n = 1 << 16
+    yield Sample("add float32", lambda: empty(n) + empty(n), dense)
+    yield Sample("add float32 unaligned", lambda: empty(n, offset=1) + empty(n))
+    yield Sample("add float32 transposed", lambda: empty(256, 512).t() + empty(256))
+    for dtype in NUMBERS:
+        yield Sample(f"add {dtype}", lambda d=dtype: empty(n, dtype=d) + empty(n, dtype=d), dense)
+        yield Sample(
+            f"add {dtype} strided", lambda d=dtype: empty(256, 512, dtype=d).t() + empty(512, 256, dtype=d)
+        )
+    for dtype in ("bfloat16", "int8"):
+        yield Sample(
+            f"add {dtype} unaligned", lambda d=dtype: empty(n, dtype=d, offset=1) + empty(n, dtype=d)
+        )
+    yield Sample("add bfloat16 and a number", lambda: empty(n, dtype="bfloat16") + 1.5, dense)
+    yield Sample(
+        "addcmul float32 of four dimensions",
+        lambda: tt.addcmul(
+            empty(7, 5, 3, 2).permute(3, 1, 2, 0),
+            empty(5, 3, 1).expand(2, 5, 3, 7),
+            empty(2, 5, 3, 7, dtype="float64")[..., :].permute(0, 1, 2, 3),
+            value=2.0,
+        ),
+    )
+    yield Sample(
+        "add float32 of six dimensions",
+        lambda: empty(2, 3, 4, 5, 6, 7).permute(5, 3, 1, 0, 2, 4) + empty(7, 5, 3, 2, 4, 6),
+    )
+
+
+def copies(capability: int) -> Iterator[Sample]:
+    dense = ("dense",)
+    n = 1 << 16
+    for dtype in NUMBERS:
+        for other in ("float32", "float64"):
+            if other != dtype:
+                yield Sample(
+                    f"copy {other} to {dtype}",
+                    lambda d=dtype, o=other: empty(n, dtype=o).to(getattr(tt, d)),
+                    dense,
+                )
+    for dtype, name in (("float8_e5m2", "fp8e5"), ("float8_e4m3fn", "fp8e4nv")):
+        refused = capability < LEAST_CAPABILITY.get(name, 0)
+        yield Sample(
+            f"copy float32 to {dtype}",
+            lambda d=dtype: empty(n).to(getattr(tt, d)),
+            () if refused else dense,
+            refused,
+        )
+        yield Sample(
+            f"copy {dtype} to float32",
+            lambda d=dtype: tt.empty((n,), dtype=getattr(tt, d), device="cuda").to(tt.float32),
+            () if refused else dense,
+            refused,
+        )
+    yield Sample("copy int8 to float32", lambda: empty(n, dtype="int8").to(tt.float32), dense)
+    yield Sample("copy int64 to bfloat16", lambda: empty(n, dtype="int64").to(tt.bfloat16), dense)
+    yield Sample("fill float32", lambda: tt.ones(n, device="cuda"), dense)
+
+
+# fmt: off
+UNARY = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "cos",
+    "cosh", "erf", "erfc", "exp", "exp2", "expm1", "floor", "log", "log10", "log1p", "log2",
+    "logical_not", "neg", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh",
+    "sqrt", "tan", "tanh", "trunc",
+)
+BINARY = (
+    "add", "atan2", "div", "eq", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "le",
+    "logical_and", "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul", "ne", "pow",
+    "remainder", "rsub", "sub",
+)
+# fmt: on
+LONG_UNARY = ("acosh", "asin", "cosh", "erfc", "expm1", "sin", "tan", "tanh")
+LONG_BINARY = ("atan2", "fmod", "pow", "remainder")
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"]
+ACTIVATIONS = ["gelu", "silu", "softplus", "leaky_relu"]
+
+
+def pointwise_functions(capability: int) -> Iterator[Sample]:
+    """Every function in float32, those of integers in int32; in float64 those that take the most."""
+    dense = ("dense",)
+    n = 1 << 16
+    for dtype, unary, binary in (("float32", UNARY, BINARY), ("float64", LONG_UNARY, LONG_BINARY)):
+        x, y = empty(n, dtype=dtype), empty(n, dtype=dtype)
+        for name in unary:
+            yield Sample(f"{name} {dtype}", partial(getattr(tt, name), x), dense)
+        for name in binary:
+            yield Sample(f"{name} {dtype}", partial(getattr(tt, name), x, y), dense)
+    x, y = empty(n), empty(n)
+    for name, function in scaled_and_gradients(x, y).items():
+        yield Sample(f"{name} float32", function, dense)
+    i = empty(n, dtype="int32")
+    for name in BITWISE:
+        yield Sample(f"{name} int32", partial(getattr(tt, name), i, i), dense)
+    for name in ("bitwise_not", "abs", "neg", "sign", "relu"):
+        yield Sample(f"{name} int32", partial(getattr(tt, name), i), dense)
+    for name in ("floor_divide", "remainder", "fmod", "pow"):
+        for dtype in ("int32", "int64"):
+            k = empty(n, dtype=dtype)
+            yield Sample(f"{name} {dtype}", partial(getattr(tt, name), k, k), dense)
+
+
+def scaled_and_gradients(x: Any, y: Any) -> dict[str, Callable[[], object]]:
+    """Functions with numbers beside their tensors, and those that only gradients call."""
+    functional = tt.nn.functional
+    found: dict[str, Callable[[], object]] = {
+        "add with alpha": lambda: tt.add(x, y, alpha=2),
+        "sub with alpha": lambda: tt.sub(x, y, alpha=2),
+        "rsub with alpha": lambda: tt.rsub(x, y, alpha=2),
+        "addcmul": lambda: tt.addcmul(x, y, y),
+        "addcmul with value": lambda: tt.addcmul(x, y, y, value=2.0),
+        "addcdiv": lambda: tt.addcdiv(x, y, y),
+        "addcdiv with value": lambda: tt.addcdiv(x, y, y, value=2.0),
+        "lerp": lambda: tt.lerp(x, y, y),
+        "where": lambda: tt.where(empty(x.numel(), dtype="bool"), x, y),
+        "clamp": lambda: x.clamp(0.0, 1.0),
+        "masked_fill": lambda: x.masked_fill(empty(x.numel(), dtype="bool"), 2.5),
+        "div trunc": lambda: tt.div(x, y, rounding_mode="trunc"),
+        "div floor": lambda: tt.div(x, y, rounding_mode="floor"),
+        "mse_loss each": lambda: gradients(lambda a, b: functional.mse_loss(a, b, reduction="none"), x, y),
+    }
+    for name in ("sigmoid", "tanh", "relu"):
+        found[f"{name} backward"] = partial(gradients, getattr(tt, name), x)
+    for name in ACTIVATIONS:
+        found[f"{name} backward"] = partial(gradients, getattr(functional, name), x)
+    found["gelu by tanh backward"] = lambda: gradients(lambda a: functional.gelu(a, approximate="tanh"), x)
+    return found

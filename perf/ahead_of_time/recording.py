@@ -1,0 +1,251 @@
+"""A program for a process of its own: operators on a driver that notes every launch and runs none.
+
+The planner is the one that ships, so that what is compiled afterwards is what a GPU of the target would get.
+"""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from ...runtime.cuda import driver as cuda
+from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
+from ...triton_kernels.budget import DECLARATIONS
+from .coverage import (
+    Launched,
+    expectation,
+    functions_in,
+    gaps,
+    kernels_in,
+    residency,
+    seen_through_declaration,
+)
+from .request import Request, encode, load_module, name_of
+
+MEMORY = 1 << 46
+"""Bytes that the device claims to have; none of them exist."""
+PLACES = 5
+"""What a number that the host reads back says."""
+
+
+class NotedKernel(cuda.CompiledKernel):
+    """A kernel that is noted when it is launched."""
+
+    def __init__(self, owner: RecordingDriver, request: Mapping[str, Any], name: str) -> None:
+        self._owner, self._request, self.name = owner, request, name
+
+    def launch(self, grid: cuda.Grid, stream: int, *values: int | float) -> None:
+        given = len(self._request["signature"])
+        if len(values) != given:
+            raise TypeError(f"kernel '{self.name}': expected {given} arguments, got {len(values)}")
+        cuda.check_grid(self.name, grid)
+        self._owner.launched.append(self._request)
+
+
+class RecordingDriver(cuda.Driver):
+    """One device of a target. Its memory is addresses; what else the interface asks for has no effect."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__()
+        self.target = target
+        self.launched: list[Mapping[str, Any]] = []
+        self._top = 1 << 40
+
+    def _compile(
+        self,
+        kernel: Any,
+        signature: Mapping[str, str],
+        constexprs: Mapping[str, object],
+        divisible: frozenset[str],
+        options: Mapping[str, object],
+    ) -> cuda.CompiledKernel:
+        request = {
+            "kernel": kernel,
+            "signature": dict(signature),
+            "constants": dict(constexprs),
+            "divisible": divisible,
+            "options": dict(options),
+        }
+        return NotedKernel(self, request, cuda.kernel_name(kernel))
+
+    def device_count(self) -> int:
+        return 1
+
+    def properties(self, device: int) -> cuda.DeviceProperties:
+        target = self.target
+        return cuda.DeviceProperties(
+            name=target.device,
+            major=target.capability // 10,
+            minor=target.capability % 10,
+            total_memory=MEMORY,
+            multi_processor_count=target.multiprocessors,
+            warp_size=WARP_SIZE,
+            max_shared_memory=target.shared_per_block,
+        )
+
+    def malloc(self, device: int, nbytes: int) -> int:
+        self._top += nbytes + -nbytes % 512
+        return self._top
+
+    def memory_info(self, device: int) -> tuple[int, int]:
+        return MEMORY, MEMORY
+
+    def copy_device_to_host(self, dst: cuda.HostArray, src: int, stream: int) -> None:
+        """What the host asks for: how many places there are, a number; or flags, of which none is up."""
+        dst.fill(0 if dst.ndim else PLACES)
+
+
+def _nothing(self: object, *args: object, **kwargs: object) -> None: ...
+
+
+for _name in RecordingDriver.__abstractmethods__:
+    setattr(RecordingDriver, _name, _nothing)
+abc.update_abstractmethods(RecordingDriver)
+
+
+def versions() -> list[str]:
+    """What a result depends on beside the request: Triton, the tools it is told to use, and how we look."""
+    import triton
+
+    tools = [
+        f"{name}={os.environ.get(name)}" for name in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+    ]
+    here = Path(__file__).parent
+    ours = [here / "worker.py", here / "disassembly.py", here.parents[1] / "runtime" / "cuda" / "compile.py"]
+    return [
+        str(triton.__version__),
+        *tools,
+        *(hashlib.sha256(path.read_bytes()).hexdigest() for path in ours),
+    ]
+
+
+def request_for(noted: Mapping[str, Any], target: Target, version: Sequence[str]) -> Request:
+    """A noted launch as plain data, with the key that its source, constants and versions give it."""
+    kernel, constants = noted["kernel"], noted["constants"]
+    plain = {
+        "kernel": name_of(kernel),
+        "target": target.capability,
+        "signature": noted["signature"],
+        "constants": {name: encode(value) for name, value in constants.items()},
+        "divisible": sorted(noted["divisible"]),
+        "options": noted["options"],
+    }
+    functions = [value for value in constants.values() if hasattr(value, "cache_key")]
+    sources = [kernel.cache_key, *(function.cache_key for function in functions)]
+    key = hashlib.sha256(json.dumps([plain, sources, list(version)]).encode()).hexdigest()
+    return Request(**plain, key=key)
+
+
+class Entry(NamedTuple):
+    """A distinct launch: the labels that made it, and whether claims of wide accesses hold in one of them."""
+
+    request: Request
+    label: str
+    wide: bool
+    launched: Launched | str | None
+
+
+def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], list[str]]:
+    """Every distinct launch of the samples, and what was wrong with the samples themselves."""
+    entries: dict[str, Entry] = {}
+    faults: list[str] = []
+    version = versions()
+    for sample in samples.samples(driver.target.capability):
+        driver.launched.clear()
+        try:
+            sample.run()
+        except NotImplementedError as error:
+            if not sample.refused:
+                faults.append(f"sample '{sample.label}' is refused: {error}")
+            continue
+        if sample.refused:
+            faults.append(f"sample '{sample.label}' ought to be refused")
+        if not driver.launched:
+            faults.append(f"sample '{sample.label}' launches nothing")
+        for noted in driver.launched:
+            request = request_for(noted, driver.target, version)
+            wide = request.kernel.rpartition(":")[2] in sample.wide
+            known = entries.get(request.key)
+            if known is not None:
+                entries[request.key] = known._replace(wide=known.wide or wide)
+                continue
+            declaration = DECLARATIONS.get(request.kernel)
+            launched = None
+            if declaration is not None:
+                launched = seen_through_declaration(
+                    declaration, driver.target, request.signature, noted["constants"], request.options
+                )
+            entries[request.key] = Entry(request, sample.label, wide, launched)
+    return list(entries.values()), faults
+
+
+def quick(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The first launch of each kernel in a configuration of its own; of products also the first exact one."""
+    taken: set[tuple[str, bool]] = set()
+    for entry in entries:
+        if not isinstance(entry.launched, Launched) or not entry.launched.exact:
+            continue
+        declaration = entry.launched.declaration
+        kind = entry.request.kernel, entry.launched.dtype in declaration.exact
+        claims = bool(declaration.loads or declaration.stores)
+        if kind not in taken and entry.wide >= (claims and not kind[1]):
+            taken.add(kind)
+            yield entry
+
+
+def describe(entry: Entry, target: Target) -> dict[str, Any]:
+    """An entry as JSON: the request, what is expected of it, and where it stands in the table."""
+    launched = entry.launched
+    described: dict[str, Any] = {"request": asdict(entry.request), "label": entry.label}
+    if launched is None or isinstance(launched, str):
+        return described | {"fault": launched or "launched, but not declared"}
+    request = entry.request
+    blocks, note = residency(launched, target, request)
+    return described | {
+        "dtype": launched.dtype,
+        "configuration": f"{launched.configuration} {note}".strip(),
+        "blocks": blocks,
+        "warps": launched.configuration.warps,
+        "expected": asdict(expectation(launched, target, request, entry.wide)),
+    }
+
+
+def main(capability: int, source: str, only_quick: bool) -> None:
+    """Print the launches for a target, as JSON."""
+    target = TARGETS[capability]
+    driver = cuda._driver = RecordingDriver(target)
+    samples = load_module(source)
+    entries, faults = record(samples, driver)
+    reached, wide = [], []
+    for entry in entries:
+        if isinstance(entry.launched, Launched):
+            own = entry.launched
+            shape = own.configuration
+            if own.exact:
+                reached.append((entry.request.kernel, own.dtype, shape.tile, shape.warps, shape.stages))
+            if entry.wide:
+                wide.append(entry.request.kernel)
+    faults += gaps(target, kernels_in(*samples.kernel_files()), reached, wide)
+    launched = {name for entry in entries for name in functions_in(entry.request.constants)}
+    names = (name_of(function) for function in samples.functions())
+    faults += [f"{name}: a function that no sample launches" for name in names if name not in launched]
+    chosen = list(quick(entries)) if only_quick else entries
+    report = {
+        "launches": [describe(entry, target) for entry in chosen],
+        "faults": faults,
+        "distinct": len(entries),
+        "triton": versions()[0],
+    }
+    json.dump(report, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], "--quick" in sys.argv)

@@ -1,0 +1,165 @@
+"""The gate's table: a row for each kernel, configuration and target, over all that was compiled of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...runtime.cuda.occupancy import TARGETS, resident_blocks
+
+COLUMNS = (
+    "kernel",
+    "target",
+    "configuration",
+    "dtypes",
+    "compiled",
+    "blocks",
+    "registers",
+    "shared memory",
+    "widest",
+    "matrix",
+    "faults",
+)
+
+
+@dataclass
+class Row:
+    """What a kernel's configuration came to on a target: the most that any of its compilations used.
+
+    `blocks` and `budgets` are declared and what follows from it; `resident` is what the compiled code allows, at
+    least; `widest` the bits of accesses to its operands, at most.
+    """
+
+    kernel: str
+    target: str
+    configuration: str
+    blocks: int
+    register_budget: int
+    shared_budget: int
+    dtypes: list[str] = field(default_factory=list)
+    compiled: int = 0
+    resident: int = 0
+    registers: int = 0
+    shared: int = 0
+    tensor_memory: int = 0
+    local: int = 0
+    widest: int = 0
+    matrix: list[str] = field(default_factory=list)
+    faults: int = 0
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as the table shows it, by `COLUMNS`."""
+        shared = f"{self.shared:,} / {self.shared_budget:,}"
+        if self.tensor_memory:
+            shared += f", {self.tensor_memory} columns"
+        registers = f"{self.registers} / {self.register_budget}"
+        if self.local:
+            registers += f", {self.local} B local"
+        return (
+            self.kernel,
+            self.target,
+            self.configuration,
+            " ".join(self.dtypes),
+            str(self.compiled),
+            f"{self.resident} / {self.blocks}",
+            registers,
+            shared,
+            str(self.widest),
+            " ".join(self.matrix),
+            str(self.faults or ""),
+        )
+
+
+def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
+    """The table of what was compiled, sorted by kernel, configuration and target."""
+    rows: dict[tuple[str, str, int], Row] = {}
+    for launch in launches:
+        request, expected, found = launch["request"], launch["expected"], launch["found"]
+        kernel, target = request["kernel"].rpartition(":")[2], TARGETS[request["target"]]
+        key = kernel, launch["configuration"], target.capability
+        row = rows.get(key)
+        if row is None:
+            row = rows[key] = Row(
+                kernel,
+                target.name,
+                launch["configuration"],
+                launch["blocks"],
+                expected["registers"],
+                expected["shared"],
+                resident=target.blocks,
+            )
+        row.compiled += 1
+        row.faults += len(launch["faults"])
+        row.dtypes = sorted({*row.dtypes, launch["dtype"]})
+        if "error" in found:
+            row.resident = 0
+            continue
+        resident = resident_blocks(
+            target, launch["warps"], found["registers"], found["shared"], found["tensor_memory"]
+        )
+        row.resident = min(row.resident, resident)
+        for name in ("registers", "shared", "tensor_memory", "local"):
+            setattr(row, name, max(getattr(row, name), found[name]))
+        row.widest = max(row.widest, *widths(found), 0)
+        row.matrix = sorted({*row.matrix, *found["matrix"]})
+    return [rows[key] for key in sorted(rows)]
+
+
+def widths(found: dict[str, Any]) -> Iterator[int]:
+    """The widths of accesses to operands."""
+    for operand in found["operands"].values():
+        for kind in ("loads", "stores"):
+            yield from map(int, operand[kind])
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print the table: by `rich` on a terminal where it is installed, else as plain columns."""
+    cells = [row.cells() for row in rows]
+    if sys.stdout.isatty():
+        try:
+            from rich.console import Console
+            from rich.table import Table
+        except ModuleNotFoundError:
+            pass
+        else:
+            table = Table(*COLUMNS)
+            for row in cells:
+                table.add_row(*row, style="red" if row[-1] else None)
+            Console().print(table)
+            return
+    widest = [max(map(len, column)) for column in zip(COLUMNS, *cells, strict=True)]
+    for line in (COLUMNS, *cells):
+        print("  ".join(cell.ljust(n) for cell, n in zip(line, widest, strict=True)).rstrip())
+
+
+INTRODUCTION = """# Kernels compiled ahead of time, Triton {triton}
+
+`make aot` writes this. Of each kernel's configuration: how many launches were compiled; how many blocks a
+multiprocessor holds by what the compiler gave, at least, and how many are declared; registers of a thread, and bytes
+of shared memory of a block (with columns of tensor memory), each at most, and what the declared blocks leave; the
+widest access to an operand in bits. Nothing here was run on a GPU.
+
+{faults}
+
+"""
+
+
+def write_results(folder: Path, rows: Sequence[Row], faults: Sequence[str], triton: str) -> list[Path]:
+    """Write the table as JSON and as Markdown, named by Triton's version; gives the two paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, text = (folder / f"aot-{triton}.{suffix}" for suffix in ("json", "md"))
+    report = {"triton": triton, "faults": list(faults), "rows": [asdict(row) for row in rows]}
+    data.write_text(json.dumps(report, indent=1) + "\n")
+    told = "\n".join(f"- {fault}" for fault in faults) if faults else "No faults."
+    lines = [
+        " | ".join(COLUMNS),
+        "|".join("---" for _ in COLUMNS),
+        *(" | ".join(row.cells()) for row in rows),
+    ]
+    table = "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
+    text.write_text(INTRODUCTION.format(triton=triton, faults=told) + table + "\n")
+    return [data, text]

@@ -1,0 +1,87 @@
+"""A process that compiles what it is sent: one request a line on its input, one result a line on its output.
+
+What the compiler raises ends the process, as an abort of the compiler does; whoever started it knows which
+request did it, and finds the reason in the error stream, where everything goes that the compiler prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .disassembly import (
+    count_instructions,
+    disassemble,
+    operands_of,
+    resources,
+    tensor_memory_columns,
+    threads_of,
+)
+from .request import Request, decode, find, load_module
+
+
+def inspect(request: Request) -> dict[str, Any]:
+    """Compile a kernel and say what it is made of.
+
+    Raises:
+        triton.compiler.errors.CompilationError, RuntimeError, subprocess.CalledProcessError: as the compiler does.
+    """
+    import triton
+
+    from ...runtime.cuda.compile import compile_kernel
+
+    kernel = find(request.kernel)
+    binary = compile_kernel(
+        kernel,
+        request.signature,
+        {name: decode(value) for name, value in request.constants.items()},
+        frozenset(request.divisible),
+        request.target,
+        request.options,
+    )
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    sass, usage = disassemble(binary.cubin, tools)
+    instructions, used, ptx = count_instructions(sass), resources(usage), binary.asm["ptx"]
+    pointers = [
+        name if request.signature[name].startswith("*") else None
+        for name in kernel.arg_names
+        if name in request.signature
+    ]
+    return {
+        "registers": used["REG"],
+        "local": used.get("STACK", 0) + used.get("LOCAL", 0),
+        "spills": instructions.spills,
+        "shared": binary.shared,
+        "tensor_memory": tensor_memory_columns(ptx),
+        "threads": threads_of(ptx),
+        "traps": ptx.count("trap;"),
+        "matrix": instructions.matrix,
+        "widths": instructions.widths,
+        "operands": {name: asdict(operand) for name, operand in operands_of(ptx, pointers).items()},
+        "cubin_bytes": len(binary.cubin),
+    }
+
+
+def answer(line: str) -> dict[str, Any]:
+    """The result of a request, and how long it took."""
+    started = time.perf_counter()
+    result = inspect(Request(**json.loads(line)))
+    return {**result, "seconds": round(time.perf_counter() - started, 2)}
+
+
+def main(samples: str) -> None:
+    """Serve until the input ends. `samples` is loaded first, since kernels may be defined in it."""
+    output = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    load_module(samples)
+    for line in sys.stdin:
+        output.write(json.dumps(answer(line)) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,184 @@
+"""The gate without a GPU: every kernel compiled for sm_80, sm_90 and sm_100, and held to what is declared of it.
+
+Operators run on a driver that notes each launch; what was noted is compiled in worker processes and cached by source,
+configuration, target and Triton's version. The disassembly must show the occupancy that is declared beside the kernel
+(registers, shared and tensor memory), no spills, no trap, 128-bit accesses and matrix instructions where they are
+claimed. What is declared and what is launched must be the same set. Exit status 1 for any fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..runtime.cuda.occupancy import TARGETS
+from .ahead_of_time.checks import Expectation, faults_of
+from .ahead_of_time.compilation import SECONDS, Cache, compile_all, compiling_environment, default_cache
+from .ahead_of_time.report import Row, print_table, rows_of, write_results
+from .ahead_of_time.request import Request
+
+SAMPLES = "triten.perf.ahead_of_time.samples"
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass
+class Outcome:
+    """What a run found: the table's rows, and every fault, a line each."""
+
+    rows: list[Row] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    compiled: int = 0
+    cached: int = 0
+    triton: str = ""
+    seconds: float = 0.0
+
+
+def record(target: int, samples: str, quick: bool) -> dict[str, Any]:
+    """The launches for a target, from a process of its own.
+
+    Raises:
+        RuntimeError: if the process fails; its last words are in the message.
+    """
+    command = [sys.executable, "-P", "-m", f"{__package__}.ahead_of_time.recording", str(target), samples]
+    done = subprocess.run(
+        [*command, "--quick"] if quick else command,
+        env=compiling_environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"recording the launches for sm_{target} failed: {done.stderr.strip()[-3000:]}")
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def in_turn(requests: Sequence[Request]) -> list[Request]:
+    """One request of each kernel and target after the other, so that a run cut short has seen all of them."""
+    turns: Counter[tuple[str, int]] = Counter()
+    keyed = []
+    for request in requests:
+        kind = request.kernel, request.target
+        keyed.append((turns[kind], request))
+        turns[kind] += 1
+    return [request for _, request in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def hold(
+    targets: Sequence[int],
+    samples: str = SAMPLES,
+    *,
+    quick: bool = False,
+    kernels: Sequence[str] = (),
+    workers: int = 2,
+    cache: Path | None = None,
+    seconds: float = SECONDS,
+    progress: bool = False,
+) -> Outcome:
+    """Record, compile, compare.
+
+    Args:
+        targets: capabilities as in `TARGETS`.
+        samples: a module, or a Python file, with ``samples(capability)``, ``kernel_files()`` and ``functions()``.
+        quick: one configuration of each kernel.
+        kernels: names of those to compile; all if there are none.
+        workers: compiling processes.
+        cache: the folder of results.
+        seconds: what one compilation may take.
+        progress: whether to count compilations on the error stream.
+    """
+    started = time.perf_counter()
+    outcome = Outcome()
+    with ThreadPoolExecutor(max(workers, 1)) as pool:
+        recorded = dict(zip(targets, pool.map(lambda t: record(t, samples, quick), targets), strict=True))
+    launches: list[dict[str, Any]] = []
+    for target, report in recorded.items():
+        outcome.triton = report["triton"]
+        if not kernels:
+            outcome.faults += [f"sm_{target}: {fault}" for fault in report["faults"]]
+        launches += [
+            launch
+            for launch in report["launches"]
+            if not kernels or launch["request"]["kernel"].rpartition(":")[2] in kernels
+        ]
+    requests = in_turn([Request(**launch["request"]) for launch in launches if "fault" not in launch])
+    store = Cache(default_cache() if cache is None else cache)
+    outcome.cached = sum(store.get(request.key) is not None for request in requests)
+    outcome.compiled = len(requests) - outcome.cached
+    counted = 0
+
+    def count(_: Request) -> None:
+        nonlocal counted
+        counted += 1
+        if progress and counted % 20 == 0:
+            print(f"\r{counted} of {len(requests)}", end="", file=sys.stderr, flush=True)
+
+    results = compile_all(requests, samples, store, workers, seconds, count)
+    if progress:
+        print(file=sys.stderr)
+    for launch in launches:
+        request = launch["request"]
+        where = f"sm_{request['target']}: {request['kernel'].rpartition(':')[2]} ({launch['label']})"
+        if "fault" in launch:
+            outcome.faults.append(f"{where}: {launch['fault']}")
+            continue
+        launch["found"] = results[request["key"]]
+        launch["faults"] = faults_of(Expectation(**launch["expected"]), launch["found"])
+        outcome.faults += [f"{where}: {launch['configuration']}: {fault}" for fault in launch["faults"]]
+    outcome.rows = rows_of([launch for launch in launches if "fault" not in launch])
+    outcome.seconds = time.perf_counter() - started
+    return outcome
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf aot`."""
+    parser.add_argument(
+        "--quick", action="store_true", help="one configuration of each kernel for each target"
+    )
+    parser.add_argument("--kernel", nargs="+", default=[], metavar="NAME", help="only these kernels")
+    parser.add_argument(
+        "--target", nargs="+", type=int, default=list(TARGETS), choices=list(TARGETS), help="default: all"
+    )
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="compiling processes")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help=f"default: {default_cache()}")
+    parser.add_argument("--samples", default=SAMPLES, metavar="MODULE", help="calls to be looked at")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="FOLDER",
+        help="where a run of everything writes its table",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table and the faults; a run of everything also writes them."""
+    outcome = hold(
+        arguments.target,
+        arguments.samples,
+        quick=arguments.quick,
+        kernels=arguments.kernel,
+        workers=arguments.workers,
+        cache=arguments.cache,
+        progress=sys.stderr.isatty(),
+    )
+    print_table(outcome.rows)
+    for fault in outcome.faults:
+        print(fault)
+    print(
+        f"{outcome.compiled} compiled and {outcome.cached} from the cache in {outcome.seconds:.0f} s, "
+        f"{len(outcome.faults)} faults, Triton {outcome.triton}"
+    )
+    is_whole = not arguments.quick and not arguments.kernel and set(arguments.target) == set(TARGETS)
+    if is_whole and arguments.samples == SAMPLES:
+        for path in write_results(arguments.results, outcome.rows, outcome.faults, outcome.triton):
+            print(f"written to {path}")
+    return 1 if outcome.faults else 0

@@ -1,0 +1,274 @@
+"""Times on a GPU beside PyTorch, in one process and interleaved: host time, kernels, a training step.
+
+Device times are medians of CUDA events around single runs with the L2 flushed; host times medians of slices. Rows
+come in order of importance, each is written to the result file as it comes, and no row begins after `--seconds`.
+What triten does not offer yet is listed as not built. Exit status 2: there is no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..machine import describe_machine
+from ..result_file import (
+    installed_versions,
+    kernel_driver_version,
+    result_path,
+    source_version,
+    write_section,
+)
+from .host_time import small_calls
+from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
+from .rows import NOT_BUILT, OURS, PEER, Row, counted, format_rows
+from .timing import DeviceClock, Work
+from .training_step import training_steps
+from .workloads import Operand, Workload, all_workloads
+
+tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
+
+SECTION = "bench"
+NO_DEVICE = 2
+ROTATED_BYTES = 1 << 28
+MOST_SETS = 4
+COPY_BYTES = 1 << 30
+REHEARSAL_SCALE = 64
+SAVE_SECONDS = 3.0
+REHEARSED = "rehearsed"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf gpu`."""
+    parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose `group: name` matches")
+    parser.add_argument("--rounds", type=int, default=31, help="timings of each row and rival")
+    parser.add_argument(
+        "--row-seconds", type=float, default=1.5, help="no round of a row begins after so many"
+    )
+    parser.add_argument("--seconds", type=float, help="no row begins after so many; what is there is valid")
+    parser.add_argument("--no-peer", action="store_true", help="without PyTorch")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="default: perf/results/<device>-<date>.json"
+    )
+    parser.add_argument(
+        "--rehearse", action="store_true",
+        help="tiny sizes, without a GPU too: that every row runs and agrees; its times say nothing",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, keep, print."""
+    started = time.monotonic()
+    if not tt.cuda.is_available():
+        print("gpu: no CUDA GPU is available here: nothing was measured", file=sys.stderr)
+        return NO_DEVICE
+    interpreted = os.environ.get("TRITEN_CUDA") == "interpret"
+    if interpreted and not arguments.rehearse:
+        print("gpu: TRITEN_CUDA=interpret simulates a device, whose times say nothing: --rehearse runs every row",
+              file=sys.stderr)  # fmt: skip
+        return NO_DEVICE
+    peer = Peer(not arguments.no_peer, interpreted)
+    bench = Bench(arguments, peer, interpreted)
+    if not interpreted:
+        bench.measure_copy()
+    deadline = None if arguments.seconds is None else started + arguments.seconds
+    try:
+        for row in bench.rows():
+            bench.note(row)
+            if deadline is not None and time.monotonic() >= deadline:
+                bench.complete = False
+                break
+    except KeyboardInterrupt:
+        bench.complete = False
+        print("interrupted", file=sys.stderr)
+    finally:
+        bench.save()
+    if not bench.found:
+        print(f"no row matches {arguments.rows!r}", file=sys.stderr)
+        return 2
+    print(bench.table())
+    wrong = [row for row in bench.found if row.note.startswith("WRONG")]
+    return 1 if wrong else 0
+
+
+class Bench:
+    """The rows of one run, and the file that holds them."""
+
+    def __init__(self, arguments: argparse.Namespace, peer: Peer, interpreted: bool) -> None:
+        self.arguments = arguments
+        self.peer = peer
+        self.interpreted = interpreted
+        self.wanted = re.compile(arguments.rows)
+        self.found: list[Row] = []
+        self.complete = True
+        self.copy_bandwidth: float | None = None
+        self.clock = DeviceClock(interpreted)
+        properties = tt.cuda.get_device_properties()
+        self.path: Path = arguments.output or result_path(properties.name)
+        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.versions = installed_versions() | {"triten": source_version()}
+        if peer.library is not None:
+            self.versions[PEER] = str(peer.library.__version__)
+        self.device = properties.name
+        self._saved = time.monotonic()
+
+    def measure_copy(self) -> None:
+        """The yardstick of what moves bytes."""
+        self.copy_bandwidth, times = self.clock.copy_bandwidth(COPY_BYTES, self.arguments.rounds)
+        self.note(Row("yardstick", "device-to-device copy of 1 GiB", 2 * COPY_BYTES, times={OURS: times}))
+
+    def matches(self, group: str, name: str = "") -> bool:
+        """Whether `--rows` picks a row."""
+        return self.wanted.search(f"{group}: {name}") is not None
+
+    def rows(self) -> Iterator[Row]:
+        """Every row that `--rows` picks, in order of importance."""
+        rounds = self.arguments.rounds
+        slice_seconds = 0.0005 if self.arguments.rehearse else 0.002
+        steps = 2 if self.arguments.rehearse else 20
+        for group, measured in (
+            ("host time", partial(small_calls, self.peer, rounds, slice_seconds)),
+            ("training step", partial(training_steps, self.peer, max(rounds // 2, 5), steps)),
+        ):
+            if not self.arguments.rows or self.matches(group):
+                yield from measured()
+        group = ""
+        for workload in all_workloads(REHEARSAL_SCALE if self.arguments.rehearse else 1):
+            if not self.matches(workload.group, workload.name):
+                continue
+            if workload.group != group:
+                self.peer.empty_caches()
+                group = workload.group
+            yield self.row_of(workload)
+
+    def row_of(self, workload: Workload) -> Row:
+        """A workload's row: both libraries' results compared, then timed in turn."""
+        row = Row(workload.group, workload.name, workload.nbytes, workload.flops)
+        if workload.needs and not reaches(workload.needs):
+            row.note = f"{NOT_BUILT}: tt.{workload.needs}"
+            return row
+        if workload.tf32:
+            tt.set_float32_matmul_precision("high")
+        elif reaches("set_float32_matmul_precision"):
+            tt.set_float32_matmul_precision("highest")
+        code = compile(workload.statement, f"<{workload.name}>", "eval")
+        sets = [self.operands(workload) for _ in range(self.sets_of(workload))]
+        rivals: dict[str, Work] = {OURS: runner(code, tt, sets, 0)}
+        library = self.peer.library
+        if library is not None:
+            library.set_float32_matmul_precision("high" if workload.tf32 else "highest")
+            library.backends.cudnn.benchmark = True  # the peer at its best
+            rivals[PEER] = runner(code, library, sets, 1)
+        try:
+            wrong = self.disagreement(workload, rivals)
+        except (NotImplementedError, AttributeError) as error:
+            row.note = f"{NOT_BUILT}: {error}"
+            return row
+        except tt.cuda.OutOfMemoryError as error:
+            self.peer.empty_caches()
+            row.note = f"out of memory: {error}"[:200]
+            return row
+        if wrong:
+            row.note = f"WRONG: {wrong}"
+            return row
+        row.times = self.clock.contest(
+            rivals,
+            sets=len(sets),
+            rounds=self.arguments.rounds,
+            seconds=self.arguments.row_seconds,
+            on_host=(PEER,),
+        )
+        return row
+
+    def sets_of(self, workload: Workload) -> int:
+        """How many input sets are rotated: until together they pass the L2 many times over."""
+        nbytes = sum(operand.nbytes for operand in workload.operands.values())
+        return max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(nbytes, 1))))
+
+    def operands(self, workload: Workload) -> dict[str, Pair]:
+        """A fresh input set."""
+        return {name: self.operand(operand) for name, operand in workload.operands.items()}
+
+    def operand(self, operand: Operand) -> Pair:
+        return self.peer.randn(operand.shape, operand.dtype, channels_last=operand.channels_last)
+
+    def disagreement(self, workload: Workload, rivals: dict[str, Work]) -> str | None:
+        """What is wrong with triten's result; None if it agrees, or if there is no peer to ask."""
+        ours: Any = rivals[OURS](0)
+        tt.cuda.synchronize()
+        if PEER not in rivals:
+            return None
+        theirs: Any = rivals[PEER](0)
+        dtypes = [operand.dtype for operand in workload.operands.values()]
+        allowed = TF32_AGREEMENT if workload.tf32 else max(AGREEMENT.get(dtype, 0.0) for dtype in dtypes)
+        return self.peer.disagreement(ours, theirs, allowed)
+
+    def note(self, row: Row) -> None:
+        """Keep a row; of a rehearsal's times nothing follows."""
+        if self.arguments.rehearse and not row.note:
+            row.note = REHEARSED
+        self.found.append(row)
+        if time.monotonic() - self._saved > SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Write the file; a rehearsal writes one only where `--output` says."""
+        self._saved = time.monotonic()
+        if self.arguments.rehearse and self.arguments.output is None:
+            return
+        payload = {
+            "started": self.started, "complete": self.complete, "rehearsal": self.arguments.rehearse,
+            "interpreted": self.interpreted, "device": self.device, "kernel driver": kernel_driver_version(),
+            "machine": describe_machine(), "versions": self.versions, "peer": self.peer.note or PEER,
+            "copy_bytes_per_second": self.copy_bandwidth, "counts": dict(counted(self.found)),
+            "rows": [row.as_json() for row in self.found],
+        }  # fmt: skip
+        write_section(self.path, SECTION, payload)
+
+    def table(self) -> str:
+        """The rows and what to know about them."""
+        lines = [format_rows(self.found, self.copy_bandwidth), ""]
+        if self.copy_bandwidth:
+            lines.append(
+                f"a device-to-device copy moved {self.copy_bandwidth / 1e12:.2f} TB/s, read and written"
+            )
+        if self.peer.note:
+            lines.append(f"no peer: {self.peer.note}")
+        if self.arguments.rehearse:
+            lines.append("a rehearsal: its times say nothing")
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in counted(self.found).items())
+        lines.append(f"{'complete' if self.complete else 'INCOMPLETE'}: {len(self.found)} rows: {counts}")
+        if not (self.arguments.rehearse and self.arguments.output is None):
+            lines.append(f"written to {self.path}")
+        return "\n".join(lines)
+
+
+def reaches(path: str) -> bool:
+    """Whether a public name of triten exists."""
+    found: Any = tt
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found is not None
+
+
+def runner(code: Any, library: ModuleType, sets: Iterable[dict[str, Pair]], which: int) -> Work:
+    """A function that evaluates the statement in a library over the input set of a number."""
+    functional = importlib.import_module(f"{library.__name__}.nn.functional")
+    spaces = [
+        {"lib": library, "F": functional, **{name: pair[which] for name, pair in operands.items()}}
+        for operands in sets
+    ]
+
+    def work(number: int) -> object:
+        return eval(code, spaces[number])
+
+    return work

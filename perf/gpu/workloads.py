@@ -1,0 +1,196 @@
+"""What is timed on the device: a table of statements, which both libraries run as they stand, with their sizes.
+
+A statement names its library `lib`, its functions `F`, and its operands by letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+MEGABYTE = 1 << 20
+ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor of normal numbers."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    channels_last: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its elements take."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count * ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row. `written` are the bytes of the result; `tf32` allows TF32 in both libraries,
+    `needs` is a public name without which the row is not built."""
+
+    group: str
+    name: str
+    statement: str
+    operands: dict[str, Operand] = field(default_factory=dict)
+    written: int = 0
+    flops: int = 0
+    tf32: bool = False
+    needs: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that must move: each operand read once, the result written once."""
+        return self.written + sum(operand.nbytes for operand in self.operands.values()) if self.written else 0
+
+
+def product(group: str, m: int, n: int, k: int, dtype: str, *, tf32: bool = False) -> Workload:
+    """a @ b of these sizes."""
+    kind = "tf32" if tf32 else dtype
+    operands = {"a": Operand((m, k), dtype), "b": Operand((k, n), dtype)}
+    return Workload(
+        group,
+        f"mm {m}x{n}x{k} {kind}",
+        "a @ b",
+        operands,
+        flops=2 * m * n * k,
+        tf32=tf32,
+        needs="set_float32_matmul_precision" if tf32 else "",
+    )
+
+
+# (rows, columns of the result, depth): projections and feed-forward layers of language models, vocabularies too,
+# with sizes that no block divides, and few rows as in decoding.
+LANGUAGE_MODEL = (
+    (4096, 12288, 4096), (4096, 4096, 4096), (4096, 22016, 4096), (4096, 4096, 11008), (2048, 50257, 768),
+    (1000, 3072, 768), (513, 5120, 5120), (8191, 2049, 1023), (16384, 1024, 4096), (3000, 14336, 4096),
+    (2048, 151936, 2048), (777, 777, 7777),
+)  # fmt: skip
+FEW_ROWS = ((1, 4096, 4096), (8, 11008, 4096), (16, 4096, 14336), (32, 14336, 4096), (64, 8192, 8192))
+
+# ResNet-50's convolutions, each shape once: channels in and out, filter, stride, size of the input's side.
+RESNET50 = (
+    (3, 64, 7, 2, 224), (64, 64, 1, 1, 56), (64, 64, 3, 1, 56), (64, 256, 1, 1, 56), (256, 64, 1, 1, 56),
+    (256, 128, 1, 1, 56), (128, 128, 3, 2, 56), (128, 512, 1, 1, 28), (256, 512, 1, 2, 56), (512, 128, 1, 1, 28),
+    (128, 128, 3, 1, 28), (512, 256, 1, 1, 28), (256, 256, 3, 2, 28), (256, 1024, 1, 1, 14), (512, 1024, 1, 2, 28),
+    (1024, 256, 1, 1, 14), (256, 256, 3, 1, 14), (1024, 512, 1, 1, 14), (512, 512, 3, 2, 14), (512, 2048, 1, 1, 7),
+    (1024, 2048, 1, 2, 14), (2048, 512, 1, 1, 7), (512, 512, 3, 1, 7),
+)  # fmt: skip
+
+
+def products(scale: int) -> Iterator[Workload]:
+    """Matrix products."""
+    for dtype in ("bfloat16", "float16"):
+        for side in (8192, 4096, 2048, 1024):
+            side = max(side // scale, 8)
+            yield product("matmul, cubes", side, side, side, dtype)
+    for side in (4096, 2048):
+        side = max(side // scale, 8)
+        yield product("matmul, cubes", side, side, side, "float32", tf32=True)
+    for m, n, k in LANGUAGE_MODEL:
+        yield product("matmul, language models", *(max(size // scale, 3) for size in (m, n, k)), "bfloat16")
+    for m, n, k in FEW_ROWS:
+        yield product(
+            "matmul, at most 64 rows", max(m // scale, 1), max(n // scale, 8), max(k // scale, 8), "bfloat16"
+        )
+
+
+def memory_bound(scale: int) -> Iterator[Workload]:
+    """Elementwise work, copies, transposes and reductions over 64 MB and more."""
+    rows, columns = 8192 // scale, 4096 // scale
+    for dtype in ("float32", "bfloat16"):
+        x = Operand((rows, columns), dtype)
+        result = x.nbytes
+        group = "elementwise and copies"
+        yield Workload(group, f"add {dtype}", "a + b", {"a": x, "b": x}, result)
+        yield Workload(group, f"mul by a number {dtype}", "a * 2.5", {"a": x}, result)
+        yield Workload(group, f"relu {dtype}", "lib.relu(a)", {"a": x}, result)
+        yield Workload(group, f"gelu {dtype}", "F.gelu(a)", {"a": x}, result)
+        yield Workload(group, f"exp {dtype}", "lib.exp(a)", {"a": x}, result)
+        yield Workload(
+            group, f"add of a row {dtype}", "a + b", {"a": x, "b": Operand((columns,), dtype)}, result
+        )
+        yield Workload(group, f"clone {dtype}", "a.clone()", {"a": x}, result)
+        yield Workload(group, f"transpose {dtype}", "a.t().contiguous()", {"a": x}, result)
+        yield Workload(group, f"every second column {dtype}", "a[:, ::2].contiguous()", {"a": x}, result // 2)
+        group = "reductions"
+        for name, statement, written in (
+            ("sum of all", "a.sum()", 4), ("sum of rows", "a.sum(1)", 4 * rows),
+            ("sum of columns", "a.sum(0)", 4 * columns),
+            ("amax of rows", "a.amax(1)", 4 * rows),
+            ("argmax of rows", "a.argmax(1)", 8 * rows),
+            ("mean of columns", "a.mean(0)", 4 * columns), ("var of rows", "a.var(1)", 4 * rows),
+        ):  # fmt: skip
+            yield Workload(group, f"{name} {dtype}", statement, {"a": x}, written)
+        yield Workload(group, f"cumsum of rows {dtype}", "a.cumsum(1)", {"a": x}, result)
+    x = Operand((rows, columns), "float32")
+    group = "elementwise and copies"
+    yield Workload(group, "float32 to bfloat16", "a.to(lib.bfloat16)", {"a": x}, x.nbytes // 2)
+    yield Workload(group, "where", "lib.where(a > 0, a, b)", {"a": x, "b": x}, x.nbytes)
+
+
+def rows_of_networks(scale: int) -> Iterator[Workload]:
+    """Softmax and normalisations, a row each."""
+    for dtype in ("float32", "bfloat16"):
+        for rows, columns in ((16384, 4096), (4096, 16384), (32768, 1024), (2048, 50257)):
+            rows, columns = rows // scale, columns // scale
+            x, w = Operand((rows, columns), dtype), Operand((columns,), dtype)
+            size = f"{rows}x{columns} {dtype}"
+            yield Workload("softmax", f"softmax {size}", "F.softmax(a, 1)", {"a": x}, x.nbytes)
+            yield Workload("norms", f"layer_norm {size}", f"F.layer_norm(a, ({columns},), w, b)",
+                           {"a": x, "w": w, "b": w}, x.nbytes, needs="nn.functional.layer_norm")  # fmt: skip
+            yield Workload("norms", f"rms_norm {size}", f"F.rms_norm(a, ({columns},), w)", {"a": x, "w": w}, x.nbytes,
+                           needs="nn.functional.rms_norm")  # fmt: skip
+
+
+def convolutions(scale: int) -> Iterator[Workload]:
+    """ResNet-50's layers, bfloat16, channels last, a batch of 64."""
+    batch = max(64 // scale, 1)
+    for channels, filters, size, stride, side in RESNET50:
+        if scale > 1:
+            channels, filters, side = min(channels, 8), min(filters, 8), max(side // scale, size)
+        padding = size // 2
+        out = (side + 2 * padding - size) // stride + 1
+        operands = {
+            "x": Operand((batch, channels, side, side), "bfloat16", channels_last=True),
+            "w": Operand((filters, channels, size, size), "bfloat16", channels_last=True),
+        }
+        yield Workload(
+            "conv2d, ResNet-50",
+            f"conv2d {channels} to {filters}, {size}x{size}/{stride}, {side}",
+            f"F.conv2d(x, w, None, {stride}, {padding})",
+            operands,
+            flops=2 * batch * filters * out * out * channels * size * size,
+        )
+
+
+def attention(scale: int) -> Iterator[Workload]:
+    """Attention forward, bfloat16, 16 k tokens in all, with and without the causal mask."""
+    for head in (64, 128):
+        for length in (2048, 4096, 8192, 16384):
+            for causal in (False, True):
+                tokens, heads = 16384 // scale, max(2048 // head // scale, 1)
+                long = max(length // scale, 8)
+                shape = (max(tokens // long, 1), heads, long, head)
+                x = Operand(shape, "bfloat16")
+                flops = 4 * shape[0] * heads * long * long * head // (2 if causal else 1)
+                yield Workload(
+                    "attention",
+                    f"attention {long}, head {head}{', causal' if causal else ''}",
+                    f"F.scaled_dot_product_attention(q, k, v, is_causal={causal})",
+                    {"q": x, "k": x, "v": x},
+                    flops=flops,
+                    needs="nn.functional.scaled_dot_product_attention",
+                )
+
+
+def all_workloads(scale: int = 1) -> list[Workload]:
+    """Every row, in order of importance. `scale` divides the sizes, for a rehearsal."""
+    return [
+        *products(scale), *memory_bound(scale), *rows_of_networks(scale), *convolutions(scale), *attention(scale),
+    ]  # fmt: skip

@@ -1,0 +1,103 @@
+"""Result files of measurements on a GPU: ``perf/results/<device>-<date>.json``, a section for each command.
+
+A file is replaced whole and at once, so that a program that is cut off leaves the last complete state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "perf" / "results"
+DISTRIBUTIONS = ("numpy", "triton", "cupy-cuda13x", "cupy-cuda12x", "ml_dtypes", "scipy")
+
+
+def device_slug(name: str) -> str:
+    """A device's name for a file's.
+
+    Example:
+        >>> from triten.perf.result_file import device_slug
+        >>> device_slug("NVIDIA H200")
+        'nvidia-h200'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unknown"
+
+
+def result_path(device: str, moment: datetime | None = None) -> Path:
+    """The file of a device's results on a day (UTC)."""
+    return FOLDER / f"{device_slug(device)}-{(moment or datetime.now(UTC)).date().isoformat()}.json"
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """All sections of a file; nothing where there is none. Raises ValueError for a file that is no result."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: expected a JSON object of sections, got {type(found).__name__}")
+    return found
+
+
+def write_section(path: Path, section: str, payload: Mapping[str, Any]) -> None:
+    """Put one section into a file, leaving the others; the file is never seen half written."""
+    report = read_result(path) | {section: payload}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside.write_text(json.dumps(report, indent=1) + "\n")
+    beside.replace(path)
+
+
+def source_version() -> str:
+    """The commit of this checkout, with a plus where files differ from it; a hash of the package's own files where
+    git tells none.
+    """
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return commit + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return f"files {source_hash()}"
+
+
+def source_hash() -> str:
+    """A hash of the package's Python files, by their paths."""
+    digest = hashlib.sha256()
+    for path in sorted(ROOT.rglob("*.py")):
+        inside = path.relative_to(ROOT)
+        if not inside.parts[0].startswith((".", "build", "dist")):
+            digest.update(f"{inside}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _git(*arguments: str) -> str:
+    run = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of the libraries that kernels are made and run with, of those that are installed."""
+    found = {}
+    for name in DISTRIBUTIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def kernel_driver_version() -> str:
+    """The version of the GPU's kernel driver, as ``nvidia-smi`` tells; "" where it does not."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return run.stdout.split("\n")[0].strip()

@@ -1,0 +1,56 @@
+"""What an NVIDIA architecture can compute, asked before anything is compiled for it.
+
+Source: Triton's list of supported platforms; "Table of conversions", PTX ISA, `cvt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .lazy_triton import stand_in
+
+OLDEST = 80
+"""The oldest compute capability that Triton supports, major times 10 plus minor."""
+
+FIRST_WITH = {"fp8e4nv": 89}
+"""The oldest architecture with a type that not all have."""
+
+PUBLIC_NAMES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
+}
+FLOATS = ("fp8e4nv", "fp8e5", "fp16", "bf16", "fp32", "fp64")
+
+
+def check_architecture(
+    name: str, signature: Mapping[str, str], constants: Iterable[object], capability: int
+) -> None:
+    """Refuse a kernel that has no code on an architecture.
+
+    Args:
+        name: the kernel's name.
+        signature: Triton's type of each parameter that is passed at launch.
+        constants: the values of the other parameters, among them the types in which it computes.
+        capability: the architecture, ``80`` for sm_80.
+
+    Raises:
+        NotImplementedError: naming kernel, dtype, architecture and what is supported there.
+    """
+    if capability < OLDEST:
+        raise NotImplementedError(
+            f"kernel '{name}' is not implemented for sm_{capability}: Triton supports sm_{OLDEST} (compute "
+            f"capability {OLDEST // 10}.{OLDEST % 10}) and later"
+        )
+    used = {type_.lstrip("*k") for type_ in signature.values()}
+    used |= {getattr(stand_in(constant), "name", "") for constant in constants}
+    for type_, first in FIRST_WITH.items():
+        if type_ in used and capability < first:
+            supported = [PUBLIC_NAMES[t] for t in FLOATS if FIRST_WITH.get(t, 0) <= capability]
+            raise NotImplementedError(
+                f"kernel '{name}' is not implemented for '{PUBLIC_NAMES[type_]}' on sm_{capability}: it needs "
+                f"sm_{first} or later; sm_{capability} has {', '.join(supported)}"
+            )

@@ -1,0 +1,45 @@
+"""`DeviceProperties`: what a device is and has, by PyTorch's field names (`torch.cuda.get_device_properties`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a kernel's author may ask about a device. Memory in bytes, clocks in kHz, bus width in bits.
+
+    `max_shared_memory` is the opt-in limit of one block, which PyTorch calls `shared_memory_per_block_optin`. A
+    field that the driver does not tell is 0, or an empty `uuid`.
+
+    Example:
+        >>> import triten as tt
+        >>> found = tt.cuda.get_device_properties(0)
+        >>> found.warp_size, found.shared_memory_per_block_optin == found.max_shared_memory
+        (32, True)
+    """
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    max_shared_memory: int
+    shared_memory_per_block: int = 48 * 1024
+    shared_memory_per_multiprocessor: int = 0
+    regs_per_multiprocessor: int = 0
+    max_threads_per_multi_processor: int = 0
+    max_threads_per_block: int = 1024
+    L2_cache_size: int = 0
+    clock_rate: int = 0
+    memory_clock_rate: int = 0
+    memory_bus_width: int = 0
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
+    uuid: str = ""
+
+    @property
+    def shared_memory_per_block_optin(self) -> int:
+        """The most shared memory that one block can have when the kernel asks for it."""
+        return self.max_shared_memory

@@ -1,0 +1,186 @@
+"""Which CUDA devices there are, which is current, and what they are (torch/cuda/__init__.py).
+
+A `device` argument is an index, a device, a string, or None for the current device.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from ..device import device as Device
+from . import driver as drivers
+from .device_properties import DeviceProperties
+from .driver import driver
+from .graph_capture import raise_faults
+
+DeviceLike = Device | int | str | None
+
+TARGETS = ("sm_80", "sm_90", "sm_100")
+"""The architectures that this package's kernels are written for."""
+
+
+def device_index(device: DeviceLike, optional: bool = True) -> int:
+    """The index that a device argument names, as given: it may be negative or out of range.
+
+    Raises ValueError for a device of another type and, unless `optional`, where no index is named.
+    """
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
+    found = None if device is None else Device(device)
+    if found is not None and found.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {found}")
+    if found is None or found.index is None:
+        if not optional:
+            raise ValueError(
+                f"Expected a triten.device with a specified index or an integer, but got:{device}"
+            )
+        return driver().current_device()
+    return found.index
+
+
+def checked_index(device: DeviceLike, what: str = "device") -> int:
+    """The index of a device that exists; raises AssertionError for any other, as PyTorch does."""
+    index = device_index(device)
+    if not 0 <= index < driver().device_count():
+        raise AssertionError(f"Invalid {what} id: got {index}, expected 0 to {driver().device_count() - 1}")
+    return index
+
+
+def is_available() -> bool:
+    """Whether a CUDA device can be used."""
+    return drivers.is_available()
+
+
+def is_initialized() -> bool:
+    """Whether a device has been used, so that the driver was chosen."""
+    return drivers.current_driver() is not None
+
+
+def init() -> None:
+    """Choose the driver now instead of at the first use of a device. Raises RuntimeError where there is none."""
+    driver()
+
+
+def device_count() -> int:
+    """How many devices there are; 0 where none can be used."""
+    return driver().device_count() if drivers.is_available() else 0
+
+
+def current_device() -> int:
+    """The index of this thread's current device. Raises RuntimeError where there is none."""
+    return driver().current_device()
+
+
+def set_device(device: DeviceLike) -> None:
+    """Make a device current in this thread; nothing happens for a negative index.
+
+    Raises ValueError where no index is named, RuntimeError for a device that does not exist.
+    """
+    index = device_index(device, optional=False)
+    if index >= 0:
+        driver().set_device(index)
+
+
+class device:
+    """A context in which a device is current (`torch.cuda.device`); nothing happens for a negative index.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.cuda.device(1):
+        ...     tt.cuda.current_device()
+        1
+        >>> tt.cuda.current_device()
+        0
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.idx = device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            cuda = driver()
+            self.prev_idx = cuda.current_device()
+            cuda.set_device(self.idx)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.prev_idx >= 0:
+            driver().set_device(self.prev_idx)
+
+
+class device_of(device):
+    """A context in which the device of a tensor or a storage is current; nothing happens for one elsewhere.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.cuda.device_of(tt.zeros(1, device="cuda:1")):
+        ...     tt.cuda.current_device()
+        1
+    """
+
+    def __init__(self, obj: Any) -> None:
+        where = obj.device
+        super().__init__(where.resolved_index if where.type == "cuda" else -1)
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Wait for all work on all streams of a device. Raises the error that a replayed graph found in its input."""
+    cuda, index = driver(), device_index(device)
+    cuda.synchronize(index)
+    raise_faults(cuda, index)
+
+
+def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
+    """What a device is and has. Raises AssertionError for one that does not exist."""
+    return driver().properties(checked_index(device))
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """The name of a device."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """(major, minor) compute capability of a device."""
+    found = get_device_properties(device)
+    return found.major, found.minor
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether a device can reach another one's memory without the host.
+
+    Raises AssertionError for a device that does not exist, ValueError for a peer without an index.
+    """
+    device_index(peer_device, optional=False)
+    index, peer = checked_index(device), checked_index(peer_device, "peer device")
+    return driver().can_access_peer(index, peer)
+
+
+def current_blas_handle() -> int:
+    """The address of the current device's cuBLAS handle, set to the current stream.
+
+    Raises RuntimeError where there is no cuBLAS: it comes with the CUDA toolkit, and the interpreter has none.
+    """
+    return driver().library_handle("cublas")
+
+
+def get_arch_list() -> list[str]:
+    """The architectures that the kernels are written for; none where no device can be used."""
+    return list(TARGETS) if drivers.is_available() else []
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the current device computes in bfloat16: by its own instructions from capability 8.0 on.
+
+    `including_emulation` adds devices whose bfloat16 is converted to float32 and back; the kernels here are written
+    for none of those, so that it changes nothing.
+    """
+    return drivers.is_available() and get_device_properties().major >= 8
+
+
+def is_tf32_supported() -> bool:
+    """Whether the current device multiplies in tf32."""
+    return is_bf16_supported(including_emulation=False)

@@ -1,0 +1,296 @@
+"""The key of a compiled kernel: everything on which its code depends, without Triton being imported.
+
+A kernel's digest covers its source and that of each kernel it can reach, the constants of their modules and their
+free variables. The key adds types, constants, attributes, options and target; which Triton it is, by the hashes that
+its wheel recorded of its compiler; and the environment variables that change what Triton or ptxas does.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .lazy_kernel import LazyKernel, attributes_of, named_values
+from .lazy_triton import StandIn, constexpr, dtype, module_if_imported
+
+FORMAT = 1
+"""Changes with what a key covers or how a kernel is compiled here."""
+
+PREFIXES = (
+    "ALLOW_LHS_TMEM",
+    "DISABLE_LLVM",
+    "DISABLE_MMA",
+    "DISABLE_PTXAS",
+    "LLVM_",
+    "MLIR_",
+    "PTXAS_",
+    "TRITON_",
+)
+"""How variables begin that Triton or its LLVM read."""
+
+WITHOUT_EFFECT = re.compile(
+    r"TRITON_(HOME|INTERPRET|STORE_BINARY_ONLY|BACKENDS_IN_TREE|\w*CACHE\w*|\w*AUTOTUNING|\w*_DIR|REDIS_\w+|PROTON_\w+"
+    r"|LIBCUDA_PATH|CUDACRT_PATH|CUDART_PATH|CUOBJDUMP_PATH|NVDISASM_PATH|HIP_\w+)"
+)
+"""Those that do not change a kernel's code."""
+
+ASKING_FOR_COMPILATION = (
+    "LLVM_ENABLE_TIMING",
+    "LLVM_IR_ENABLE_DUMP",
+    "MLIR_ENABLE_DIAGNOSTICS",
+    "MLIR_ENABLE_DUMP",
+    "MLIR_ENABLE_TIMING",
+    "NVPTX_ENABLE_DUMP",
+    "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
+    "TRITON_ALWAYS_COMPILE",
+    "TRITON_DUMP_PTXAS_LOG",
+    "TRITON_ENABLE_LLVM_DEBUG",
+    "TRITON_FRONT_END_DEBUGGING",
+    "TRITON_KERNEL_DUMP",
+    "TRITON_KERNEL_OVERRIDE",
+    "TRITON_REPRODUCER_PATH",
+    "USE_IR_LOC",
+)
+"""Those whose user wants to watch a compilation, or feeds it what no key can cover: nothing is stored then."""
+
+_OFF = ("", "0", "false", "off", "no", "n")
+
+
+class NoKeyError(Exception):
+    """A kernel depends on something that cannot be put into a key; it is compiled each time."""
+
+
+def kernel_key(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    divisible: frozenset[str],
+    capability: int,
+    options: Mapping[str, object],
+) -> str | None:
+    """The key of what `compile_kernel` makes of these arguments; None where there can be none.
+
+    Args:
+        kernel: a lazy kernel, or a `@triton.jit` function.
+        signature, constexprs, divisible, capability: as `compile_kernel` has them.
+        options: all of Triton's options that are not left to Triton's defaults.
+    """
+    if any(os.environ.get(name, "").lower() not in _OFF for name in ASKING_FOR_COMPILATION):
+        return None
+    compiler = triton_identity()
+    if compiler is None or _stages_are_hooked():
+        return None
+    try:
+        constants = _Encoder()
+        parameters = [
+            (name, signature[name], name in divisible)
+            if name in signature
+            else (name, constants.value(constexprs[name]))
+            for name in kernel.arg_names
+        ]
+        whole = (
+            FORMAT,
+            _digest_of(kernel),
+            parameters,
+            constants.digests(),
+            sorted((name, constants.value(value)) for name, value in options.items()),
+            capability,
+            compiler,
+            environment(),
+        )
+    except NoKeyError:
+        return None
+    return hashlib.sha256(repr(whole).encode()).hexdigest()
+
+
+def digest(kernel: Any) -> str:
+    """A hash of a kernel's source and of everything that it reaches, computed anew. Raises NoKeyError."""
+    encoder = _Encoder()
+    encoder.value(kernel)
+    return encoder.hashed()
+
+
+def _digest_of(kernel: Any) -> str:
+    # A user's own may have globals that change; that of a lazy kernel is remembered with what it reached.
+    return kernel.cache_key if isinstance(kernel, LazyKernel) else digest(kernel)
+
+
+class _Encoder:
+    """Values as nested tuples of text; kernels by their number in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._kernels: list[Any] = []
+        self._numbers: dict[int, int] = {}
+
+    def hashed(self) -> str:
+        """The hash of every kernel that was met, and of those that these reach."""
+        whole = hashlib.sha256()
+        for kernel in self._kernels:  # grows while it is walked: describing a kernel meets others
+            whole.update(repr(self._description(kernel)).encode())
+        return whole.hexdigest()
+
+    def digests(self) -> list[str]:
+        """The digest of every kernel that was met."""
+        return [_digest_of(kernel) for kernel in self._kernels]
+
+    def value(self, value: Any) -> tuple[Any, ...]:
+        """A constant, a kernel, or a part of Triton. Raises NoKeyError for anything else."""
+        found = self._known(value)
+        if found is None:
+            raise NoKeyError(f"a {type(value).__name__} has no place in a key")
+        return found
+
+    def _known(self, value: Any) -> tuple[Any, ...] | None:
+        if value is None or isinstance(value, bool | int | str):
+            return type(value).__name__, str(value)
+        if isinstance(value, float):
+            return "float", value.hex()
+        if isinstance(value, tuple | list):
+            return type(value).__qualname__, [self.value(item) for item in value]
+        if isinstance(value, dtype):
+            return "dtype", value.name
+        if isinstance(value, constexpr):
+            return "constexpr", self.value(value.value)
+        if isinstance(value, LazyKernel):
+            return self._kernel(value)
+        if isinstance(value, StandIn):
+            return "module", value.__name__
+        if value is constexpr or value is dtype:
+            return "triton", value.__name__
+        return self._known_to_triton(value)
+
+    def _known_to_triton(self, value: Any) -> tuple[Any, ...] | None:
+        """As `_known`, for objects of the real Triton; there are none unless it was imported."""
+        core, jit = module_if_imported("triton.language.core"), module_if_imported("triton.runtime.jit")
+        if core is None or jit is None:
+            return None
+        if isinstance(value, core.constexpr):
+            return "constexpr", self.value(value.value)
+        if isinstance(value, core.base_type):
+            return "dtype", str(value)
+        if isinstance(value, ModuleType):
+            return ("module", value.__name__) if _is_of_triton(value.__name__) else None
+        if _is_of_triton(getattr(value, "__module__", None)):
+            name = getattr(value, "__qualname__", None)
+            return None if name is None else ("triton", value.__module__, name)
+        return self._kernel(value) if isinstance(value, jit.JITCallable) else None
+
+    def _kernel(self, kernel: Any) -> tuple[Any, ...]:
+        number = self._numbers.setdefault(id(kernel), len(self._kernels))
+        if number == len(self._kernels):
+            self._kernels.append(kernel)
+        return "kernel", number
+
+    def _description(self, kernel: Any) -> tuple[Any, ...]:
+        """What one kernel is: its text, options and defaults, and the values of the names in it."""
+        if isinstance(kernel, LazyKernel):
+            source, reached, options = kernel.source, kernel.reached, kernel.kwargs
+        else:
+            if not hasattr(kernel, "arg_names"):
+                raise NoKeyError(f"{kernel.__name__} is any Python, run while a kernel is compiled")
+            source, reached = kernel.src, named_values(kernel.fn, kernel.src)
+            options = {"noinline": kernel.noinline, "debug": kernel.debug, "repr": kernel._repr}
+        fn = kernel.fn
+        return (
+            source,
+            # Line numbers are in the code, for profilers.
+            fn.__code__.co_firstlineno,
+            sorted((name, self.value(options.get(name))) for name in ("noinline", "debug", "repr")),
+            self.value(fn.__defaults__),
+            sorted((name, self.value(value)) for name, value in (fn.__kwdefaults__ or {}).items()),
+            [(name, *self._global(name, value, source)) for name, value in reached.items()],
+        )
+
+    def _global(self, name: str, value: Any, source: str) -> Iterator[Any]:
+        """What a global or free variable brings into a kernel: nothing, if Triton refuses it there."""
+        if isinstance(value, ModuleType) and not _is_of_triton(value.__name__):
+            for attribute, held in attributes_of(value, name, source).items():
+                yield attribute, self.value(held)
+        elif isinstance(value, type) and (
+            hasattr(value, "__triton_aggregate__") or (issubclass(value, tuple) and hasattr(value, "_fields"))
+        ):
+            raise NoKeyError(f"class {name} has no place in a key")
+        elif not isinstance(value, list | tuple):
+            found = self._known(value)
+            if found is not None:
+                yield found
+            elif hasattr(value, "__triton_builtin__"):
+                raise NoKeyError(f"{name} is an extension of Triton's language")
+
+
+def _is_of_triton(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] == "triton"
+
+
+def environment() -> list[tuple[str, str, list[tuple[int, int]]]]:
+    """The variables that change what is compiled, with size and time of the files that they name."""
+    return [
+        (name, value, _identities(value))
+        for name, value in sorted(os.environ.items())
+        if name.startswith(PREFIXES) and not WITHOUT_EFFECT.fullmatch(name)
+    ]
+
+
+def _identities(paths: str) -> list[tuple[int, int]]:
+    found = []
+    for path in paths.split(os.pathsep) if os.sep in paths else ():
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        found.append((status.st_size, status.st_mtime_ns))
+    return found
+
+
+def _stages_are_hooked() -> bool:
+    knobs = module_if_imported("triton.knobs")
+    return knobs is not None and getattr(knobs.runtime, "add_stages_inspection_hook", None) is not None
+
+
+@functools.cache
+def triton_identity() -> tuple[str, str] | None:
+    """Version and identity of the Triton that an import would give; None if there is none.
+
+    The identity is the hash that the wheel's record has of each of its files, whatever folder they are in; for a
+    Triton built in place, size and time of its library.
+
+    Example:
+        >>> identity = triton_identity()
+        >>> identity is None or identity[0].startswith("3.")
+        True
+    """
+    folder = _folder_of_triton()
+    if folder is None:
+        return None
+    try:
+        text = (folder / "__init__.py").read_text(encoding="utf-8")
+    except OSError:  # in an archive
+        return None
+    version = re.search(r"^__version__ = ['\"](.+?)['\"]", text, re.MULTILINE)
+    name = version[1] if version else ""
+    records = glob.glob(f"{glob.escape(str(folder.parent))}/*triton*-{glob.escape(name)}.dist-info/RECORD")
+    if len(records) == 1:
+        with open(records[0], encoding="utf-8") as file:
+            hashes = [line for line in file if line.startswith("triton/") and ",sha256=" in line]
+        if any(line.startswith("triton/_C/libtriton") for line in hashes):
+            compiled = "".join(sorted(line for line in hashes if ".pyc," not in line))
+            return name, hashlib.sha256(compiled.encode()).hexdigest()
+    libraries = sorted(glob.glob(f"{glob.escape(str(folder))}/_C/libtriton*"))
+    return name, repr([_identities(library) for library in libraries])
+
+
+def _folder_of_triton() -> Path | None:
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = None if find is None else find("triton", None)
+        if spec is not None:
+            return None if spec.origin is None else Path(spec.origin).parent
+    return None

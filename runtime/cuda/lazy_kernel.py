@@ -1,0 +1,143 @@
+"""A kernel that is Python source and nothing more, until it must be compiled."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_modules: dict[str, tuple[object, str]] = {}
+"""Texts by file name, each with the import system's record of the import that it was read for."""
+
+
+class LazyKernel:
+    """The function under `@triton.jit`, its options, and what it can reach of its module.
+
+    It has what host code asks of Triton's own: `fn`, `arg_names`, `cache_key`, the function's names and
+    documentation. The module's text is kept as it was at import: kernels that are compiled later are those that were
+    imported, even if the file has been edited meanwhile.
+
+    Args:
+        fn: the function.
+        options: those that were given to the decorator.
+    """
+
+    def __init__(self, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        if not isinstance(fn, types.FunctionType):
+            raise TypeError(f"triton.jit(): expected a function, got {type(fn).__name__}")
+        code = fn.__code__
+        self.fn = fn
+        self.kwargs = dict(options)
+        self.arg_names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        self.__name__ = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__module__ = fn.__module__
+        self.__doc__ = fn.__doc__
+        self.real: Any = None
+        """Triton's kernel, once it has been made; see `real_triton.py`."""
+        self._cache_key: str | None = None
+        self._module_source = _source_of_module(fn)
+        self._source: str | None = None
+        self._reached: dict[str, Any] | None = None
+
+    @property
+    def module_source(self) -> str:
+        """The text of the module as it was imported."""
+        return self._module_source
+
+    @property
+    def source(self) -> str:
+        """The function's text, decorator included. Raises ValueError for a function that is in no file."""
+        found = self._source
+        if found is None:
+            found = self._source = function_source(self.fn, self._module_source)
+        return found
+
+    @property
+    def reached(self) -> Mapping[str, Any]:
+        """The globals and free variables that the text names, with their values at the first look."""
+        found = self._reached
+        if found is None:
+            found = self._reached = named_values(self.fn, self.source)
+        return found
+
+    @property
+    def cache_key(self) -> str:
+        """A hash of its text and of all that it reaches. Raises `NoKeyError` where that cannot be told."""
+        found = self._cache_key
+        if found is None:
+            from .kernel_key import digest  # which imports this module
+
+            found = self._cache_key = digest(self)
+        return found
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(f"kernel '{self.__name__}' cannot be called outside of another kernel")
+
+    def __repr__(self) -> str:
+        return f"LazyKernel({self.__module__}:{self.__qualname__})"
+
+
+def _source_of_module(fn: types.FunctionType) -> str:
+    filename = fn.__code__.co_filename
+    known = _modules.get(filename)
+    # A module that is imported again has another record, and perhaps another text.
+    spec = fn.__globals__.get("__spec__")
+    if known is not None and spec is not None and known[0] is spec:
+        return known[1]
+    try:
+        with open(filename, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError):
+        text = "".join(linecache.getlines(filename, fn.__globals__))
+    _modules[filename] = (spec, text)
+    return text
+
+
+def function_source(fn: types.FunctionType, module_source: str) -> str:
+    """A function's text within its module's, from its decorators to its last line.
+
+    `inspect.getsource` finds the end by tokenizing, at some milliseconds a kernel; here it follows from the code
+    object, and from the indentation of what is behind the last line that has code.
+    """
+    lines = module_source.split("\n")
+    code = fn.__code__
+    first = code.co_firstlineno - 1
+    if not module_source or first >= len(lines):
+        raise ValueError(
+            f"kernel '{fn.__name__}': a kernel must be defined in a Python file, {code.co_filename!r} cannot be read"
+        )
+    last = max((end for _, end, _, _ in code.co_positions() if end is not None), default=first + 1)
+    head = lines[first]
+    indent = len(head) - len(head.lstrip())
+    while last < len(lines):
+        line = lines[last]
+        if line.strip() and len(line) - len(line.lstrip()) <= indent:
+            break
+        last += 1
+    return "\n".join(lines[first:last]).rstrip() + "\n"
+
+
+def named_values(fn: Any, source: str) -> dict[str, Any]:
+    """The globals and free variables of a function whose names are words of its text.
+
+    Words of comments count as well. So it is more than the function uses, never less.
+    """
+    words = set(_WORD.findall(source))
+    namespace = fn.__globals__
+    found = {word: namespace[word] for word in sorted(words & namespace.keys())}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # a variable that has no value yet
+            continue
+    return found
+
+
+def attributes_of(module: types.ModuleType, name: str, source: str) -> dict[str, Any]:
+    """What a text takes from a module that it knows by a name: the attributes behind ``name.``, with their values."""
+    words = set(re.findall(rf"\b{name}\s*\.\s*(\w+)", source))
+    return {word: getattr(module, word) for word in sorted(words) if hasattr(module, word)}

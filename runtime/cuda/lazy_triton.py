@@ -1,0 +1,209 @@
+"""`triton`, `tl` and `libdevice` as a kernel's module sees them, without Triton being imported.
+
+A kernel's author writes what Triton's documentation says; the only difference is where the names come from::
+
+    from ..runtime.cuda.lazy_triton import libdevice, tl, triton
+
+    @triton.jit
+    def double(x, out, n, BLOCK: tl.constexpr): ...
+
+A decorated function is a `LazyKernel`. Host code may use `tl`'s dtypes, `tl.dtype`, `tl.constexpr` and
+`tl.str_to_ty`; whatever else Triton has exists inside kernels only. Triton itself is imported when the first
+kernel must be compiled or interpreted, which `real_triton.py` does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .lazy_kernel import LazyKernel
+
+__all__ = ["dtype", "jit", "libdevice", "stand_in", "str_to_ty", "tl", "triton"]
+
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("int1", "uint8", "uint16", "uint32", "uint64")
+STANDARD_FLOATS = ("fp16", "bf16", "fp32", "fp64")
+FLOATS = ("fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", *STANDARD_FLOATS)
+NAMES = {
+    "fp8e4b15": "float8e4b15",
+    "fp8e4nv": "float8e4nv",
+    "fp8e4b8": "float8e4b8",
+    "fp8e5": "float8e5",
+    "fp8e5b16": "float8e5b16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "fp64": "float64",
+}
+"""What `tl` calls the types whose own names are others."""
+
+
+class dtype:
+    """The type of a number in a kernel (`triton.language.dtype`): one object for each type.
+
+    Example:
+        >>> tl.float16.name, tl.float16.primitive_bitwidth, tl.float16.is_floating(), tl.float16 == tl.int16
+        ('fp16', 16, True, False)
+    """
+
+    __slots__ = ("itemsize", "name", "primitive_bitwidth")
+
+    name: str
+    """Triton's own name: ``fp32``, ``int64``."""
+    primitive_bitwidth: int
+    itemsize: int
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.primitive_bitwidth = 8 if name.startswith("fp8") else int(name.lstrip("bfuintp"))
+        self.itemsize = self.primitive_bitwidth // 8
+
+    def is_floating(self) -> bool:
+        return self.name in FLOATS
+
+    def is_standard_floating(self) -> bool:
+        return self.name in STANDARD_FLOATS
+
+    def is_fp8(self) -> bool:
+        return self.name.startswith("fp8")
+
+    def is_int(self) -> bool:
+        return self.name in SIGNED or self.name in UNSIGNED
+
+    def is_int_signed(self) -> bool:
+        return self.name in SIGNED
+
+    def is_int_unsigned(self) -> bool:
+        return self.name in UNSIGNED
+
+    def is_bool(self) -> bool:
+        return self.name == "int1"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"triton.language.{NAMES.get(self.name, self.name)}"
+
+    def __reduce__(self) -> tuple[Callable[[str], dtype], tuple[str]]:
+        return _dtype_of, (self.name,)
+
+
+_DTYPES = {name: dtype(name) for name in (*SIGNED, *UNSIGNED, *FLOATS)}
+_BY_SHORT_NAME = {name.replace("uint", "u").replace("int", "i"): type_ for name, type_ in _DTYPES.items()}
+
+
+def _dtype_of(name: str) -> dtype:
+    return _DTYPES[name]
+
+
+@dataclass(frozen=True, slots=True)
+class constexpr:
+    """A constant of a kernel's module, or the annotation of a parameter that is one (`triton.language.constexpr`)."""
+
+    value: Any
+
+
+class StandIn:
+    """One of Triton's modules, as far as it exists without Triton.
+
+    Args:
+        name: the module's name, by which the real one is imported.
+        contents: what host code may use of it.
+    """
+
+    def __init__(self, name: str, contents: dict[str, Any]) -> None:
+        self.__dict__.update(contents)
+        self.__name__ = name
+
+    def __getattr__(self, attribute: str) -> NoReturn:
+        raise AttributeError(
+            f"{self.__name__}.{attribute} exists inside kernels only: the module is a stand-in, "
+            "so that a process which compiles nothing does not import Triton",
+            name=attribute,
+            obj=self,
+        )
+
+    def __repr__(self) -> str:
+        return f"<stand-in for {self.__name__}>"
+
+
+def str_to_ty(name: str, _c: object = None) -> dtype:
+    """The dtype of a short name (`triton.language.str_to_ty`). Raises ValueError for any other.
+
+    Example:
+        >>> str_to_ty("i32")
+        triton.language.int32
+    """
+    found = _BY_SHORT_NAME.get(name)
+    if found is None:
+        raise ValueError(f"str_to_ty(): expected one of {sorted(_BY_SHORT_NAME)}, got {name!r}")
+    return found
+
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    version: object = None,
+    repr: Callable[[Any], str] | None = None,
+    launch_metadata: Callable[..., Any] | None = None,
+    do_not_specialize: Iterable[int | str] | None = None,
+    do_not_specialize_on_alignment: Iterable[int | str] | None = None,
+    debug: bool | None = None,
+    noinline: bool | None = None,
+) -> Any:
+    """A kernel of a Python function, with the options of `triton.jit`; nothing is compiled or imported."""
+    options = {
+        "version": version,
+        "repr": repr,
+        "launch_metadata": launch_metadata,
+        "do_not_specialize": do_not_specialize,
+        "do_not_specialize_on_alignment": do_not_specialize_on_alignment,
+        "debug": debug,
+        "noinline": noinline,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if fn is None:
+        return functools.partial(LazyKernel, options=given)
+    return LazyKernel(fn, given)
+
+
+def module_if_imported(name: str) -> Any:
+    """A module of the real Triton, if the process has imported that; else None.
+
+    Another thread may be about to import it, then this one waits for the whole: half a module answers nothing.
+    """
+    if sys.modules.get("triton") is None:
+        return None
+    importlib.import_module("triton")
+    return importlib.import_module(name)
+
+
+def stand_in(value: Any) -> Any:
+    """What stands for a type of the real Triton here, as a user's kernel names it; anything else as it is."""
+    core = module_if_imported("triton.language.core")
+    if core is None:
+        return value
+    if value is core.constexpr:
+        return constexpr
+    return _DTYPES.get(value.name, value) if isinstance(value, core.dtype) else value
+
+
+if TYPE_CHECKING:
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+else:
+    triton = StandIn("triton", {"jit": jit})
+    tl = StandIn(
+        "triton.language",
+        {"constexpr": constexpr, "dtype": dtype, "str_to_ty": str_to_ty}
+        | {NAMES.get(name, name): type_ for name, type_ in _DTYPES.items()},
+    )
+    libdevice = StandIn("triton.language.extra.libdevice", {})
+    triton.language = tl

@@ -1,0 +1,152 @@
+"""What a multiprocessor of each target has, and what that leaves to a block when several are resident.
+
+Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and the allocation
+granularities of NVIDIA's occupancy calculator; PTX ISA, "Tensor Memory".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KIB = 1024
+REGISTERS_PER_THREAD = 255
+"""The most that an instruction can name."""
+REGISTER_UNIT = 256
+"""Registers are given to a warp in this unit: 8 to each of its 32 threads."""
+WARP_UNIT = 4
+"""A multiprocessor has four parts, with a quarter of the registers each; a block's warps are spread evenly."""
+SHARED_UNIT = 128
+SHARED_RESERVED = 1 * KIB
+"""What the system keeps of shared memory for each resident block."""
+WARP_SIZE = 32
+TENSOR_MEMORY_UNIT = 32
+"""Columns of tensor memory are allocated in powers of two from this one on."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A compute capability: what its multiprocessors have, and how it multiplies matrices.
+
+    Args:
+        capability: major times 10 plus minor.
+        device: the data-centre GPU that stands for it, and `multiprocessors`, how many it has.
+        shared_memory: bytes of a multiprocessor.
+        shared_per_block: bytes that one block may ask for, opted in.
+        tensor_memory: columns of tensor memory.
+        matrix: the instruction that multiplies tiles of a type (Triton's name), as SASS begins it.
+    """
+
+    capability: int
+    device: str
+    multiprocessors: int
+    shared_memory: int
+    shared_per_block: int
+    matrix: Mapping[str, str]
+    tensor_memory: int = 0
+    registers: int = 64 * KIB
+    warps: int = 64
+    blocks: int = 32
+
+    @property
+    def name(self) -> str:
+        """As the compiler writes it: ``sm_90``."""
+        return f"sm_{self.capability}"
+
+
+TARGETS: dict[int, Target] = {
+    target.capability: target
+    for target in (
+        Target(80, "A100", 108, 164 * KIB, 163 * KIB, {"fp16": "HMMA", "bf16": "HMMA", "fp64": "DMMA"}),
+        Target(90, "H100", 132, 228 * KIB, 227 * KIB, {"fp16": "HGMMA", "bf16": "HGMMA", "fp64": "DMMA"}),
+        Target(
+            100,
+            "B200",
+            148,
+            228 * KIB,
+            227 * KIB,
+            {"fp16": "UTCHMMA", "bf16": "UTCHMMA", "fp64": "DMMA"},
+            tensor_memory=512,
+        ),
+    )
+}
+"""The targets that kernels are compiled for ahead of time."""
+
+
+def rounded_down(value: int, unit: int) -> int:
+    """The largest multiple of `unit` that is not above `value`."""
+    return value // unit * unit
+
+
+def rounded_up(value: int, unit: int) -> int:
+    """The smallest multiple of `unit` that is not below `value`."""
+    return -(-value // unit) * unit
+
+
+def register_budget(target: Target, blocks: int, warps: int) -> int:
+    """The most registers of a thread with which `blocks` blocks of `warps` warps are resident.
+
+    Raises:
+        ValueError: if that many blocks or warps are never resident.
+
+    Example:
+        >>> from triten.runtime.cuda.occupancy import TARGETS, register_budget
+        >>> register_budget(TARGETS[90], 2, 8), register_budget(TARGETS[90], 8, 4)
+        (128, 64)
+    """
+    resident = blocks * rounded_up(warps, WARP_UNIT)
+    if not 0 < blocks <= target.blocks or resident > target.warps:
+        raise ValueError(
+            f"{blocks} blocks of {warps} warps are never resident on {target.name}: expected 1 to "
+            f"{target.blocks} blocks of {target.warps} warps in all"
+        )
+    per_thread = rounded_down(target.registers // resident, REGISTER_UNIT) // WARP_SIZE
+    return min(per_thread, REGISTERS_PER_THREAD)
+
+
+def shared_budget(target: Target, blocks: int) -> int:
+    """The most bytes of shared memory of a block with which `blocks` of them are resident.
+
+    Example:
+        >>> from triten.runtime.cuda.occupancy import TARGETS, shared_budget
+        >>> shared_budget(TARGETS[80], 1), shared_budget(TARGETS[80], 2)
+        (166912, 82944)
+    """
+    own = rounded_down(target.shared_memory // blocks, SHARED_UNIT) - SHARED_RESERVED
+    return min(own, target.shared_per_block)
+
+
+def tensor_memory_budget(target: Target, blocks: int) -> int:
+    """The most columns of tensor memory of a block with which `blocks` of them are resident.
+
+    Example:
+        >>> from triten.runtime.cuda.occupancy import TARGETS, tensor_memory_budget
+        >>> tensor_memory_budget(TARGETS[100], 2), tensor_memory_budget(TARGETS[100], 3)
+        (256, 128)
+    """
+    share = target.tensor_memory // blocks
+    return 1 << (share.bit_length() - 1) if share >= TENSOR_MEMORY_UNIT else 0
+
+
+def resident_blocks(target: Target, warps: int, registers: int, shared: int, tensor_memory: int = 0) -> int:
+    """How many blocks are resident, from what one of them uses; 0 for one that never is.
+
+    Example:
+        >>> from triten.runtime.cuda.occupancy import TARGETS, resident_blocks
+        >>> resident_blocks(TARGETS[90], warps=8, registers=128, shared=98304)
+        2
+    """
+    if shared > target.shared_per_block or tensor_memory > target.tensor_memory:
+        return 0
+    own = rounded_up(warps, WARP_UNIT)
+    per_warp = rounded_up(max(registers, 1) * WARP_SIZE, REGISTER_UNIT)
+    in_a_part = target.registers // WARP_UNIT // per_warp
+    limits = [
+        target.blocks,
+        target.warps // own,
+        in_a_part * WARP_UNIT // own,
+        target.shared_memory // (rounded_up(shared, SHARED_UNIT) + SHARED_RESERVED),
+    ]
+    if tensor_memory:
+        limits.append(target.tensor_memory // tensor_memory)
+    return min(limits)

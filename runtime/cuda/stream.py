@@ -1,0 +1,348 @@
+"""Streams (`torch.cuda.Stream`): queues of a device's work, and which of them is current in a thread.
+
+Streams come from a pool of 32 for each device and priority, handed out in turn and never destroyed, as c10 does
+(c10/cuda/CUDAStream.h). The caching allocator keeps free blocks by stream, so that the memory of a stream which was
+destroyed would be stranded, and CUDA gives the handle of a destroyed stream to a new one, which would inherit it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..device import device as Device
+from .device_guard import device_guard
+from .devices import DeviceLike, device_index
+from .driver import Driver, driver
+from .graph_capture import raise_faults
+
+if TYPE_CHECKING:
+    from .event import Event
+
+STREAMS_PER_POOL = 32
+MAX_PRIORITIES = 4
+"""Priorities that are told apart, 0 to -3, as many as c10 has pools for."""
+CUDA_DEVICE_TYPE = 1
+"""CUDA's number in c10::DeviceType."""
+
+
+class StreamPool:
+    """The streams of one driver, made when they are first handed out.
+
+    A stream's id is c10's: 0 is the default stream, an even number the address of a stream that was made elsewhere,
+    an odd one says pool and place in it.
+    """
+
+    def __init__(self, cuda: Driver) -> None:
+        self.driver = cuda
+        self._lock = threading.Lock()
+        self._next: dict[tuple[int, int], int] = {}
+        self._handles: dict[tuple[int, int], int] = {}
+        self._ids: dict[tuple[int, int], int] = {}
+
+    def take(self, device: int, priority: int) -> tuple[int, int]:
+        """(handle, id) of the next stream of a pool; a priority out of range is the nearest in it."""
+        level = -self.clamped(device, priority)
+        with self._lock:
+            place = self._next.get((device, level), 0)
+            self._next[device, level] = place + 1
+            stream_id = (place % STREAMS_PER_POOL) << 5 | (level + 1) << 1 | 1
+        return self.handle(device, stream_id), stream_id
+
+    def clamped(self, device: int, priority: int) -> int:
+        """The nearest priority that the device has and c10 tells apart."""
+        with device_guard(device) as cuda:
+            least, greatest = cuda.stream_priority_range()
+        return min(max(priority, greatest, 1 - MAX_PRIORITIES), least)
+
+    def handle(self, device: int, stream_id: int) -> int:
+        """The handle of a stream by its id. Raises RuntimeError for an id that names none."""
+        if stream_id & 1 == 0:
+            return stream_id
+        level, place = (stream_id >> 1 & 0xF) - 1, stream_id >> 5
+        with self._lock:
+            found = self._handles.get((device, stream_id))
+            if found is None:
+                if not (0 <= level < MAX_PRIORITIES and 0 <= place < STREAMS_PER_POOL):
+                    raise RuntimeError(
+                        f"Unrecognized stream id {stream_id}: it names no stream of device {device}"
+                    )
+                found = self.driver.create_stream(device, -level)
+                self._handles[device, stream_id] = found
+                self._ids[device, found] = stream_id
+        return found
+
+    def id(self, device: int, handle: int) -> int:
+        """The id of a stream by its handle."""
+        return self._ids.get((device, handle), handle)
+
+
+_pool: StreamPool | None = None
+
+
+def _pool_of(cuda: Driver) -> StreamPool:
+    global _pool
+    found = _pool
+    if found is None or found.driver is not cuda:
+        found = _pool = StreamPool(cuda)
+    return found
+
+
+class Stream:
+    """A queue of one device's work, which runs in order; work of different streams runs when it can.
+
+    Args:
+        device: the device, None or a negative index for the current one.
+        priority: 0 or below; lower numbers run first. What is out of the device's range is the nearest in it.
+
+    Used as a context, it is the current stream inside, and its device the current device. Two streams are equal if
+    they are the same queue. The 33rd stream of a device and priority is the first again.
+
+    Example:
+        >>> import triten as tt
+        >>> side = tt.cuda.Stream()
+        >>> with tt.cuda.stream(side):
+        ...     x = tt.ones(3, device="cuda") + 1
+        >>> tt.cuda.current_stream().wait_stream(side)
+        >>> x.record_stream(tt.cuda.current_stream())
+        >>> x.tolist()
+        [2.0, 2.0, 2.0]
+    """
+
+    __slots__ = ("__weakref__", "cuda_stream", "device_index", "stream_id")
+    cuda_stream: int
+    """The stream's handle, a ``cudaStream_t``; 0 for the default stream."""
+    device_index: int
+    stream_id: int
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> Any:
+        stream_id = kwargs.pop("stream_id", None)
+        index = kwargs.pop("device_index", None)
+        kwargs.pop("device_type", None)
+        pointer = kwargs.pop("stream_ptr", 0)
+        if kwargs:
+            raise TypeError(f"Stream() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        cuda = driver()
+        if index is None:
+            index = device_index(device)
+            if index < 0:
+                index = cuda.current_device()
+        cuda.check_device(index)
+        pool = _pool_of(cuda)
+        if pointer:
+            cuda.check_stream(index, pointer)
+            handle, stream_id = pointer, pool.id(index, pointer)
+        elif stream_id is not None:
+            handle = pool.handle(index, stream_id)
+            cuda.check_stream(index, handle)
+        else:
+            if not isinstance(priority, int):
+                raise TypeError(f"Stream(): argument 'priority' must be int, not {type(priority).__name__}")
+            handle, stream_id = pool.take(index, priority)
+        return _stream(cls, handle, index, stream_id)
+
+    @property
+    def device(self) -> Device:
+        """The stream's device."""
+        return Device("cuda", self.device_index)
+
+    @property
+    def device_type(self) -> int:
+        """CUDA's number among the device types, 1."""
+        return CUDA_DEVICE_TYPE
+
+    @property
+    def priority(self) -> int:
+        """The stream's priority; lower numbers run first."""
+        with device_guard(self.device_index) as cuda:
+            return cuda.stream_priority(self.cuda_stream)
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """(least, greatest) priority of the current device's streams; the greatest is the lowest number."""
+        least, greatest = driver().stream_priority_range()
+        return least, max(greatest, 1 - MAX_PRIORITIES)
+
+    def wait_event(self, event: Event) -> None:
+        """Make later work of this stream wait for an event; returns at once."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Make later work of this stream wait for what another one was given until now; returns at once."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event, a new one unless given, after what the stream was given until now. Returns it."""
+        from .event import Event
+
+        if event is None:
+            event = Event()
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        """Whether all work is done."""
+        with device_guard(self.device_index) as cuda:
+            return cuda.query_stream(self.cuda_stream)
+
+    def synchronize(self) -> None:
+        """Wait for all work. Raises the error that a graph which was replayed here found in its input."""
+        with device_guard(self.device_index) as cuda:
+            cuda.synchronize_stream(self.cuda_stream)
+            raise_faults(cuda, self.device_index, self.cuda_stream)
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.cuda_stream)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(version, handle) of the CUDA stream protocol."""
+        return 0, self.cuda_stream
+
+    def __eq__(self, o: object) -> bool:
+        if not isinstance(o, Stream):
+            return False
+        return self.cuda_stream == o.cuda_stream and self.device_index == o.device_index
+
+    def __hash__(self) -> int:
+        return hash((self.cuda_stream, self.device_index))
+
+    def __enter__(self) -> Stream:
+        context = StreamContext(self)
+        context.__enter__()
+        _entered.contexts.append(context)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _entered.contexts.pop().__exit__(kind, error, traceback)
+
+    def __repr__(self) -> str:
+        return f"<triten.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class _Entered(threading.local):
+    """The contexts of streams that this thread is in, innermost last."""
+
+    def __init__(self) -> None:
+        self.contexts: list[StreamContext] = []
+
+
+_entered = _Entered()
+
+
+def _stream(cls: type[Stream], handle: int, device: int, stream_id: int) -> Any:
+    made = object.__new__(cls)
+    made.cuda_stream, made.device_index, made.stream_id = handle, device, stream_id
+    return made
+
+
+class ExternalStream(Stream):
+    """A stream that was made elsewhere, by its handle; whoever made it keeps it alive and destroys it.
+
+    Raises RuntimeError for a handle that is no stream of the device, as far as the driver can tell.
+
+    Example:
+        >>> import triten as tt
+        >>> side = tt.cuda.Stream()
+        >>> tt.cuda.ExternalStream(side.cuda_stream) == side
+        True
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, stream_ptr: int, device: DeviceLike = None, **kwargs: Any) -> Any:
+        if isinstance(stream_ptr, bool) or not isinstance(stream_ptr, int):
+            raise TypeError(
+                f"ExternalStream(): argument 'stream_ptr' must be int, not {type(stream_ptr).__name__}"
+            )
+        return (
+            super().__new__(cls, device, stream_ptr=stream_ptr, **kwargs)
+            if stream_ptr
+            else _default(cls, device)
+        )
+
+
+def _default(cls: type[Stream], device: DeviceLike) -> Any:
+    index = device_index(device)
+    driver().check_device(index)
+    return _stream(cls, 0, index, 0)
+
+
+def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
+    """`ExternalStream`, as a function."""
+    found: Stream = ExternalStream(data_ptr, device)
+    return found
+
+
+def default_stream(device: DeviceLike = None) -> Stream:
+    """A device's default stream, which work goes to until another is made current."""
+    found: Stream = _default(Stream, device)
+    return found
+
+
+def current_stream(device: DeviceLike = None) -> Stream:
+    """The stream that this thread's work on a device goes to."""
+    cuda = driver()
+    index = device_index(device)
+    cuda.check_device(index)
+    handle = cuda.current_stream(index)
+    found: Stream = _stream(Stream, handle, index, _pool_of(cuda).id(index, handle))
+    return found
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Make a stream current in this thread, and its device too; nothing happens for None.
+
+    Raises RuntimeError for a stream that has been destroyed.
+    """
+    if stream is None:
+        return
+    cuda = driver()
+    index, handle = stream.device_index, stream.cuda_stream
+    cuda.check_stream(index, handle)
+    if cuda.current_device() != index:
+        cuda.set_device(index)
+    cuda.set_stream(index, handle)
+
+
+class StreamContext:
+    """A context in which a stream is current, and its device too; nothing happens for None.
+
+    The end puts back the streams of both devices and the device itself, whatever the block did to them.
+    """
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+        self.idx = -1
+        self.src_prev_stream: Stream | None = None
+        self.dst_prev_stream: Stream | None = None
+
+    def __enter__(self) -> None:
+        stream = self.stream
+        if stream is None:
+            return
+        self.idx = driver().current_device()
+        source, target = current_stream(self.idx), current_stream(stream.device_index)
+        set_stream(stream)
+        self.src_prev_stream, self.dst_prev_stream = source, target
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        source, target = self.src_prev_stream, self.dst_prev_stream
+        if source is None or target is None:
+            return
+        cuda = driver()
+        # Unchecked: a stream that was destroyed meanwhile is current again, and refuses the work that comes to it.
+        for stream in (target, source):
+            cuda.set_stream(stream.device_index, stream.cuda_stream)
+        cuda.set_device(source.device_index)
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """`StreamContext`, by PyTorch's other name."""
+    return StreamContext(stream)

@@ -1,0 +1,102 @@
+"""Tensor maps: how the tensor memory accelerator of sm_90 and later finds the blocks of a tensor.
+
+A `TensorDescriptor` given to a kernel becomes such a map, 128 bytes that go with the launch. Source: CUDA driver
+API, `cuTensorMapEncodeTiled`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .machine_code import MachineCode
+
+NBYTES = 128
+MAX_RANK = 5
+ALIGNMENT = 64
+HOST_TYPES = {8: 10, 9: 8, 10: 9}
+"""Element types that the driver numbers otherwise than the compiler: float64, float16, bfloat16."""
+TFLOAT32 = 11
+INTERLEAVE_NONE = 0
+L2_PROMOTION_128_BYTES = 2
+FILL_NAN = 1
+SMALL_TENSOR = 128 * 1024
+LAST_DRIVER_WITH_SMALL_TENSORS_WRONG = 13010
+SMALL_TENSOR_BIT = 1 << 21
+
+
+def encode_tiled(
+    code: MachineCode,
+    target: int,
+    address: int,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    meta: Mapping[str, Any],
+    *,
+    nan_outside: bool = False,
+    round_to_tf32: bool = False,
+) -> None:
+    """Write the map of a tensor.
+
+    Args:
+        code: where the driver's library is.
+        target: where to: `NBYTES` bytes aligned to `ALIGNMENT`.
+        address: the tensor's first element.
+        sizes, strides: of the tensor, in elements; the last stride is 1.
+        meta: what the compiler says of the descriptor: `block_size`, `elem_size` in bytes, `elem_type`, `swizzle`,
+            `fp4_padded`.
+        nan_outside: whether elements outside the tensor read as NaN instead of 0.
+        round_to_tf32: whether float32 is rounded to TF32 on its way.
+
+    Raises:
+        NotImplementedError: for a descriptor of convolutions (im2col).
+        RuntimeError: for what the driver refuses.
+    """
+    if meta.get("is_im2col"):
+        raise NotImplementedError("a host's tensor descriptor in im2col mode is not supported")
+    rank = len(sizes)
+    if not (rank == len(strides) == len(meta["block_size"]) <= MAX_RANK):
+        raise RuntimeError(
+            f"tensor map: sizes {list(sizes)}, strides {list(strides)} and block {list(meta['block_size'])} differ in "
+            f"rank, or have more than {MAX_RANK} dimensions"
+        )
+    itemsize = meta["elem_size"]
+    extents = [*sizes[:-1], sizes[-1] * 2] if meta["fp4_padded"] else list(sizes)
+    pitches = [itemsize * stride for stride in strides[:-1]]
+    type_ = TFLOAT32 if round_to_tf32 else HOST_TYPES.get(meta["elem_type"], meta["elem_type"])
+    library = code.library()
+    status = library.cuTensorMapEncodeTiled(
+        ctypes.c_void_p(target),
+        type_,
+        rank,
+        ctypes.c_void_p(address),
+        _innermost_first(ctypes.c_uint64, extents),
+        _innermost_first(ctypes.c_uint64, [extents[0] * (pitches[0] if pitches else itemsize), *pitches]),
+        _innermost_first(ctypes.c_uint32, meta["block_size"]),
+        (ctypes.c_uint32 * MAX_RANK)(*[1] * MAX_RANK),
+        INTERLEAVE_NONE,
+        meta["swizzle"],
+        L2_PROMOTION_128_BYTES,
+        FILL_NAN if nan_outside else 0,
+    )
+    code.check(
+        status,
+        f"cuTensorMapEncodeTiled of sizes {list(sizes)}, strides {list(strides)} in elements of {itemsize} bytes, "
+        f"block {list(meta['block_size'])}, address {address:#x}",
+    )
+    _mend_small(code, target, extents, [*pitches, itemsize])
+
+
+def _innermost_first(type_: Any, numbers: Sequence[int]) -> Any:
+    return (type_ * MAX_RANK)(*reversed(numbers))
+
+
+def _mend_small(code: MachineCode, target: int, extents: Sequence[int], pitches: Sequence[int]) -> None:
+    # Drivers up to CUDA 13.1 encode small tensors wrongly; CUTLASS and Triton clear the same bit.
+    version = ctypes.c_int()
+    code.check(code.library().cuDriverGetVersion(ctypes.byref(version)), "cuDriverGetVersion")
+    last_byte = sum((extent - 1) * pitch for extent, pitch in zip(extents, pitches, strict=True))
+    if version.value <= LAST_DRIVER_WITH_SMALL_TENSORS_WRONG and last_byte + 1 < SMALL_TENSOR:
+        words = (ctypes.c_uint64 * (NBYTES // 8)).from_address(target)
+        words[1] &= ~SMALL_TENSOR_BIT

@@ -1,0 +1,127 @@
+"""The runtime's own checks, by name, in order of importance. Each returns what it measured, or raises."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from triten.runtime.cuda.driver import wants_interpreter
+
+from .forms import FAILED, NOT_BUILT, PASSED, is_fatal
+
+NEEDS_A_CARD = "needs a card"
+MODULES = ("launch_checks", "driver_checks", "allocator_checks", "random_checks", "interface_checks")
+
+Check = Callable[[], str | None]
+_checks: dict[str, Check] = {}
+_seed: list[Any] = [0]
+
+
+class NotBuilt(Exception):
+    """triten does not have what the check is about."""
+
+
+class NeedsACard(Exception):
+    """The check says something of a card that is not at hand: of any card, a newer one, or a second one."""
+
+
+def check(name: str, *, on_a_card: bool = False) -> Callable[[Check], Check]:
+    """Register a check; `on_a_card` where the interpreter has nothing to show."""
+
+    def register(function: Check) -> Check:
+        def run() -> str | None:
+            if on_a_card and wants_interpreter():
+                raise NeedsACard("it is about the driver API, which the interpreter does not call")
+            return function()
+
+        _checks[name] = run
+        return function
+
+    return register
+
+
+def check_names() -> list[str]:
+    """The names of all checks, in order."""
+    for module in MODULES:
+        importlib.import_module(f".{module}", __package__)
+    return list(_checks)
+
+
+def run_check(name: str, seed: int) -> dict[str, Any]:
+    """One check's status, with what it measured or why it failed."""
+    import triten as tt
+
+    check_names()
+    _seed[:] = [seed, zlib.crc32(name.encode())]
+    try:
+        tt.manual_seed(seed % 2**31)
+        result = _checks[name]()
+        tt.cuda.synchronize()
+    except NotBuilt as error:
+        return {"status": NOT_BUILT, "reason": str(error)}
+    except NeedsACard as error:
+        return {"status": NEEDS_A_CARD, "reason": str(error)}
+    except Exception as error:  # whatever is raised is what became of the check
+        return {
+            "status": FAILED,
+            "reason": f"{type(error).__name__}: {error}"[:1500],
+            "fatal": is_fatal(error),
+        }
+    return {"status": PASSED, **({"result": result} if result else {})}
+
+
+def fresh_numbers() -> np.random.Generator:
+    """The generator of the check that runs: another one for each check and seed."""
+    return np.random.default_rng(_seed)
+
+
+def public(path: str) -> Any:
+    """What a public name of triten means. Raises NotBuilt where there is none.
+
+    Example:
+        >>> public("cuda.is_available").__name__
+        'is_available'
+    """
+    import triten as tt
+
+    found: Any = tt
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise NotBuilt(f"there is no tt.{path}") from None
+    return found
+
+
+def driver_function(name: str) -> Any:
+    """A function of the driver. Raises NotBuilt where it has none of this name."""
+    import triten as tt
+
+    found = getattr(tt.library.driver(), name, None)
+    if found is None:
+        raise NotBuilt(f"the driver has no {name}()")
+    return found
+
+
+def agree(got: Any, expected: Any, what: str) -> None:
+    """Raise AssertionError unless two arrays are equal, saying how many elements are not."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    if got.shape != expected.shape:
+        raise AssertionError(f"{what}: shape {got.shape}, expected {expected.shape}")
+    wrong = got != expected
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        raise AssertionError(
+            f"{what}: {int(wrong.sum())} of {wrong.size} elements are wrong, first {first}: "
+            f"got {got.flat[first]}, expected {expected.flat[first]}"
+        )
+
+
+def require(condition: bool, what: str) -> None:
+    """Raise AssertionError saying `what`, unless the condition holds."""
+    if not condition:
+        raise AssertionError(what)

@@ -1,0 +1,46 @@
+"""The Triton kernels that there are, from the source: what a first pass over all operators must have reached."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import triten as tt
+
+FOLDER = Path(tt.__file__).parent / "triton_kernels"
+
+
+def entry_kernels() -> dict[str, str]:
+    """Kernels that are launched, rather than called by others, with the file that each is in."""
+    functions = {
+        node.name: (path.name, node)
+        for path in sorted(FOLDER.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and is_compiled(node)
+    }
+    called = {
+        call.func.id
+        for _, function in functions.values()
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    }
+    return {
+        name: file
+        for name, (file, function) in functions.items()
+        if touches_memory(ast.unparse(function)) and name not in called
+    }
+
+
+def is_compiled(function: ast.FunctionDef) -> bool:
+    """Whether a function is decorated for Triton."""
+    return any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def touches_memory(body: str) -> bool:
+    """Whether a function asks which program it is, or writes: a function of elements does neither."""
+    return "program_id(" in body or "tl.store(" in body
+
+
+def unreached(reached: set[str]) -> list[str]:
+    """Kernels that nobody compiled, as `file: name`."""
+    return [f"{file}: {name}" for name, file in entry_kernels().items() if name not in reached]

@@ -1,0 +1,164 @@
+"""What every operator is called with: a table, and what an operator without a row is excused by.
+
+A row names the functional overload; its in-place and `out=` forms, which the schemas tell, run with the same
+arguments. Dimensions are letters (`arguments.SMALL`, `arguments.CARD`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .arguments import D, I, T, as_scalars, map_leaves
+
+MATH, EXACT, ROUNDED, RANDOM, SHAPE = "math", "exact", "rounded", "random", "shape"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of an operator.
+
+    Attributes:
+        operator: the overload, without its namespace: ``add.Tensor``.
+        args, kwargs: descriptions of the arguments (`arguments.T`, `I`, `B`, `D`) or plain values.
+        kind: how results are judged. ``math``: within the units in the last place that the CUDA Programming Guide
+            promises of elementary functions; ``exact``: every bit of the CPU's in the same dtype; ``rounded``: the
+            exact result rounded once; ``random``: the CPU's bits for the same seed, and ``ulps`` of them for what a
+            logarithm or a root makes of those bits; ``shape``: the values are undefined.
+        terms: the dimensions whose product counts the terms that an element adds up; "" for one.
+        roundings: how often a value is rounded to the dtype on its way (compositions round each step).
+        dtypes: letters of `DTYPES`.
+        pointwise: whether sizes do not matter, so that tensors without dimensions and special values are tried.
+        special: whether nan, infinities and negative zeros are tried.
+        backward: whether gradients are compared.
+        dense: whether the call says itself which bytes of the operand to take, which must be there.
+    """
+
+    operator: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    kind: str = MATH
+    terms: str = ""
+    roundings: int = 1
+    dtypes: str = "fibc"
+    pointwise: bool = False
+    special: bool = False
+    backward: bool = True
+    ulps: int = 0
+    dense: bool = False
+
+    def without_dimensions(self) -> Sample:
+        """The same call on tensors of no dimension."""
+        return Sample(
+            self.operator,
+            map_leaves(self.args, as_scalars),
+            {name: map_leaves(value, as_scalars) for name, value in self.kwargs.items()},
+            self.kind,
+            dtypes=self.dtypes,
+            pointwise=True,
+            roundings=self.roundings,
+            backward=self.backward,
+        )
+
+
+DTYPES = {
+    "f": ("float32", "bfloat16", "float16", "float64"),
+    "i": ("int64", "int32", "uint8", "int8", "int16"),
+    "b": ("bool",),
+    "c": ("complex64", "complex128"),
+    "u": ("uint16", "uint32", "uint64"),
+    "e": ("float8_e4m3fn", "float8_e5m2"),
+}
+
+
+def rows(
+    operators: str, *args: Any, kind: str = MATH, terms: str = "", roundings: int = 1, dtypes: str = "fibc",
+    pointwise: bool = False, special: bool = False, backward: bool = True, ulps: int = 0, dense: bool = False,
+    **kwargs: Any,
+) -> list[Sample]:  # fmt: skip
+    """A row for each of the operators, which are called alike."""
+    return [
+        Sample(
+            name,
+            args,
+            kwargs,
+            kind,
+            terms,
+            roundings,
+            dtypes,
+            pointwise,
+            special or pointwise,
+            backward,
+            ulps,
+            dense,
+        )
+        for name in operators.split()
+    ]
+
+
+WITHOUT_SAMPLE = {
+    "set_": "exchanges the storage, computes nothing",
+    "is_pinned": "asks about host memory, computes nothing",
+    "pin_memory": "copies into host memory, which the runtime's checks do",
+    "_pin_memory": "copies into host memory, which the runtime's checks do",
+    "record_stream": "tells the allocator, computes nothing: the runtime's checks have it",
+    "_basic_index": "an encoding of x[...], which select, slice and unsqueeze stand for",
+    "_basic_index_backward": "an encoding of the gradient of x[...], which their backward stands for",
+    "unflatten._namedshape": "names of dimensions become numbers before any kernel",
+    "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
+}
+
+
+def reason_without_sample(schema: Any) -> str | None:
+    """Why an overload needs no row of its own; None if it does."""
+    types = [str(argument.type) for argument in schema.arguments]
+    if any("Dimname" in text for text in types):
+        return "names of dimensions become numbers before any kernel: the overload with numbers is sampled"
+    if "generator" in schema.overload_name:
+        return "says which generator to take: the overload that takes the default one is sampled"
+    if any(
+        argument.name == "to" and "Tensor" in text
+        for argument, text in zip(schema.arguments, types, strict=True)
+    ):
+        return "takes the bound from a tensor"
+    overload = f"{schema.operator_name}".removeprefix("aten::")
+    return WITHOUT_SAMPLE.get(overload) or WITHOUT_SAMPLE.get(overload.partition(".")[0])
+
+
+def all_samples() -> list[Sample]:
+    """The whole table, in order of importance."""
+    from . import (
+        samples_arithmetic,
+        samples_indexing,
+        samples_moving,
+        samples_numbers,
+        samples_products,
+        samples_reductions,
+    )
+
+    tables: Iterable[list[Sample]] = (
+        samples_arithmetic.SAMPLES,
+        samples_reductions.SAMPLES,
+        samples_products.SAMPLES,
+        samples_indexing.SAMPLES,
+        samples_moving.SAMPLES,
+        samples_numbers.SAMPLES,
+    )
+    return [sample for table in tables for sample in table]
+
+
+__all__ = [
+    "DTYPES",
+    "EXACT",
+    "MATH",
+    "RANDOM",
+    "ROUNDED",
+    "SHAPE",
+    "D",
+    "I",
+    "Sample",
+    "T",
+    "all_samples",
+    "rows",
+]

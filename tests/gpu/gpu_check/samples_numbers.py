@@ -1,0 +1,76 @@
+"""Factories and random numbers: results that depend on no tensor's values, or on a generator's."""
+
+from __future__ import annotations
+
+from .arguments import DTYPE, D, T
+from .samples import EXACT, MATH, RANDOM, SHAPE, Sample, rows
+
+X, P = T(), T(low=0.05, high=0.95, grad=False)
+MADE = {"dtype": DTYPE}
+SIZE = [D("a"), D("b")]
+ULPS_OF_NORMAL = 2
+
+SAMPLES: list[Sample] = [
+    *rows("zeros ones", SIZE, **MADE, kind=EXACT, dtypes="fibc"),
+    *rows("full", SIZE, 2, **MADE, kind=EXACT, dtypes="fibc"),
+    *rows("empty.memory_format", SIZE, **MADE, kind=SHAPE, dtypes="f"),
+    *rows("empty_strided", SIZE, [1, D("a")], **MADE, kind=SHAPE, dtypes="f"),
+    *rows("scalar_tensor", 2, **MADE, kind=EXACT, dtypes="fib"),
+    *rows("eye", D("a"), **MADE, kind=EXACT, dtypes="fib"),
+    *rows("eye.m", D("a"), D("c"), **MADE, kind=EXACT, dtypes="fib"),
+    *rows("arange", D("b"), **MADE, kind=EXACT, dtypes="fi"),
+    *rows("arange.start", 1, D("c"), **MADE, kind=EXACT, dtypes="fi"),
+    *rows("arange.start_step", 1, D("b"), 2, **MADE, kind=EXACT, dtypes="fi"),
+    *rows("linspace", -1, 1, D("b"), **MADE, kind=MATH, roundings=2, dtypes="f"),
+    *rows("linspace.Scalar_Tensor", -1, T("", low=1.0), D("b"), **MADE, kind=MATH, roundings=2, dtypes="f"),
+    *rows("linspace.Tensor_Scalar", T("", low=-2.0, high=-1.0), 1, D("b"), **MADE, kind=MATH, roundings=2, dtypes="f"),
+    *rows("linspace.Tensor_Tensor", T("", low=-2.0, high=-1.0), T("", low=1.0), D("b"), **MADE, kind=MATH, roundings=2,
+          dtypes="f"),
+    *rows("zeros.out ones.out", SIZE, kind=EXACT, dtypes="fib"),
+    *rows("empty.out", SIZE, kind=SHAPE, dtypes="f"),
+    *rows("full.out", SIZE, 2, kind=EXACT, dtypes="fib"),
+    *rows("eye.out", D("a"), kind=EXACT, dtypes="fib"),
+    *rows("eye.m_out", D("a"), D("c"), kind=EXACT, dtypes="fib"),
+    *rows("arange.out", D("c"), kind=EXACT, dtypes="fi"),
+    *rows("arange.start_out", 1, D("c"), 2, kind=EXACT, dtypes="fi"),
+    *rows("linspace.out", -1, 1, D("b"), kind=MATH, roundings=2, dtypes="f"),
+    *rows("_arange", T("b"), 1, 2, kind=EXACT, dtypes="fi", backward=False),
+    *rows("_linspace", T("b"), -1, 1, kind=MATH, roundings=2, dtypes="f", backward=False),
+    *rows("rand", SIZE, **MADE, kind=RANDOM, dtypes="f"),
+    *rows("randn", SIZE, **MADE, kind=RANDOM, dtypes="f", ulps=ULPS_OF_NORMAL),
+    *rows("randint", 1000, SIZE, **MADE, kind=RANDOM, dtypes="fi"),
+    *rows("randint.low", -5, 100, SIZE, **MADE, kind=RANDOM, dtypes="i"),
+    *rows("randperm", D("b"), **MADE, kind=RANDOM, dtypes="i"),
+    *rows("rand.out", SIZE, kind=RANDOM, dtypes="f"),
+    *rows("randn.out", SIZE, kind=RANDOM, dtypes="f", ulps=ULPS_OF_NORMAL),
+    *rows("randint.out", 100, SIZE, kind=RANDOM, dtypes="i"),
+    *rows("randint.low_out", -5, 100, SIZE, kind=RANDOM, dtypes="i"),
+    *rows("randperm.out", D("b"), kind=RANDOM, dtypes="i"),
+    *rows("rand_like", X, kind=RANDOM, dtypes="f"),
+    *rows("randn_like", X, kind=RANDOM, dtypes="f", ulps=ULPS_OF_NORMAL),
+    *rows("randint_like", X, 100, kind=RANDOM, dtypes="fi"),
+    *rows("randint_like.low_dtype", X, -5, 100, kind=RANDOM, dtypes="i"),
+    *rows("randint_like.Tensor", X, T("", dtype="int64", low=1.0), kind=RANDOM, dtypes="i"),
+    *rows("dropout_", X, 0.4, True, kind=RANDOM, dtypes="f", ulps=1, backward=False),
+    *rows("uniform", X, -1.0, 3.0, kind=RANDOM, dtypes="f", backward=False),
+    *rows("normal_functional normal_", X, 1.0, 2.0, kind=RANDOM, dtypes="f", ulps=4, backward=False),
+    *rows("log_normal", X, 0.0, 0.5, kind=RANDOM, dtypes="f", ulps=16, backward=False),
+    *rows("exponential", X, 1.5, kind=RANDOM, dtypes="f", ulps=8, backward=False),
+    *rows("cauchy", X, 0.0, 1.0, kind=RANDOM, dtypes="f", ulps=1 << 12, backward=False),
+    *rows("geometric", X, 0.3, kind=RANDOM, dtypes="fi", backward=False),
+    *rows("random", X, kind=RANDOM, dtypes="fib", backward=False),
+    *rows("random.to", X, 100, kind=RANDOM, dtypes="fi", backward=False),
+    *rows("random.from", X, 3, 100, kind=RANDOM, dtypes="fi", backward=False),
+    *rows("bernoulli", P, kind=RANDOM, dtypes="f", backward=False),
+    *rows("bernoulli.p bernoulli.float", X, 0.3, kind=RANDOM, dtypes="f", backward=False),
+    *rows("bernoulli.Tensor", X, P, kind=RANDOM, dtypes="f", backward=False),
+    *rows("native_dropout", X, 0.4, True, kind=RANDOM, dtypes="f", ulps=1),
+    *rows("dropout", X, 0.4, True, kind=RANDOM, dtypes="f", ulps=1),
+    *rows("normal.Tensor_float", X, 2.0, kind=RANDOM, dtypes="f", ulps=16, backward=False),
+    *rows("normal.float_Tensor", 1.0, T(low=0.5), kind=RANDOM, dtypes="f", ulps=16, backward=False),
+    *rows("normal.Tensor_Tensor", X, T(low=0.5), kind=RANDOM, dtypes="f", ulps=16, backward=False),
+    *rows("normal.float_float", 1.0, 2.0, SIZE, **MADE, kind=RANDOM, dtypes="f", ulps=16),
+    *rows("normal.float_float_out", 1.0, 2.0, SIZE, kind=RANDOM, dtypes="f", ulps=16),
+    *rows("multinomial", T("a b", low=0.1, high=1.0, grad=False), 3, kind=RANDOM, dtypes="f", backward=False),
+    *rows("multinomial", T("a b", low=0.1, high=1.0, grad=False), 7, True, kind=RANDOM, dtypes="f", backward=False),
+]  # fmt: skip

@@ -1,0 +1,131 @@
+"""A worker's side: answers tasks from standard input, a JSON line each, until it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from typing import Any
+
+
+def block_torch() -> None:
+    """Make `import torch` fail in this process, as where it is not installed."""
+    sys.modules["torch"] = None  # type: ignore[assignment]
+
+
+class Compilations:
+    """Counts what the driver compiles, and which kernels are asked of it."""
+
+    def __init__(self, cuda: Any) -> None:
+        from triten.runtime.cuda.driver import kernel_name
+
+        self.count = 0
+        self.seconds = 0.0
+        self.kernels: set[str] = set()
+        self._told: set[str] = set()
+        look_up, compile_for_device = cuda.compile, cuda._compile
+
+        def seen(kernel: Any, *rest: Any, **options: Any) -> Any:
+            self.kernels.add(kernel_name(kernel))
+            return look_up(kernel, *rest, **options)
+
+        def counted(*arguments: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return compile_for_device(*arguments)
+            finally:
+                self.count += 1
+                self.seconds += time.perf_counter() - started
+
+        cuda.compile, cuda._compile = seen, counted
+
+    def since(self, count: int, seconds: float) -> dict[str, Any]:
+        """What was compiled after a moment, and which kernels for the first time in this process."""
+        new = sorted(self.kernels - self._told)
+        self._told.update(new)
+        found: dict[str, Any] = {
+            "compiled": self.count - count,
+            "compile_seconds": round(self.seconds - seconds, 3),
+        }
+        return found | ({"kernels": new} if new else {})
+
+
+def describe_device() -> dict[str, Any]:
+    """The device and the versions that results belong to."""
+    import triten as tt
+    from triten.perf.result_file import installed_versions, source_version
+    from triten.runtime.cuda.driver import wants_interpreter
+
+    properties = tt.cuda.get_device_properties(0)
+    versions = installed_versions() | {"triten": source_version(), "python": sys.version.split()[0]}
+    if not wants_interpreter():
+        from cupy.cuda import runtime
+
+        versions["cuda"] = str(runtime.runtimeGetVersion())
+        versions["cuda of the driver"] = str(runtime.driverGetVersion())
+    return {
+        "device": properties.name,
+        "capability": f"{properties.major}.{properties.minor}",
+        "memory": properties.total_memory,
+        "multiprocessors": properties.multi_processor_count,
+        "devices": tt.cuda.device_count(),
+        "interpreted": wants_interpreter(),
+        "versions": versions,
+    }
+
+
+def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
+    """Answer tasks until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a compiler prints does not mix with answers
+    block_torch()
+    import triten as tt
+
+    from .arguments import CARD, SMALL
+    from .cases import Case
+    from .first_checks import run_check
+    from .forms import FAILED, Outcome, is_fatal, run_case
+    from .layouts import Poisoning
+
+    try:
+        described = describe_device()
+    except RuntimeError as error:
+        print(json.dumps({"error": str(error)}), file=answers)
+        return 2
+    cuda = tt.library.driver()
+    compilations = Compilations(cuda)
+    if plant:
+        from .planted import plant_faults
+
+        plant_faults(plant)
+    print(json.dumps(described), file=answers)
+    plain = current = tt.library.get_allocator("cuda")
+    poisoning = Poisoning(plain)
+    sizes = CARD if card_sizes else SMALL
+    for line in sys.stdin:
+        task = json.loads(line)
+        started, count, seconds = time.perf_counter(), compilations.count, compilations.seconds
+        wanted = plain if "check" in task else poisoning
+        if wanted is not current:
+            tt.library.set_allocator("cuda", wanted)
+            current = wanted
+        if "check" in task:
+            answer = run_check(task["check"], seed)
+        else:
+            try:
+                outcome = run_case(Case(*task["case"]), seed, sizes)
+            except Exception as error:  # what the check itself stumbles over must not pass for a dead device
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                told = f"the check raised {type(error).__name__} at {place.name}:{place.lineno}: {error}"
+                outcome = Outcome(FAILED, reason=told[:1500], fatal=is_fatal(error))
+            answer = {"status": outcome.status, "forms": outcome.forms, "reason": outcome.reason}
+            if outcome.fatal:
+                answer["fatal"] = True
+        answer["seconds"] = round(time.perf_counter() - started, 4)
+        answer |= compilations.since(count, seconds)
+        print(json.dumps(answer), file=answers)
+        if answer.get("fatal"):
+            return 3
+    return 0

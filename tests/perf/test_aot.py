@@ -1,0 +1,146 @@
+"""The gate: every kernel that ships keeps to what is declared of it, and what does not is found.
+
+Compilation runs in processes without the interpreter; results are kept in pytest's cache by a hash of their source.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from triten.perf import aot
+from triten.perf.ahead_of_time.compilation import Cache, compile_all
+from triten.perf.ahead_of_time.request import Request
+from triten.runtime.cuda.occupancy import TARGETS
+
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
+
+FAILING = str(Path(__file__).with_name("failing_kernels.py"))
+WORKERS = max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
+    """One configuration of each kernel; the whole is `make aot`."""
+    folder = pytestconfig.cache.mkdir("triten-aot")
+    outcome = aot.hold([target], quick=True, workers=WORKERS, cache=folder)
+    assert outcome.faults == []
+    kernels = {row.kernel for row in outcome.rows}
+    assert len(kernels) == 42
+    assert len(outcome.rows) >= 46, "of products also the exact ones"
+    matrix = {row.kernel for row in outcome.rows if TARGETS[target].matrix["bf16"] in row.matrix}
+    assert matrix == {"matmul", "convolve", "convolve_backward_input", "convolve_backward_weight"}
+
+
+FAULTS = [
+    ("many_registers (many registers)", "registers of a thread, where the declared occupancy leaves 32"),
+    ("spilling (spilling)", "where 0 bytes are justified"),
+    ("greedy (greedy)", "262144 bytes of shared memory, where a block can have 232448"),
+    ("greedy (greedy)", "262144 bytes of shared memory, where the declared occupancy leaves 232448"),
+    ("scalar (scalar)", "loads of 'x' are 32 bits wide at most, where 128 are claimed"),
+    ("scalar (scalar)", "loads in SASS are 32 bits wide at most, where 128 are claimed"),
+    ("product (without matrix instructions)", "no HGMMA, but no matrix instruction at all"),
+    ("product (rounded to tf32)", "['HGMMA'], where products must round as IEEE 754 has it"),
+    ("aborting (aborting): 1024 w4 s3: the compiler's process died (signal SIGABRT)", ""),
+    ("not_compiling (not compiling)", "incompatible dimensions at index 0: 1024 and 2048"),
+    ("trapping (trapping)", "it traps: the compiler has left out what the target cannot do"),
+    ("good (good of an undeclared tile)", "fp32 at 512 w4 s3 is launched, but not declared"),
+    ("undeclared (undeclared)", "launched, but not declared"),
+    ("failing_kernels:undeclared", "a kernel without a declaration (triton_kernels/budget.py)"),
+    ("failing_kernels:unlaunched", "fp32 at 1024 w4 s3 is declared, but no sample reaches it"),
+    ("failing_kernels:unlaunched", "claims wide accesses, but no sample shows them"),
+    ("failing_kernels:good: a function that no sample launches", ""),
+    ("sample 'launching nothing'", "launches nothing"),
+    ("sample 'not refused'", "ought to be refused"),
+    ("sample 'refused'", "is refused: \"exp2_cuda\" not implemented for 'ComplexFloat'"),
+]
+
+
+def test_every_fault_is_found_and_no_other(tmp_path):
+    """In one run, as the compilations are dear; the second takes what it can from the cache."""
+    outcome = aot.hold([90], FAILING, workers=WORKERS, cache=tmp_path)
+    faults = [fault.removeprefix("sm_90: ") for fault in outcome.faults]
+    for start, end in FAULTS:
+        found = [fault for fault in faults if fault.startswith(start) and fault.endswith(end)]
+        assert len(found) == 1, (start, end, faults)
+        faults.remove(found[0])
+    assert faults == []
+
+    rows = {row.kernel: row for row in outcome.rows}
+    assert (rows["good"].faults, rows["good"].widest, rows["good"].blocks) == (0, 128, 8)
+    assert rows["good"].resident >= 8
+    assert (rows["aborting"].resident, rows["aborting"].faults) == (0, 1)
+    assert rows["trapping"].registers > 0, "what comes after a death of the compiler is compiled"
+
+    second = aot.hold([90], FAILING, kernels=["good", "aborting"], workers=1, cache=tmp_path)
+    assert (second.compiled, second.cached) == (1, 1), "an error is not kept"
+    assert second.rows == [rows["aborting"], rows["good"]]
+
+
+def test_a_damaged_entry_of_the_cache_counts_as_none(tmp_path):
+    cache = Cache(tmp_path)
+    assert cache.get("ab") is None
+    cache.put("ab", {"registers": 40})
+    assert cache.get("ab") == {"registers": 40}
+    (entry,) = tmp_path.glob("*/*.json")
+    for damaged in ("", "{ damaged", "[1]"):
+        entry.write_text(damaged)
+        assert cache.get("ab") is None
+    cache.put("ab", {"registers": 41})
+    assert cache.get("ab") == {"registers": 41}
+    assert list(tmp_path.glob("*/*")) == [entry], "nothing is left lying about"
+
+
+def test_a_fault_of_the_recording_itself_is_raised(tmp_path):
+    broken = tmp_path / "broken_samples.py"
+    broken.write_text("def samples(capability):\n    raise ZeroDivisionError('of the samples')\n")
+    with pytest.raises(
+        RuntimeError, match=r"(?s)launches for sm_90 failed.*ZeroDivisionError: of the samples"
+    ):
+        aot.hold([90], str(broken), cache=tmp_path)
+
+
+REQUEST = Request("nowhere:nothing", 90, {}, {}, [], {}, "0" * 64)
+
+
+def test_a_compilation_has_a_limit_of_time(tmp_path):
+    results = compile_all([REQUEST], FAILING, Cache(tmp_path), 1, seconds=0.01)
+    assert results == {REQUEST.key: {"error": "the compiler took more than 0.01 s"}}
+    assert list(tmp_path.iterdir()) == [], "an error is not kept"
+
+
+def test_the_command_fails_where_there_is_a_fault_and_writes_no_table_of_a_part(tmp_path):
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "triten.perf",
+        "aot",
+        "--samples",
+        FAILING,
+        "--kernel",
+        "undeclared",
+    ]
+    command += ["--target", "90", "--cache", str(tmp_path / "cache"), "--results", str(tmp_path / "results")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:3] == ["kernel", "target", "configuration"]
+    assert lines[1] == "sm_90: undeclared (undeclared): launched, but not declared"
+    assert lines[2].startswith("0 compiled and 0 from the cache in ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", sorted(aot.RESULTS.glob("aot-*.json")), ids=lambda path: path.stem)
+def test_the_table_that_is_kept_has_no_faults_and_every_kernel(path):
+    report = json.loads(path.read_text())
+    assert report["faults"] == []
+    assert {row["target"] for row in report["rows"]} == {"sm_80", "sm_90", "sm_100"}
+    assert len({row["kernel"] for row in report["rows"]}) == 42
+    assert all(row["resident"] >= row["blocks"] for row in report["rows"])
+    text = path.with_suffix(".md").read_text()
+    assert text.count("\n| ") == len(report["rows"]) + 1

@@ -1,0 +1,160 @@
+"""The timing command: rows and targets, and a rehearsal in Triton's interpreter."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton has no wheel for this platform")
+
+import triten as tt
+from triten.perf.gpu.host_time import Intercepted
+from triten.perf.gpu.peer import Peer
+from triten.perf.gpu.rows import EAGER, OURS, PEER, Row, counted, format_rows
+from triten.perf.gpu.timing import DeviceClock
+from triten.perf.gpu.workloads import FEW_ROWS, LANGUAGE_MODEL, RESNET50, Operand, Workload, all_workloads
+
+GROUPS = {
+    "matmul, cubes", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies", "reductions",
+    "softmax", "norms", "conv2d, ResNet-50", "attention",
+}  # fmt: skip
+
+
+def bench(*arguments: str, cuda: str | None = "interpret", cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
+    if cuda is not None:
+        environment["TRITEN_CUDA"] = cuda
+    command = [sys.executable, "-P", "-m", "triten.perf", "gpu", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd)
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "verdict"),
+    [
+        ("a + b, 16 elements", {OURS: [5.0] * 3, PEER: [5.0, 5.0, 4.0]}, "aim met"),
+        ("a + b, 16 elements", {OURS: [6.5], PEER: [5.0]}, "met"),
+        ("a + b, 16 elements", {OURS: [7.5], PEER: [5.0]}, "MISSED"),
+        ("a + b, 16 elements", {OURS: [7.5]}, "no time over PyTorch's"),
+        ("digits step, captured", {OURS: [1.0], EAGER: [3.1]}, "aim met"),
+        ("digits step, captured", {OURS: [1.0], EAGER: [2.9]}, "MISSED"),
+        ("malloc + free of a cached size", {OURS: [0.9, 0.95, 1.4]}, "aim met"),
+        ("something else", {OURS: [1.0], PEER: [1.0]}, "no target set"),
+    ],
+)
+def test_a_verdict_follows_from_the_medians(name: str, times: dict[str, list[float]], verdict: str) -> None:
+    row = Row("host time", name, times=times)
+    assert row.verdict == verdict
+    assert row.as_json()["verdict"] == verdict
+    assert row.as_json()["times"] == times
+
+
+def test_the_table_has_ratio_share_of_the_copy_and_rate() -> None:
+    rows = [
+        Row("g", "x", nbytes=10**9, flops=10**12, times={OURS: [1000.0] * 5, PEER: [500.0] * 5}),
+        Row("g", "y", note="not built: tt.y"),
+    ]
+    text = format_rows(rows, 2e12)
+    line = next(line for line in text.split("\n") if line.startswith("x"))
+    assert line.split() == ["x", "1000.00", "500.00", "2.00", "0%", "50%", "1000.0", "no", "target", "set"]
+    assert counted(rows) == {"no target set": 1, "not built": 1}
+
+
+def test_every_group_has_its_rows() -> None:
+    workloads = all_workloads()
+    assert {w.group for w in workloads} == GROUPS
+    assert len({(w.group, w.name) for w in workloads}) == len(workloads)
+    assert len(LANGUAGE_MODEL) == 12
+    assert all(m <= 64 for m, _, _ in FEW_ROWS)
+    assert len(RESNET50) == 23
+    memory = [w for w in workloads if w.group in ("elementwise and copies", "reductions")]
+    assert all(max(o.nbytes for o in w.operands.values()) >= 64 * 2**20 for w in memory)
+
+
+def test_bytes_are_each_operand_read_once_and_the_result_written() -> None:
+    row = Workload(
+        "g", "n", "a + b", {"a": Operand((4, 8), "float32"), "b": Operand((8,), "bfloat16")}, written=128
+    )
+    assert row.nbytes == 128 + 128 + 16
+
+
+def test_launches_are_recorded_or_left_out() -> None:
+    x = tt.ones(4, device="cuda")
+    with Intercepted(run=True) as seen:
+        y = x + 1
+    assert len(seen.calls) == 1
+    assert y.tolist() == [2.0] * 4
+    with Intercepted(run=False) as left_out:
+        x + 1
+    assert left_out.calls == []
+    assert (x + 2).tolist() == [3.0] * 4
+
+
+def test_rivals_are_timed_in_turn() -> None:
+    order: list[str] = []
+    clock = DeviceClock(rehearsal=True)
+    rivals = {name: (lambda number, name=name: order.append(f"{name}{number}")) for name in "ab"}
+    times = clock.contest(rivals, sets=2, rounds=6, seconds=60)
+    assert [len(values) for values in times.values()] == [6, 6]
+    assert order[6:] == ["a0", "b0", "b1", "a1", "a0", "b0", "b1", "a1", "a0", "b0", "b1", "a1"]
+    assert len(clock.contest(rivals, sets=1, rounds=50, seconds=0.0)["a"]) == 5
+
+
+def test_without_a_peer_there_are_numbers_still() -> None:
+    peer = Peer(wanted=False, rehearsal=True)
+    pair = peer.randn((3, 4), "bfloat16")
+    assert pair.theirs is None
+    assert (pair.ours.dtype, pair.ours.device.type) == (tt.bfloat16, "cuda")
+    assert peer.note
+
+
+def test_a_peer_has_the_same_numbers_and_sees_a_wrong_result() -> None:
+    pytest.importorskip("torch")
+    peer = Peer(wanted=True, rehearsal=True)
+    a = peer.randn((3, 4, 5, 2), "bfloat16", channels_last=True)
+    assert a.ours.stride() == a.theirs.stride()
+    assert peer.disagreement(a.ours, a.theirs, 0.0) is None
+    assert peer.disagreement(a.ours + 1, a.theirs, 0.1) is not None
+    assert "shape" in (peer.disagreement(a.ours[0], a.theirs, 1.0) or "")
+    assert peer.disagreement(a.ours * float("nan"), a.theirs, 1.0) is not None
+
+
+def test_a_rehearsal_runs_rows_and_says_that_its_times_say_nothing(tmp_path: Path) -> None:
+    rows = "^(host time|matmul, at most 64 rows|norms|reductions: argmax.*bfloat16|softmax: .*1024 bfloat16)"
+    path = tmp_path / "r.json"
+    arguments = (
+        "--rehearse",
+        "--rows",
+        rows,
+        "--rounds",
+        "5",
+        "--row-seconds",
+        "0.05",
+        "--no-peer",
+        "--output",
+        str(path),
+    )
+    run = bench(*arguments, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "a rehearsal: its times say nothing" in run.stdout
+    section = json.loads(path.read_text())["bench"]
+    assert (section["complete"], section["rehearsal"], section["interpreted"]) == (True, True, True)
+    found = {row["name"]: row for row in section["rows"]}
+    assert found["a + b, 16 elements"]["breakdown"].keys() == {"plan", "allocation", "launch"}
+    assert len(found["launch of 9 arguments"]["times"]["triten"]) == 5
+    assert {row["verdict"].partition(":")[0] for row in found.values()} == {"rehearsed", "not built"}
+    assert found["layer_norm 256x64 float32"]["verdict"].startswith("not built") or hasattr(
+        tt.nn.functional, "layer_norm"
+    )
+
+
+def test_without_a_gpu_it_says_so_and_measures_nothing(tmp_path: Path) -> None:
+    simulated = bench(cwd=tmp_path)
+    assert (simulated.returncode, simulated.stdout) == (2, "")
+    assert "whose times say nothing" in simulated.stderr
+    if type(tt.library.driver()).__name__ == "InterpreterDriver":
+        absent = bench(cuda=None, cwd=tmp_path)
+        assert (absent.returncode, absent.stdout) == (2, "")
+        assert "no CUDA GPU is available" in absent.stderr

@@ -1,0 +1,123 @@
+"""Tests in this folder run in processes of their own, in which the stand-in is libcuda.so.1.
+
+A test takes `standin` (`recorded_calls.StandIn`) and parameters, no other fixtures. Processes are kept: one for each
+set of settings that `@pytest.mark.standin(driver=12080, ...)` asks for, over two devices unless it says otherwise.
+Settings are those that the C sources read by `standin_setting`.
+"""
+
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+
+
+def _build_module():
+    spec = importlib.util.spec_from_file_location("build_library", FOLDER / "build_library.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Worker:
+    """A process of `worker.py` with the given settings."""
+
+    def __init__(self, library: Path, settings: dict[str, object]) -> None:
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("TRITEN_CUDA", "TRITON_INTERPRET")
+        }
+        environment |= {f"STANDIN_{name.upper()}": str(value) for name, value in settings.items()}
+        environment["LD_LIBRARY_PATH"] = str(library.parent)
+        environment["CUPY_CACHE_DIR"] = str(library.parent / "cupy")
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(FOLDER / "worker.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+
+    def run(self, file: str, function: str, arguments: dict[str, object]) -> tuple[str, str]:
+        try:
+            pickle.dump((file, function, arguments), self.process.stdin)
+            self.process.stdin.flush()
+            return pickle.load(self.process.stdout)
+        except (BrokenPipeError, EOFError, pickle.UnpicklingError):
+            return "died", f"the process ended with status {self.process.wait(10)}; its stderr says more"
+
+    def close(self) -> None:
+        self.process.kill()  # it holds nothing that an orderly end would save
+        self.process.wait(20)
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Workers:
+    """The library, built at first use, and the processes that run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.library: Path | None = None
+        self.by_settings: dict[tuple[object, ...], Worker] = {}
+
+    def run(self, settings: dict[str, object], file: str, function: str, arguments: dict[str, object]):
+        if self.library is None:
+            self.library = _build_module().build(self.folder)
+        key = tuple(sorted(settings.items()))
+        if key not in self.by_settings:
+            self.by_settings[key] = Worker(self.library, settings)
+        status, text = self.by_settings[key].run(file, function, arguments)
+        if status == "died":
+            del self.by_settings[key]
+        return status, text
+
+    def close(self) -> None:
+        for worker in self.by_settings.values():
+            worker.close()
+
+
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    running = Workers(tmp_path_factory.mktemp("standin"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def standin(workers: Workers) -> Workers:
+    """In the test itself: the `StandIn` of the process that the test runs in."""
+    reason = _build_module().missing()
+    if not reason and importlib.util.find_spec("cupy") is None:
+        reason = "cupy is not installed"
+    if reason:
+        pytest.skip(reason)
+    return workers
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    running = pyfuncitem.funcargs.get("standin")
+    if not isinstance(running, Workers):
+        return None
+    marker = pyfuncitem.get_closest_marker("standin")
+    arguments = dict(pyfuncitem.callspec.params) if hasattr(pyfuncitem, "callspec") else {}
+    settings = {"devices": 2} | (marker.kwargs if marker else {})
+    status, text = running.run(settings, str(pyfuncitem.path), pyfuncitem.originalname, arguments)
+    if status == "skipped":
+        pytest.skip(text)
+    if status != "passed":
+        pytest.fail(f"in the process over the stand-in ({settings}):\n{text}", pytrace=False)
+    return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "standin(**settings): the settings of the stand-in that the test runs over"
+    )

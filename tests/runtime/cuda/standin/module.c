@@ -1,0 +1,262 @@
+/* Modules, functions and launches. A launch is checked and recorded with the bytes of its arguments. */
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "standin.h"
+
+#define MADE_UP "standin"
+#define MAX_SHARED_DEFAULT 49152
+#define MAX_THREADS 1024
+
+/* .nv.info: each entry is a format, an attribute and 16 bits, which for SVAL are the length of a payload. */
+#define SVAL 0x04
+#define REQUIRED_THREADS 0x10
+#define PARAMETER_INFO 0x17
+
+typedef struct { uint32_t index; uint16_t ordinal, offset; uint32_t packed; } ParameterInfo;
+
+static struct { char name[256]; int count; uint16_t sizes[MAX_PARAMETERS]; } told[64];
+static int told_count;
+
+/* The sizes of the parameters of a kernel whose image says nothing of them. */
+EXPORT int standin_tell(const char *name, int count, const int *sizes) {
+    if (told_count == 64 || count > MAX_PARAMETERS) return INVALID_VALUE;
+    snprintf(told[told_count].name, sizeof told->name, "%s", name);
+    told[told_count].count = count;
+    for (int i = 0; i < count; i++) told[told_count].sizes[i] = (uint16_t)sizes[i];
+    told_count++;
+    return SUCCESS;
+}
+
+static size_t image_bytes(const Elf64_Ehdr *header) {
+    size_t end = header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
+    size_t programs = header->e_phoff + (size_t)header->e_phnum * header->e_phentsize;
+    return end > programs ? end : programs;
+}
+
+/* Cubins run on devices of their major version with the same minor one or a later. ABI version 8 moved the field. */
+static int runs_here(const Elf64_Ehdr *header) {
+    int target = header->e_ident[EI_ABIVERSION] >= 8 ? header->e_flags >> 8 & 0xff : header->e_flags & 0xff;
+    int here = (int)standin_setting("CAPABILITY", 90);
+    return target / 10 == here / 10 && target % 10 <= here % 10;
+}
+
+EXPORT int cuModuleLoadData(Handle **module, const void *image) {
+    const Elf64_Ehdr *header = image;
+    int is_elf = !memcmp(image, ELFMAG, SELFMAG), is_made_up = !memcmp(image, MADE_UP, sizeof MADE_UP);
+    CALL("cuModuleLoadData", "bytes=%zu", is_elf ? image_bytes(header) : (size_t)0);
+    if (!current_context) return INVALID_CONTEXT;
+    if (any_capture()) {
+        invalidate_captures();
+        return CAPTURE_UNSUPPORTED;
+    }
+    if (!is_elf && !is_made_up) return INVALID_IMAGE;
+    if (is_elf && !runs_here(header)) return NO_BINARY_FOR_GPU;
+    *module = new_handle(MODULE, current_context->device);
+    if (is_elf) {
+        (*module)->module.image = malloc(image_bytes(header));
+        memcpy((*module)->module.image, image, image_bytes(header));
+    }
+    return SUCCESS;
+}
+
+EXPORT int cuModuleLoadDataEx(Handle **module, const void *image, unsigned count, int *options, void **values) {
+    (void)count;
+    (void)options;
+    (void)values;
+    return cuModuleLoadData(module, image);
+}
+
+EXPORT int cuModuleUnload(Handle *module) {
+    CALL("cuModuleUnload", "module=%p", (void *)module);
+    if (!is_live(module, MODULE)) return INVALID_HANDLE;
+    module->kind = FREED;
+    return SUCCESS;
+}
+
+EXPORT int cuModuleGetLoadingMode(int *mode) {
+    CALL("cuModuleGetLoadingMode", "%s", "");
+    *mode = 2; /* lazy */
+    return SUCCESS;
+}
+
+static const Elf64_Shdr *section(const unsigned char *image, const char *prefix, const char *name) {
+    const Elf64_Ehdr *header = (const void *)image;
+    const Elf64_Shdr *sections = (const void *)(image + header->e_shoff);
+    const char *names = (const char *)image + sections[header->e_shstrndx].sh_offset;
+    for (int i = 0; i < header->e_shnum; i++) {
+        const char *found = names + sections[i].sh_name;
+        if (!strncmp(found, prefix, strlen(prefix)) && !strcmp(found + strlen(prefix), name)) return &sections[i];
+    }
+    return NULL;
+}
+
+/* The sizes of the parameters and the number of threads, as the compiler wrote them into the image. */
+static void read_info(Handle *function, const unsigned char *image, const Elf64_Shdr *info) {
+    const unsigned char *at = image + info->sh_offset, *end = at + info->sh_size;
+    function->function.parameters = 0;
+    while (at < end) {
+        int format = at[0], attribute = at[1], length = format == SVAL ? at[2] | at[3] << 8 : 0;
+        if (format == SVAL && attribute == PARAMETER_INFO) {
+            ParameterInfo parameter;
+            memcpy(&parameter, at + 4, sizeof parameter);
+            function->function.sizes[parameter.ordinal] = (uint16_t)(parameter.packed >> 18 & 0x3fff);
+            if (parameter.ordinal >= function->function.parameters)
+                function->function.parameters = parameter.ordinal + 1;
+        }
+        if (format == SVAL && attribute == REQUIRED_THREADS) {
+            uint32_t threads[3];
+            memcpy(threads, at + 4, sizeof threads);
+            function->function.max_threads = (int)(threads[0] * threads[1] * threads[2]);
+        }
+        at += 4 + length;
+    }
+}
+
+EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *name) {
+    CALL("cuModuleGetFunction", "module=%p function=%s", (void *)module, name);
+    if (!is_live(module, MODULE)) return INVALID_HANDLE;
+    const unsigned char *image = module->module.image;
+    if (image && !section(image, ".text.", name)) return NOT_FOUND;
+    Handle *made = *function = new_handle(FUNCTION, module->device);
+    snprintf(made->function.name, sizeof made->function.name, "%s", name);
+    made->function.module = module;
+    made->function.max_threads = MAX_THREADS;
+    made->function.dynamic_shared = MAX_SHARED_DEFAULT;
+    made->function.registers = 32;
+    made->function.parameters = -1;
+    made->function.sizes = calloc(MAX_PARAMETERS, sizeof *made->function.sizes);
+    const Elf64_Shdr *info = image ? section(image, ".nv.info.", name) : NULL;
+    if (info) read_info(made, image, info);
+    for (int i = 0; i < told_count && !info; i++) {
+        if (strcmp(told[i].name, name)) continue;
+        made->function.parameters = told[i].count;
+        memcpy(made->function.sizes, told[i].sizes, sizeof told[i].sizes);
+    }
+    int fewer = (int)standin_setting("THREADS", 0);
+    if (fewer) made->function.max_threads = fewer;
+    return SUCCESS;
+}
+
+/* Attributes by their number in CUfunction_attribute. */
+EXPORT int cuFuncGetAttribute(int *value, int attribute, Handle *function) {
+    CALL("cuFuncGetAttribute", "attribute=%d function=%s", attribute,
+         is_live(function, FUNCTION) ? function->function.name : "?");
+    if (!is_live(function, FUNCTION)) return INVALID_HANDLE;
+    switch (attribute) {
+        case 0: *value = function->function.max_threads; break;
+        case 1: *value = function->function.static_shared; break;
+        case 4: *value = function->function.registers; break;
+        case 8: *value = function->function.dynamic_shared; break;
+        default: *value = 0;
+    }
+    return SUCCESS;
+}
+
+EXPORT int cuFuncSetAttribute(Handle *function, int attribute, int value) {
+    CALL("cuFuncSetAttribute", "function=%s attribute=%d value=%d",
+         is_live(function, FUNCTION) ? function->function.name : "?", attribute, value);
+    if (!is_live(function, FUNCTION)) return INVALID_HANDLE;
+    if (attribute != 8) return SUCCESS;
+    if (value > standin_setting("SHARED", 232448)) return INVALID_VALUE;
+    function->function.dynamic_shared = value;
+    return SUCCESS;
+}
+
+EXPORT int cuFuncGetParamInfo(Handle *function, size_t index, size_t *offset, size_t *bytes) {
+    CALL("cuFuncGetParamInfo", "index=%zu", index);
+    if (!is_live(function, FUNCTION)) return INVALID_HANDLE;
+    if ((int)index >= function->function.parameters) return INVALID_VALUE;
+    size_t at = 0;
+    for (size_t i = 0; i <= index; i++) {
+        size_t size = function->function.sizes[i];
+        if (size) at = (at + size - 1) / size * size;
+        *offset = at;
+        at += size;
+    }
+    if (bytes) *bytes = function->function.sizes[index];
+    return SUCCESS;
+}
+
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Handle *function, int threads, size_t shared) {
+    CALL("cuOccupancyMaxActiveBlocksPerMultiprocessor", "threads=%d shared=%zu", threads, shared);
+    if (!is_live(function, FUNCTION)) return INVALID_HANDLE;
+    *blocks = 2048 / threads;
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned grid[3], block[3], shared;
+    Handle *stream;
+    const unsigned char *attributes; /* 72 bytes each: a number, then at 8 its value */
+    unsigned count;
+} Configuration;
+
+/* "12000000,0000803f" for an i32 and an fp32: every argument's bytes in the order of memory. */
+static void describe_arguments(const Handle *function, void **parameters, char *text, size_t room) {
+    size_t used = 0;
+    text[0] = 0;
+    if (function->function.parameters < 0 || !parameters) {
+        snprintf(text, room, "?");
+        return;
+    }
+    for (int i = 0; i < function->function.parameters; i++) {
+        if (i) used += snprintf(text + used, room - used, ",");
+        for (int byte = 0; byte < function->function.sizes[i] && used + 3 < room; byte++)
+            used += snprintf(text + used, room - used, "%02x", ((unsigned char *)parameters[i])[byte]);
+    }
+}
+
+static int launch(const char *name, const Configuration *c, Handle *function, void **parameters) {
+    int known = is_live(function, FUNCTION);
+    if (standin_watching) {
+        char arguments[4096] = "?", attributes[1024] = "";
+        size_t used = 0;
+        if (known) describe_arguments(function, parameters, arguments, sizeof arguments);
+        for (unsigned i = 0; i < c->count && i < 16; i++) {
+            uint32_t number, value[3];
+            memcpy(&number, c->attributes + 72 * i, 4);
+            memcpy(value, c->attributes + 72 * i + 8, sizeof value);
+            used += snprintf(attributes + used, sizeof attributes - used, "%s%u:%u:%u:%u", i ? "," : "", number,
+                             value[0], value[1], value[2]);
+        }
+        int fault = standin_record(name, "function=%s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%p attributes=%s "
+                                   "arguments=%s", known ? function->function.name : "?", c->grid[0], c->grid[1],
+                                   c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, (void *)c->stream,
+                                   attributes, arguments);
+        if (fault) return fault;
+    }
+    if (!current_context) return INVALID_CONTEXT;
+    if (!known || !is_live(function->function.module, MODULE)) return INVALID_HANDLE;
+    if (function->device != current_context->device) return INVALID_HANDLE;
+    Handle *stream;
+    int wrong = stream_of(c->stream, &stream);
+    if (wrong) return wrong;
+    for (int i = 0; i < 3; i++)
+        if (!c->grid[i] || !c->block[i] || c->grid[i] > (i ? 65535u : 2147483647u)) return INVALID_VALUE;
+    unsigned threads = c->block[0] * c->block[1] * c->block[2];
+    if (threads > MAX_THREADS || c->shared > (unsigned)function->function.dynamic_shared) return INVALID_VALUE;
+    if (threads > (unsigned)function->function.max_threads) return LAUNCH_OUT_OF_RESOURCES;
+    if (stream && stream->stream.graph) add_node(stream, NULL, NULL, 0, 0);
+    return SUCCESS;
+}
+
+EXPORT int cuLaunchKernel(Handle *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                          unsigned bz, unsigned shared, Handle *stream, void **parameters, void **extra) {
+    (void)extra;
+    const Configuration c = {{gx, gy, gz}, {bx, by, bz}, shared, stream, NULL, 0};
+    return launch("cuLaunchKernel", &c, function, parameters);
+}
+
+EXPORT int cuLaunchKernelEx(const Configuration *configuration, Handle *function, void **parameters, void **extra) {
+    (void)extra;
+    return launch("cuLaunchKernelEx", configuration, function, parameters);
+}
+
+EXPORT int cuLaunchCooperativeKernel(Handle *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                     unsigned by, unsigned bz, unsigned shared, Handle *stream, void **parameters) {
+    const Configuration c = {{gx, gy, gz}, {bx, by, bz}, shared, stream, NULL, 0};
+    return launch("cuLaunchCooperativeKernel", &c, function, parameters);
+}

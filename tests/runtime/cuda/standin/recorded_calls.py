@@ -1,0 +1,126 @@
+"""What a test says to the stand-in, and what the stand-in tells of the calls that it got."""
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+ALWAYS = -1
+BOOKKEEPING = {
+    "cuGetErrorName",
+    "cuDriverGetVersion",
+    "cuInit",
+    "cuDeviceGetCount",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetName",
+    "cuDeviceGetUuid",
+    "cuDeviceTotalMem",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxSetCurrent",
+}
+"""Questions, and what the runtime API does once in a thread: left out of a sequence of calls."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the driver: by which thread, on which device's context (-1: none), with what."""
+
+    thread: int
+    device: int
+    name: str
+    arguments: dict[str, str]
+
+    def __getitem__(self, argument: str) -> str:
+        return self.arguments[argument]
+
+    def integer(self, argument: str) -> int:
+        """An argument that is a number or an address."""
+        text = self.arguments[argument]
+        return 0 if text == "(nil)" else int(text, 0)
+
+    def triple(self, argument: str) -> tuple[int, ...]:
+        """A grid or a block."""
+        return tuple(map(int, self.arguments[argument].split(",")))
+
+    @property
+    def values(self) -> list[bytes]:
+        """The bytes of each argument of a launch."""
+        text = self.arguments["arguments"]
+        assert text != "?", f"the stand-in was not told the parameters of {self.arguments['function']}"
+        return [bytes.fromhex(value) for value in text.split(",")] if text else []
+
+
+def parsed(line: str) -> Call:
+    thread, device, name, *arguments = line.split(" ")
+    pairs = (argument.partition("=") for argument in arguments if argument)
+    return Call(int(thread), int(device), name, {key: value for key, _, value in pairs})
+
+
+class StandIn:
+    """The stand-in of this process. Every test begins with an empty log and no faults."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.library.standin_log.restype = ctypes.c_char_p
+        self._changed: set[str] = set()
+
+    def begin(self) -> None:
+        """Forget calls, faults and changed settings."""
+        for name in self._changed:
+            self.library.standin_set(name.encode(), b"")
+        self._changed.clear()
+        self.library.standin_heal()
+        self.library.standin_set_logging(1)
+        self.library.standin_clear()
+
+    def clear(self) -> None:
+        """Forget the calls."""
+        self.library.standin_clear()
+
+    def set(self, name: str, value: int) -> None:
+        """Change a setting until the test ends: THREADS, the most that any function allows; MEMORY, in bytes."""
+        self._changed.add(name)
+        self.library.standin_set(name.encode(), str(value).encode())
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every call since the test, or `clear`, began."""
+        return [parsed(line) for line in self.library.standin_log().decode().splitlines()]
+
+    @property
+    def sequence(self) -> list[str]:
+        """The names of the calls that do something."""
+        return [call.name for call in self.calls if call.name not in BOOKKEEPING]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each function was called."""
+        return Counter(call.name for call in self.calls)
+
+    def named(self, *names: str) -> list[Call]:
+        """The calls of these functions."""
+        return [call for call in self.calls if call.name in names]
+
+    @property
+    def launches(self) -> list[Call]:
+        """The launches, by whatever function."""
+        return self.named("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
+
+    def during(self, program: Callable[[], object]) -> list[Call]:
+        """The calls that a program makes."""
+        self.clear()
+        program()
+        return self.calls
+
+    def fail(self, name: str, code: int, *, skip: int = 0, times: int = 1) -> None:
+        """Let the function fail with the code, after `skip` calls that pass, `times` times."""
+        assert self.library.standin_fail(name.encode(), code, skip, times), "too many faults"
+
+    def hold(self, stream: int, on: bool = True) -> None:
+        """Let a stream's work wait: queries answer that it is not done."""
+        assert self.library.standin_hold(ctypes.c_void_p(stream), int(on)) == 0, f"{stream:#x} is no stream"
+
+    def tell(self, kernel: str, sizes: Sequence[int]) -> None:
+        """The sizes of the parameters of a kernel whose image is made up."""
+        array = (ctypes.c_int * len(sizes))(*sizes)
+        assert self.library.standin_tell(kernel.encode(), len(sizes), array) == 0

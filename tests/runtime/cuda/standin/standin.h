@@ -1,0 +1,118 @@
+/* A stand-in for libcuda.so.1: it answers as a driver with some GPUs would, records every call, and runs no kernel.
+
+   Device memory is host memory, and copies happen at once. Handles are real objects with states, so that a dead
+   stream, a foreign context or a wrong moment of a capture is refused as the driver refuses it. Signatures and codes
+   are those of the CUDA Driver API reference. */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define MAX_DEVICES 8
+#define MAX_PARAMETERS 512
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    LAUNCH_OUT_OF_RESOURCES = 701,
+    PEER_ACCESS_ALREADY_ENABLED = 704,
+    ALREADY_REGISTERED = 712,
+    LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_UNMATCHED = 903,
+    CAPTURE_IMPLICIT = 906,
+    CAPTURED_EVENT = 907
+};
+
+typedef enum { FREED = 0, CONTEXT, MODULE, FUNCTION, STREAM, EVENT, GRAPH, EXECUTABLE } Kind;
+
+typedef struct Node {
+    struct Node *next;
+    void *target;       /* of a copy or a fill; NULL for a kernel */
+    const void *source; /* NULL for a fill */
+    size_t bytes;
+    int value;
+} Node;
+
+typedef struct Handle {
+    Kind kind;
+    int device;
+    union {
+        struct { int references; unsigned peers; } context;
+        struct { unsigned char *image; } module; /* NULL: made up by a test */
+        struct {
+            char name[256];
+            struct Handle *module;
+            int max_threads, static_shared, dynamic_shared, registers;
+            int parameters; /* -1: unknown */
+            uint16_t *sizes;
+        } function;
+        struct {
+            unsigned flags;
+            int priority;
+            int held; /* a test lets its work wait */
+            int mode, invalidated; /* of a capture */
+            struct Handle *graph; /* being captured; NULL otherwise */
+            struct Handle *origin; /* where the capture began: itself, or the stream that it forked from */
+        } stream;
+        struct {
+            unsigned flags;
+            int recorded;
+            double seconds;
+            struct Handle *stream; /* of the last recording, NULL for the default one */
+            struct Handle *origin; /* of the capture that it was recorded in */
+        } event;
+        struct { Node *first, *last; int nodes, kernels; } graph;
+    };
+} Handle;
+
+/* record.c */
+extern int standin_watching;
+int standin_record(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int standin_sticky(int code);
+long standin_setting(const char *name, long otherwise);
+
+/* Every function of the driver begins with it: the call is written down, and a fault that a test asked for returned. */
+#define CALL(name, ...)                                   \
+    do {                                                  \
+        if (standin_watching) {                           \
+            int fault = standin_record(name, __VA_ARGS__); \
+            if (fault) return fault;                      \
+        }                                                 \
+    } while (0)
+
+/* context.c */
+extern __thread Handle *current_context;
+extern pthread_mutex_t standin_lock;
+Handle *new_handle(Kind kind, int device);
+int is_live(const void *pointer, Kind kind);
+int current_device(void);
+int device_count(void);
+
+/* memory.c */
+int is_device_memory(uint64_t address, size_t bytes);
+
+/* stream.c */
+int stream_of(Handle *stream, Handle **found);
+int is_default(const Handle *stream);
+int any_capture(void);
+void invalidate_captures(void);
+void add_node(Handle *stream, void *target, const void *source, size_t bytes, int value);
+
+#endif

@@ -1,0 +1,138 @@
+"""What is declared beside kernels: complete, and possible on every target."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import triten as tt
+import triten.triton_kernels as kernels
+from triten.perf.ahead_of_time.coverage import element_bits, kernels_in, kernels_of
+from triten.runtime.cuda.driver import driver
+from triten.runtime.cuda.occupancy import TARGETS, register_budget, shared_budget
+from triten.triton_kernels.budget import DECLARATIONS, Configuration, declare
+from triten.triton_kernels.matmul import matmul
+
+FILES = sorted(Path(kernels.__path__[0]).glob("*.py"))
+OURS = {name: one for name, one in DECLARATIONS.items() if name.startswith("triten.")}
+
+
+def test_every_kernel_is_declared_and_nothing_else():
+    assert set(kernels_in("triten.triton_kernels", FILES)) == set(OURS)
+    assert len(OURS) == 42
+
+
+def test_a_kernel_is_a_compiled_function_that_returns_nothing():
+    source = """
+@triton.jit
+def element(x):
+    return x
+@triton.jit(do_not_specialize=["n"])
+def kernel(x, n):
+    def inner(): pass
+    if n: return
+    tl.store(x, element(n))
+def plain(x): pass
+@tl.core.builtin
+def builtin(x): pass
+"""
+    assert kernels_of(source) == ["kernel"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_declaration_is_possible_on_every_target_and_says_why(name):
+    declared = OURS[name]
+    parameters = declared.kernel.arg_names
+    assert declared.operand in parameters
+    assert set(declared.tile) <= set(parameters)
+    assert {*declared.loads, *declared.stores} <= set(parameters)
+    assert min(map(len, (declared.why, declared.operations, declared.traffic))) > 2
+    assert len(declared.why) > 30, "a reason is more than a number"
+    assert {*declared.tensor_cores, *declared.exact} <= set(declared.configurations)
+    assert not set(declared.tensor_cores) & set(declared.exact)
+    for configurations in declared.configurations.values():
+        assert configurations
+        for one in configurations:
+            assert len(one.tile) == len(declared.tile)
+            for target in TARGETS.values():
+                if not one.is_for(target.capability):
+                    continue
+                blocks = declared.blocks(one, target.capability)
+                assert register_budget(target, blocks, one.warps) >= 32
+                assert shared_budget(target, blocks) > 0
+
+
+def test_occupancy_follows_from_warps_or_from_blocks():
+    declared = DECLARATIONS["triten.triton_kernels.matmul:matmul"]
+    large, _, small, *_ = declared.configurations["bf16"]
+    assert [declared.blocks(large, capability) for capability in (90, 100)] == [2, 1]
+    assert declared.blocks(small, 90) == 2
+    assert declared.blocks(Configuration((64, 64, 64), 8), 90) == declared.warps // 8
+    assert declared.blocks(large, 90, aligned=False) == 1, "an occupancy of its own"
+    assert declared.blocks(small, 90, aligned=False) == 2, "the same"
+
+
+def test_a_function_may_have_an_occupancy_of_its_own():
+    dense = DECLARATIONS["triten.triton_kernels.elementwise:dense"]
+    (whole, *_) = dense.configurations["i32"]
+    assert (dense.blocks(whole, 90), dense.blocks(whole, 90, functions=["add"])) == (8, 8)
+    assert dense.blocks(whole, 90, functions=["pow"]) == 6
+
+
+def test_a_launch_is_covered_by_its_configuration_or_by_a_larger_one():
+    declared = DECLARATIONS["triten.triton_kernels.matmul:matmul"]
+    large, _, small, *_ = declared.configurations["bf16"]
+    assert declared.covering("bf16", Configuration((128, 128, 64), 8, 3), 90) is large
+    assert declared.covering("bf16", Configuration((16, 128, 64), 8, 3), 90) is large
+    assert declared.covering("bf16", Configuration((16, 16, 16), 4, 3), 90) is small
+    assert declared.covering("bf16", Configuration((128, 128, 64), 4, 3), 90) is None, (
+        "too large for four warps"
+    )
+    assert declared.covering("bf16", Configuration((128, 128, 64), 8, 4), 90) is None, "other stages"
+    assert declared.covering("bf16", Configuration((128, 128, 64), 8, 3), 80) is None, "not of this target"
+    assert declared.covering("i1", Configuration((16, 16, 16), 4, 3), 90) is None, "no dtype of its"
+    dense = DECLARATIONS["triten.triton_kernels.elementwise:dense"]
+    assert dense.covering("fp64", Configuration((512,)), 90) is not None
+    assert dense.covering("fp64", Configuration((256,)), 90) is None, "no smaller tiles"
+
+
+def test_a_second_declaration_is_refused():
+    with pytest.raises(ValueError, match="is declared already"):
+        declare(matmul, why="", dtypes=("fp32",), operations="", traffic="")
+
+
+def test_a_dtype_in_two_groups_is_refused():
+    def fresh(x, out): ...
+
+    class Kernel:
+        fn = fresh
+
+    groups = {("fp32", "fp64"): (Configuration(),), ("fp64",): (Configuration(),)}
+    with pytest.raises(ValueError, match="dtype fp64 is declared twice"):
+        declare(Kernel, why="", dtypes=groups, operations="", traffic="")
+    assert not any("fresh" in name for name in DECLARATIONS)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "bits"), [("*fp32", 32), ("*bf16", 16), ("*i1", 8), ("*u8", 8), ("*fp8e5", 8), ("*i64", 64)]
+)
+def test_elements_take_their_bits(pointer, bits):
+    assert element_bits(pointer) == bits
+
+
+@pytest.fixture
+def old_device(monkeypatch):
+    cuda = driver()
+    old = replace(cuda.properties(0), major=8, minor=0)
+    monkeypatch.setattr(cuda, "properties", lambda device: old)
+
+
+def test_a_dtype_that_the_device_is_too_old_for_is_refused_and_the_runtime_works_on(old_device):
+    x = tt.ones(37, device="cuda")
+    message = (
+        r"not implemented for 'Float8_e4m3fn' on cuda:0: expected compute capability 8.9 or later, got 8.0"
+    )
+    with pytest.raises(NotImplementedError, match=message):
+        x.to(tt.float8_e4m3fn)
+    assert x.to(tt.float8_e5m2).to(tt.float32).sum().item() == 37
+    assert x.to(tt.float16).sum().item() == 37

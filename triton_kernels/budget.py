@@ -1,0 +1,175 @@
+"""What the author of a kernel means it to be, declared beside it; the compiled code is held to this.
+
+An occupancy is declared, never a number of registers: registers and shared memory follow from it by what the
+targets have (`runtime/cuda/occupancy.py`). `python -m triten.perf aot` compiles every kernel and compares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FLOATS = ("fp32", "fp64", "fp16", "bf16")
+INTEGERS = ("i32", "i64", "i8", "i16", "u8", "u16", "u32", "u64")
+FLOATS8 = ("fp8e5", "fp8e4nv")
+NUMBERS = (*FLOATS, *INTEGERS, "i1")
+MOVED = ("i32", "i64", "i8", "i16")
+"""Types as which elements are moved whose meaning does not matter."""
+
+LEAST_CAPABILITY = {"fp8e4nv": 89}
+"""Types that targets before these have no conversion for: PTX ISA, `cvt` of ``.e4m3x2``."""
+
+STREAMING = (
+    "32 warps: 32 KiB of an operand are in flight on a multiprocessor, which is 600 ns of B200's published 8 TB/s, "
+    "1,290 of H100's 3.35 and 1,730 of A100's 2.04: longer than a load takes"
+)
+"""Why kernels that only wait for memory have half of the warps that there are."""
+
+Blocks = int | Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A tile with its warps and stages.
+
+    Args:
+        tile: the constants that `Declaration.tile` names, in that order.
+        warps, stages: as Triton's ``num_warps`` and ``num_stages``.
+        blocks: how many such blocks a multiprocessor is to have at a time, by capability where targets differ: those
+            that are not named do not take it. None for as many as make `Declaration.warps`.
+        unaligned: how many where an operand that is to be accessed in vectors is not aligned; None for as many.
+    """
+
+    tile: tuple[int, ...] = ()
+    warps: int = 4
+    stages: int = 3
+    blocks: Blocks | None = None
+    unaligned: int | None = None
+
+    def __str__(self) -> str:
+        tile = "x".join(map(str, self.tile))
+        return f"{tile} w{self.warps} s{self.stages}".strip()
+
+    def is_for(self, capability: int) -> bool:
+        """Whether a target takes it."""
+        return not isinstance(self.blocks, Mapping) or capability in self.blocks
+
+    @property
+    def elements(self) -> int:
+        """How many a tile has."""
+        return math.prod(self.tile)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a kernel is meant to be.
+
+    Args:
+        kernel: the `@triton.jit` function.
+        warps: resident warps of a multiprocessor, where a configuration does not say how many blocks.
+        why: the reason for the occupancy.
+        operand: the pointer whose type is the kernel's dtype.
+        tile: the constants that make a tile.
+        configurations: for each dtype those that are meant, the main one first.
+        operations: arithmetic operations of a launch.
+        traffic: bytes of a launch that must cross global memory.
+        smaller: whether small tensors take smaller tiles with as many warps.
+        loads, stores: operands accessed 128 bits at a time where all is contiguous, aligned and whole.
+        per_index: how many elements of an operand an index of the tile stands for.
+        tensor_cores: dtypes whose tiles matrix instructions multiply.
+        exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it.
+        functions: resident warps where a constant of the kernel is the function of this name, and why.
+        local: bytes that such a function may keep in local memory, and why.
+    """
+
+    kernel: Any
+    warps: int
+    why: str
+    operand: str
+    tile: tuple[str, ...]
+    configurations: Mapping[str, tuple[Configuration, ...]]
+    operations: str
+    traffic: str
+    smaller: bool = False
+    loads: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+    per_index: int = 1
+    tensor_cores: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
+    functions: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    local: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def blocks(
+        self,
+        configuration: Configuration,
+        capability: int,
+        aligned: bool = True,
+        functions: Sequence[str] = (),
+    ) -> int:
+        """Resident blocks of a configuration on a target, with these functions among the kernel's constants."""
+        if not aligned and configuration.unaligned is not None:
+            return configuration.unaligned
+        warps = min([self.functions[name][0] for name in functions if name in self.functions], default=None)
+        blocks = configuration.blocks
+        if blocks is None or warps is not None:
+            return max((self.warps if warps is None else warps) // configuration.warps, 1)
+        return blocks if isinstance(blocks, int) else blocks[capability]
+
+    def covering(self, dtype: str, found: Configuration, capability: int) -> Configuration | None:
+        """The declared configuration that a launch's own is, or is a smaller one of; None for neither."""
+        declared = [one for one in self.configurations.get(dtype, ()) if one.is_for(capability)]
+        shape = (found.tile, found.warps, found.stages)
+        for one in declared:
+            if (one.tile, one.warps, one.stages) == shape:
+                return one
+        for one in declared if self.smaller else ():
+            if (one.warps, one.stages) == shape[1:] and found.elements <= one.elements:
+                return one
+        return None
+
+
+DECLARATIONS: dict[str, Declaration] = {}
+"""By ``module:function``."""
+
+
+def declare(
+    kernel: Any,
+    *,
+    warps: int = 32,
+    why: str,
+    operand: str = "out",
+    tile: Sequence[str] = ("BLOCK",),
+    dtypes: Sequence[str] | Mapping[Sequence[str], Sequence[Configuration]],
+    configurations: Sequence[Configuration] = (),
+    operations: str,
+    traffic: str,
+    **claims: Any,
+) -> None:
+    """Say what a kernel is meant to be; see `Declaration`.
+
+    `dtypes` are those of `operand`, all with the same `configurations`, or groups of them each with its own.
+
+    Raises:
+        ValueError: for a kernel that is declared already, or a dtype that stands in two groups.
+
+    Example:
+        >>> from triten.triton_kernels.budget import DECLARATIONS
+        >>> declaration = DECLARATIONS["triten.triton_kernels.matvec:matvec"]
+        >>> declaration.operations
+        '2 m k'
+    """
+    name = f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
+    if name in DECLARATIONS:
+        raise ValueError(f"declare: kernel '{name}' is declared already")
+    groups = dtypes if isinstance(dtypes, Mapping) else {tuple(dtypes): configurations}
+    meant: dict[str, tuple[Configuration, ...]] = {}
+    for group, own in groups.items():
+        for dtype in group:
+            if dtype in meant:
+                raise ValueError(f"declare: kernel '{name}': dtype {dtype} is declared twice")
+            meant[dtype] = tuple(own)
+    DECLARATIONS[name] = Declaration(
+        kernel, warps, why, operand, tuple(tile), meant, operations, traffic, **claims
+    )
