@@ -98,6 +98,8 @@ def rows(
 
 
 WITHOUT_SAMPLE = {
+    "gradient.tensorarray": "takes distances from tensors as the overload with numbers does",
+    "gradient.tensorarrayint": "takes distances from tensors as the overload with numbers does",
     "set_": "exchanges the storage, computes nothing",
     "is_pinned": "asks about host memory, computes nothing",
     "pin_memory": "copies into host memory, which the runtime's checks do",
@@ -130,6 +132,7 @@ def all_samples() -> list[Sample]:
     """The whole table, in order of importance."""
     from . import (
         samples_arithmetic,
+        samples_compositions,
         samples_indexing,
         samples_moving,
         samples_numbers,
@@ -144,6 +147,7 @@ def all_samples() -> list[Sample]:
         samples_indexing.SAMPLES,
         samples_moving.SAMPLES,
         samples_numbers.SAMPLES,
+        samples_compositions.SAMPLES,
     )
     return [sample for table in tables for sample in table]
 
