@@ -1,4 +1,4 @@
-"""The gate's table: a row for each kernel, configuration and target, over all that was compiled of it."""
+"""The gate's table: a row for each kernel, configuration, target and occupancy, over all that was compiled of it."""
 
 from __future__ import annotations
 
@@ -75,12 +75,13 @@ class Row:
 
 
 def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
-    """The table of what was compiled, sorted by kernel, configuration and target."""
-    rows: dict[tuple[str, str, int], Row] = {}
+    """The table of what was compiled, sorted by kernel, configuration, target and blocks."""
+    # What is not aligned, and some dtypes, may be declared to have fewer blocks than the rest.
+    rows: dict[tuple[str, str, int, int], Row] = {}
     for launch in launches:
         request, expected, found = launch["request"], launch["expected"], launch["found"]
         kernel, target = request["kernel"].rpartition(":")[2], TARGETS[request["target"]]
-        key = kernel, launch["configuration"], target.capability
+        key = kernel, launch["configuration"], target.capability, -launch["blocks"]
         row = rows.get(key)
         if row is None:
             row = rows[key] = Row(

@@ -91,7 +91,10 @@ class InterpretedKernel(CompiledKernel):
             self._enqueue(grid, stream, arguments)
         else:
             self._driver.launch_observer(
-                self.name, tuple(grid), stream, partial(self._enqueue, grid, stream, arguments)
+                self.name,
+                (grid[0], grid[1], grid[2]),
+                stream,
+                partial(self._enqueue, grid, stream, arguments),
             )
 
     def _enqueue(self, grid: Grid, stream: int, arguments: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from .driver import Driver
@@ -28,7 +28,7 @@ def _install(owner: Driver) -> None:
 
 
 class _AtImport(importlib.abc.MetaPathFinder):
-    """Waits for Triton's import, once."""
+    """Waits for Triton's import, once; who only asks where Triton is does not end that."""
 
     def __init__(self, owner: Driver) -> None:
         self._owner = owner
@@ -38,20 +38,23 @@ class _AtImport(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if name != "triton":
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._owner)
+            spec.loader = _Loader(spec.loader, self._imported)
         return spec
+
+    def _imported(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            _install(self._owner)
 
 
 class _Loader(importlib.abc.Loader):
     """Triton's own loader, with something to do at the end."""
 
-    def __init__(self, loader: importlib.abc.Loader, owner: Driver) -> None:
+    def __init__(self, loader: importlib.abc.Loader, imported: Callable[[], None]) -> None:
         self._loader = loader
-        self._owner = owner
+        self._imported = imported
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -61,4 +64,4 @@ class _Loader(importlib.abc.Loader):
         assert spec is not None
         spec.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        _install(self._owner)
+        self._imported()

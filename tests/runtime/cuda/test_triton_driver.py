@@ -88,7 +88,8 @@ def test_it_is_in_charge_if_triton_was_imported_before_the_first_use_of_a_device
 
 def test_it_is_in_charge_if_triton_is_imported_later(run):
     assert run(
-        "tt.empty(1, device='cuda')\nprint('triton' in sys.modules)\nprint(in_charge())\n"
+        "import importlib.util\ntt.empty(1, device='cuda')\nprint('triton' in sys.modules)\n"
+        "importlib.util.find_spec('triton')  # whoever only asks\nprint(in_charge())\n"
         "import triton\nprint(triton.__spec__.loader.__class__.__name__, len(triton.__path__))"
     ) == ["False", "TritonDriver", "SourceFileLoader", "1"]
 
