@@ -56,7 +56,6 @@ LOSSES = (
     "huber_loss",
     "kl_div",
     "soft_margin_loss",
-    "poisson_nll_loss",
 )
 CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 
@@ -84,6 +83,26 @@ def arguments(name, make, whole):
         return ["ij,jk->ik", [randn(make, 2, 3), randn(make, 3, 2)]]
     if base == "tensordot":
         return [randn(make, 2, 3), randn(make, 3, 2), [1], [0]]
+    if base in ("linalg_vector_norm", "linalg_norm", "linalg_matrix_norm"):
+        order = "fro" if overload in ("str_ord", "ord_str") else 1
+        return [randn(make, 3, 3), order]
+    if base in ("margin_ranking_loss", "triplet_margin_loss"):
+        return [randn(make, 3, 4) for _ in range(3)]
+    if base == "cosine_embedding_loss":
+        return [randn(make, 3, 4), randn(make, 3, 4), whole([1, -1, 1])]
+    if base == "poisson_nll_loss":
+        return [randn(make, 3), randn(make, 3), True, False, 1e-8, 1]
+    if base == "multi_margin_loss":
+        return [randn(make, 3, 4), whole([0, 1, 2])]
+    if base in (
+        "cosine_similarity",
+        "pairwise_distance",
+        "binary_cross_entropy_with_logits",
+        "hinge_embedding_loss",
+    ):
+        return [randn(make, 3, 4), randn(make, 3, 4)]
+    if base == "binary_cross_entropy":
+        return [randn(make, 3) - 0.25, randn(make, 3) - 0.25]
     if base in ("cat", "stack"):
         return [[randn(make, 3), randn(make, 3)]]
     if base == "index_copy":
@@ -131,8 +150,15 @@ CASES = [
     (device, name)
     for device in ("cpu", "cuda")
     for name in listed(device)
-    if device == "cpu" or name not in WITHOUT_CUDA_KERNEL
+    if (device == "cpu" or name not in WITHOUT_CUDA_KERNEL) and policy_of(device, name) != lists.BANNED
 ]
+
+
+def test_a_banned_operator_is_refused_with_advice():
+    x = tt.full((3,), 0.5, device="cuda")
+    with tt.autocast("cuda"), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        tt.nn.functional.binary_cross_entropy(x, x)
+    assert tt.nn.functional.binary_cross_entropy(x, x).dtype is tt.float32
 
 
 @pytest.mark.parametrize("width", ["wide", "narrow", "float64"])

@@ -214,6 +214,8 @@ OUT_SAMPLES = {
     "stack.out": ([make(F), make(F)],),
     "block_diag.out": ([make(F), make(F)],),
     "chain_matmul.out": ([make(F), make(F, (4, 2))],),
+    "linalg_matrix_norm.out": (make(F), 1),
+    "linalg_norm.ord_str_out": (make(F), "fro"),
     "linalg_multi_dot.out": ([make(F), make(F, (4, 2))],),
     "linalg_cross.out": (make(F, (2, 3)), make(F, (2, 3))),
     "div.out_mode": (make(F), make(F), {"rounding_mode": "trunc"}),
