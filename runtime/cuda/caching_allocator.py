@@ -45,7 +45,7 @@ class CachingAllocator(PrivatePools, Allocator):
         self._guard = 0
         self._slack = GRANULARITY - 1
         self._notes = False
-        self._current_stream: Callable[[int], int] = _no_stream
+        self._thread: Any = _NO_THREAD
         self._exact: Exact = {}
         self._returned: deque[Block] = deque()
         self._uses = PendingUses()
@@ -63,7 +63,7 @@ class CachingAllocator(PrivatePools, Allocator):
                 self._slack = self._guard + GRANULARITY - 1
                 # The interpreter wants to know what lives where; on a GPU nobody does, and no call is made.
                 self._notes = type(cuda).note_allocated is not Driver.note_allocated
-                self._current_stream = cuda.current_stream
+                self._thread = cuda.thread_state
                 self._driver = cuda
                 self._choose_path()
             return self._driver
@@ -127,7 +127,9 @@ class CachingAllocator(PrivatePools, Allocator):
         """
         index = device.index
         try:
-            block = self._fast[index, self._current_stream(index), nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index, arg-type]
+            # As `Driver.current_stream`, without a call: the thread's own dictionary has it.
+            stream = self._thread.__dict__["streams"].get(index, 0)
+            block = self._fast[index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
         except (KeyError, IndexError):
             return self._allocate(nbytes, device, None)
         block.charge = charge = block.weight - nbytes
@@ -375,8 +377,14 @@ class CachingAllocator(PrivatePools, Allocator):
         return self._give_back
 
 
-def _no_stream(device: int) -> int:
-    return 0
+class _NoThread:
+    """Stands for the driver's state of a thread until there is a driver."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, int] = {}
+
+
+_NO_THREAD = _NoThread()
 
 
 CUDA_ALLOCATOR = CachingAllocator()
