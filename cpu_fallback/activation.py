@@ -68,16 +68,17 @@ def row(function: Callable[..., Any], kinds: str) -> KernelFactory:
     return factory
 
 
-FACTORIES: dict[str, KernelFactory] = {
-    "elu": with_defaults(row(elu, FLOAT)),
-    "hardshrink": row(hardshrink, FLOAT),
-    "hardsigmoid": row(hardsigmoid, FLOAT),
-    "hardswish": row(hardswish, FLOAT),
-    "log_sigmoid": row(log_sigmoid, FLOAT),
-    "mish": row(mish, FLOAT),
-    "softshrink": row(softshrink, FLOAT),
-    "threshold": row(threshold, REAL),
+FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    "elu": (elu, FLOAT),
+    "hardshrink": (hardshrink, FLOAT),
+    "hardsigmoid": (hardsigmoid, FLOAT),
+    "hardswish": (hardswish, FLOAT),
+    "log_sigmoid": (log_sigmoid, FLOAT),
+    "mish": (mish, FLOAT),
+    "softshrink": (softshrink, FLOAT),
+    "threshold": (threshold, REAL),
 }
+"""The function of each operator, and the kinds of dtype that it serves."""
 
-for _name, _factory in FACTORIES.items():
-    register_stub(f"{_name}_stub", "cpu", _factory)
+for _name, _row in FUNCTIONS.items():
+    register_stub(f"{_name}_stub", "cpu", with_defaults(row(*_row)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..dispatch.structured.stub import KernelFactory, register_stub, with_defaults
+from typing import Any
+
+from ..dispatch.structured.stub import register_stub, with_defaults
 from ..runtime.cuda.lazy_triton import libdevice, tl, triton
 from .pointwise import FLOAT, pointwise
 from .pointwise_functions import divide
@@ -54,16 +56,17 @@ def threshold(a, limit, value):
     return tl.where(a <= limit, value, a)
 
 
-FACTORIES: dict[str, KernelFactory] = {
-    "elu": with_defaults(pointwise(elu, FLOAT)),
-    "hardshrink": pointwise(hardshrink, FLOAT),
-    "hardsigmoid": pointwise(hardsigmoid, FLOAT),
-    "hardswish": pointwise(hardswish, FLOAT),
-    "log_sigmoid": pointwise(log_sigmoid, FLOAT),
-    "mish": pointwise(mish, FLOAT),
-    "softshrink": pointwise(softshrink, FLOAT),
-    "threshold": pointwise(threshold, "iuf"),
+FUNCTIONS: dict[str, tuple[Any, str]] = {
+    "elu": (elu, FLOAT),
+    "hardshrink": (hardshrink, FLOAT),
+    "hardsigmoid": (hardsigmoid, FLOAT),
+    "hardswish": (hardswish, FLOAT),
+    "log_sigmoid": (log_sigmoid, FLOAT),
+    "mish": (mish, FLOAT),
+    "softshrink": (softshrink, FLOAT),
+    "threshold": (threshold, "iuf"),
 }
+"""The scalar function of each operator, and the kinds of dtype that it serves."""
 
-for _name, _factory in FACTORIES.items():
-    register_stub(f"{_name}_stub", "cuda", _factory)
+for _name, _row in FUNCTIONS.items():
+    register_stub(f"{_name}_stub", "cuda", with_defaults(pointwise(*_row)))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ...triton_kernels import pointwise
+from ...triton_kernels import activation, pointwise
 from ...triton_kernels import pointwise_functions as f
 from ...triton_kernels.budget import LEAST_CAPABILITY
 from .sample import NUMBERS, Sample, empty, gradients, tt
@@ -30,6 +30,7 @@ def functions() -> list[Any]:
         f.trunc_divide,
         f.softplus,
     ]
+    found += [row[0] for row in activation.FUNCTIONS.values()]
     return [*found, *pointwise.ROUNDING.values()]
 
 
@@ -110,7 +111,21 @@ BINARY = (
 LONG_UNARY = ("acosh", "asin", "cosh", "erfc", "expm1", "sin", "tan", "tanh")
 LONG_BINARY = ("atan2", "fmod", "pow", "remainder")
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"]
-ACTIVATIONS = ["gelu", "silu", "softplus", "leaky_relu"]
+ACTIVATIONS = [
+    *(
+        "gelu",
+        "silu",
+        "softplus",
+        "leaky_relu",
+        "elu",
+        "hardshrink",
+        "hardsigmoid",
+        "hardswish",
+        "logsigmoid",
+        "mish",
+    ),
+    "softshrink",
+]
 
 
 def pointwise_functions(capability: int) -> Iterator[Sample]:
@@ -152,6 +167,7 @@ def scaled_and_gradients(x: Any, y: Any) -> dict[str, Callable[[], object]]:
         "where": lambda: tt.where(empty(x.numel(), dtype="bool"), x, y),
         "clamp": lambda: x.clamp(0.0, 1.0),
         "masked_fill": lambda: x.masked_fill(empty(x.numel(), dtype="bool"), 2.5),
+        "threshold": lambda: functional.threshold(x, 0.5, 1.0),
         "div trunc": lambda: tt.div(x, y, rounding_mode="trunc"),
         "div floor": lambda: tt.div(x, y, rounding_mode="floor"),
         "mse_loss each": lambda: gradients(lambda a, b: functional.mse_loss(a, b, reduction="none"), x, y),
