@@ -68,7 +68,7 @@ def atleast_3d(*tensors: Any) -> Any:
     Example:
         >>> import triten as tt
         >>> tt.atleast_3d(tt.ones(2)).shape
-        Size([1, 2, 1])
+        triten.Size([1, 2, 1])
     """
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return _ops.atleast_3d(tensors[0])
@@ -100,7 +100,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
     Example:
         >>> import triten as tt
         >>> [x.shape for x in tt.broadcast_tensors(tt.ones(2, 1), tt.ones(3))]
-        [Size([2, 3]), Size([2, 3])]
+        [triten.Size([2, 3]), triten.Size([2, 3])]
     """
     return _ops.broadcast_tensors(_listed(tensors))
 
@@ -148,7 +148,7 @@ def einsum(*args: Any) -> Any:
         >>> tt.einsum("ij,j->i", tt.ones(2, 3), tt.arange(3.0))
         tensor([3., 3.])
         >>> tt.einsum(tt.ones(2, 3), [0, 1], [1, 0]).shape
-        Size([3, 2])
+        triten.Size([3, 2])
     """
     if len(args) < 2:
         raise ValueError(
@@ -254,7 +254,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     Example:
         >>> import triten as tt
         >>> tt.tensordot(tt.ones(2, 3), tt.ones(3, 4), dims=1).shape
-        Size([2, 4])
+        triten.Size([2, 4])
     """
     if isinstance(dims, Tensor):
         dims = dims.item() if dims.numel() == 1 else dims.tolist()

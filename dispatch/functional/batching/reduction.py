@@ -124,6 +124,7 @@ RULES: dict[str, Rule] = {
     "aminmax": extrema,
     "flip": flip,
     "cumsum": along(1),
+    "linalg_vector_norm": along(2, 3),
     "cumsum_": scan_,
     "_softmax": along(1),
     "_log_softmax": along(1),

@@ -127,6 +127,13 @@ for name in [
     "gelu",
     "softplus",
     "leaky_relu",
+    "elu",
+    "hardswish",
+    "hardsigmoid",
+    "hardshrink",
+    "softshrink",
+    "mish",
+    "log_sigmoid",
     "conj_physical",
     "logical_not",
 ]:
@@ -292,6 +299,9 @@ case("std_mean", lambda x: tt.std_mean(x, 1), N(2, 4))
 case("var_mean", lambda x: tt.var_mean(x), N(2, 4))
 case("logsumexp", lambda x: x.logsumexp(1, keepdim=True), N(2, 4))
 case("logsumexp", lambda x: x.logsumexp(0), N(), tag="of a number")
+case("linalg_vector_norm", lambda x: tt.linalg.vector_norm(x, 3, 1, keepdim=True), N(2, 4))
+case("linalg_vector_norm", lambda x: tt.linalg.vector_norm(x), N(2, 4), tag="of everything")
+case("linalg_vector_norm", lambda x: tt.linalg.vector_norm(x), N(), tag="of a number")
 case("count_nonzero", tt.count_nonzero, B(2, 4))
 case("cumsum", lambda x: x.cumsum(-1), N(2, 4))
 case("cumsum", lambda x: x.cumsum(0), N(), tag="of a number")
