@@ -2,8 +2,8 @@
 
 For each row a virtual environment of its own is made, kept for the next time, and asked:
 
-* compiled: every kernel compiles for sm_80 and sm_90 as the gate wants it, a user's ``kernel[grid](tensors)`` reaches
-  the driver, over CuPy and the stand-in for libcuda too, and nothing imports a `torch` that is installed;
+* compiled: every kernel compiles for sm_80, sm_90 and sm_100 as the gate wants it, a user's ``kernel[grid](tensors)``
+  reaches the driver, over CuPy and the stand-in for libcuda too, and nothing imports a `torch` that is installed;
 * interpreted: the tests of the CUDA runtime and of the Triton kernels, in Triton's interpreter.
 
 Triton 3.6's interpreter fails with NumPy 2.4 and later, so that it has a row with an older one.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED = (
-    "tests/triton_kernels/test_ahead_of_time.py",
+    "tests/perf/test_aot.py",
     "tests/runtime/cuda/test_triton_driver.py",
     "tests/runtime/cuda/standin/test_triton_driver.py",
 )
