@@ -128,6 +128,7 @@ def operands_of(ptx: str, names: Sequence[str | None]) -> dict[str, Operand]:
 
     An address that follows from several pointers counts for each of them, one from none for nothing.
     """
+    ptx = entry_of(ptx)
     statements = _STATEMENT.findall(ptx)
     origins = _origins(ptx, statements, names)
     found = {name: Operand() for name in names if name is not None}
@@ -143,6 +144,21 @@ def operands_of(ptx: str, names: Sequence[str | None]) -> dict[str, Operand]:
                 counts = found[name].loads if operation.startswith(("ld", "cp")) else found[name].stores
                 counts[bits] = counts.get(bits, 0) + 1
     return found
+
+
+def entry_of(ptx: str) -> str:
+    """The kernel itself: functions beside it, such as libdevice's, have registers of the same names.
+
+    Example:
+        >>> from triten.perf.ahead_of_time.disassembly import entry_of
+        >>> entry_of(".func helper()\\n{\\n}\\n.visible .entry k()\\n{\\n\\tret;\\n}\\n.func other()\\n{\\n}\\n")
+        '.entry k()\\n{\\n\\tret;\\n}'
+    """
+    start = ptx.find(".entry")
+    if start < 0:
+        return ptx
+    end = ptx.find("\n}", start)
+    return ptx[start:] if end < 0 else ptx[start : end + 2]
 
 
 def _bits(operation: str, rest: str, is_copy: bool) -> int:

@@ -123,3 +123,30 @@ def test_threads_and_tensor_memory():
     assert tensor_memory_columns("") == 0
     with pytest.raises(ValueError, match="reqntid"):
         threads_of("")
+
+
+def test_functions_beside_the_kernel_have_registers_of_their_own():
+    ptx = """
+.func helper()
+{
+\tmov.b64 \t%rd9, %rd1;
+}
+.visible .entry kernel(
+\t.param .u64 kernel_param_0,
+\t.param .u64 kernel_param_1
+)
+{
+\tld.param.b64 \t%rd1, [kernel_param_0];
+\tld.param.b64 \t%rd2, [kernel_param_1];
+\tadd.s64 \t%rd9, %rd2, 16;
+\tst.global.v4.b32 [ %rd9 + 0 ], { %r6, %r7, %r8, %r9 };
+\tret;
+}
+.func other()
+{
+\tadd.s64 \t%rd9, %rd1, 4;
+}
+"""
+    found = operands_of(ptx, ["state", "out"])
+    assert found["out"].stores == {128: 1}
+    assert found["state"].stores == {}
