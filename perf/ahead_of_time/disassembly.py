@@ -151,14 +151,15 @@ def entry_of(ptx: str) -> str:
 
     Example:
         >>> from triten.perf.ahead_of_time.disassembly import entry_of
-        >>> entry_of(".func helper()\\n{\\n}\\n.visible .entry k()\\n{\\n\\tret;\\n}\\n.func other()\\n{\\n}\\n")
-        '.entry k()\\n{\\n\\tret;\\n}'
+        >>> entry_of(".func helper() { }\\n.visible .entry k() { ret; }\\n.func other() { }")
+        '.entry k() { ret; }'
     """
     start = ptx.find(".entry")
     if start < 0:
         return ptx
-    end = ptx.find("\n}", start)
-    return ptx[start:] if end < 0 else ptx[start : end + 2]
+    # Braces do not tell the end: assembly that a kernel has inline has braces of its own.
+    end = ptx.find("\n.func", start)
+    return ptx[start:] if end < 0 else ptx[start:end]
 
 
 def _bits(operation: str, rest: str, is_copy: bool) -> int:
