@@ -1,111 +1,59 @@
 """CUDA devices (`torch.cuda`): which there are, which is current, streams and events, memory and random numbers.
 
 A `device` argument is an index, a device, a string, or None for the current device. With
-``TRITEN_CUDA=interpret`` the devices are simulated.
+``TRITEN_CUDA=interpret`` the devices are simulated. A name's module is imported with its first use, so that a program
+on the CPU loads none of this.
 """
 
-from __future__ import annotations
+from importlib import import_module
+from typing import Any
 
-from . import cuda_memory as memory
-from .cuda_memory import *  # noqa: F403 - its names are declared there
-from .cuda_memory import __all__ as _memory_names
-from .dispatch.cuda_random import (
-    get_rng_state,
-    get_rng_state_all,
-    initial_seed,
-    manual_seed,
-    manual_seed_all,
-    seed,
-    seed_all,
-    set_rng_state,
-    set_rng_state_all,
-)
-from .dispatch.graphed_callables import make_graphed_callables
-from .runtime.cuda.devices import (
-    can_device_access_peer,
-    current_blas_handle,
-    current_device,
-    device,
-    device_count,
-    device_of,
-    get_arch_list,
-    get_device_capability,
-    get_device_name,
-    get_device_properties,
-    init,
-    is_available,
-    is_bf16_supported,
-    is_initialized,
-    is_tf32_supported,
-    set_device,
-    synchronize,
-)
-from .runtime.cuda.event import Event
-from .runtime.cuda.graph import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
-from .runtime.cuda.pinned_memory import (
-    host_memory_stats,
-    host_memory_stats_as_nested_dict,
-    reset_accumulated_host_memory_stats,
-    reset_peak_host_memory_stats,
-)
-from .runtime.cuda.stream import (
-    ExternalStream,
-    Stream,
-    StreamContext,
-    current_stream,
-    default_stream,
-    get_stream_from_external,
-    set_stream,
-    stream,
-)
-from .runtime.errors import OutOfMemoryError
+from .runtime.errors import OutOfMemoryError as OutOfMemoryError
 
-__all__ = [
-    "CUDAGraph",
-    "Event",
-    "ExternalStream",
-    "OutOfMemoryError",
-    "Stream",
-    "StreamContext",
-    "can_device_access_peer",
-    "current_blas_handle",
-    "current_device",
-    "current_stream",
-    "default_stream",
-    "device",
-    "device_count",
-    "device_of",
-    "get_arch_list",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_rng_state",
-    "get_rng_state_all",
-    "get_stream_from_external",
-    "graph",
-    "graph_pool_handle",
-    "host_memory_stats",
-    "host_memory_stats_as_nested_dict",
-    "init",
-    "initial_seed",
-    "is_available",
-    "is_bf16_supported",
-    "is_current_stream_capturing",
-    "is_initialized",
-    "is_tf32_supported",
-    "make_graphed_callables",
-    "manual_seed",
-    "manual_seed_all",
-    "memory",
-    "reset_accumulated_host_memory_stats",
-    "reset_peak_host_memory_stats",
-    "seed",
-    "seed_all",
-    "set_device",
-    "set_rng_state",
-    "set_rng_state_all",
-    "set_stream",
-    "stream",
-    "synchronize",
-    *_memory_names,
-]
+_MODULES = {
+    "cuda_memory": (
+        "MemPool caching_allocator_alloc caching_allocator_delete change_current_allocator cupy_allocator "
+        "empty_cache get_allocator_backend get_per_process_memory_fraction max_memory_allocated "
+        "max_memory_reserved mem_get_info memory_allocated memory_reserved memory_snapshot memory_stats "
+        "memory_stats_as_nested_dict memory_summary reset_accumulated_memory_stats reset_peak_memory_stats "
+        "set_per_process_memory_fraction use_mem_pool"
+    ),
+    "dispatch.cuda_random": (
+        "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state "
+        "set_rng_state_all"
+    ),
+    "dispatch.graphed_callables": "make_graphed_callables",
+    "runtime.cuda.devices": (
+        "can_device_access_peer current_blas_handle current_device device device_count device_of "
+        "get_arch_list get_device_capability get_device_name get_device_properties init is_available "
+        "is_bf16_supported is_initialized is_tf32_supported set_device synchronize"
+    ),
+    "runtime.cuda.event": "Event",
+    "runtime.cuda.graph": "CUDAGraph graph graph_pool_handle is_current_stream_capturing",
+    "runtime.cuda.pinned_memory": (
+        "host_memory_stats host_memory_stats_as_nested_dict reset_accumulated_host_memory_stats "
+        "reset_peak_host_memory_stats"
+    ),
+    "runtime.cuda.stream": (
+        "ExternalStream Stream StreamContext current_stream default_stream get_stream_from_external "
+        "set_stream stream"
+    ),
+}
+"""The names of each module."""
+
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted((*_PLACES, "OutOfMemoryError", "memory"))
+
+
+def __getattr__(name: str) -> Any:
+    place = "cuda_memory" if name == "memory" else _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f".{place}", __package__)
+    found = globals()[name] = module if name == "memory" else getattr(module, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

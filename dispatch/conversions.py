@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runtime.cuda.array_interface import exported
 from ..runtime.device import CPU
 from ..runtime.device import device as Device
 from ..runtime.grad_mode import is_grad_enabled
@@ -279,6 +278,8 @@ class ConversionMethods(_Base):
                 "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
                 "var.detach() to get Variable that doesn't require grad."
             )
+        from ..runtime.cuda.array_interface import exported
+
         return exported(self._data, spec)
 
 

@@ -1,7 +1,8 @@
 """Functions of neural networks with PyTorch's Python signatures (`torch.nn.functional`).
 
 Reductions are ``'none'``, ``'mean'`` or ``'sum'``. Operators whose Python signature is the operator's own are
-re-exported; the rest translate their arguments here and call the operator.
+re-exported; the rest translate their arguments here and call the operator. Those of every training step ask their
+arguments in place, which is quicker than `overridable`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import warnings
 from typing import Any
 
 from ..dispatch.autograd.grad_mode import no_grad
-from ..dispatch.core.tensor_function import handle_tensor_function, has_tensor_function, plain_classes
+from ..dispatch.core.tensor_function import (
+    handle_tensor_function,
+    has_tensor_function,
+    overridable,
+    plain_classes,
+)
 from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
 from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
 from ..dispatch.generated.functions import (
@@ -54,7 +60,7 @@ from ..runtime.scalar_type import dtype as ScalarType
 from . import activations, losses
 from .activations import *  # noqa: F403 - the names are declared there
 from .losses import *  # noqa: F403
-from .reductions import reduction_of
+from .reductions import WRAPPED, reduction_of
 
 __all__ = [
     *activations.__all__,
@@ -94,12 +100,12 @@ __all__ = [
 ]
 
 
-def _implicit_dim(name: str, rank: int) -> int:
+def _implicit_dim(name: str, rank: int, stacklevel: int = 3) -> int:
     dim = 0 if rank in (0, 1, 3) else 1
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. "
         "Change the call to include dim=X as an argument.",
-        stacklevel=3,
+        stacklevel=stacklevel,
     )
     return dim
 
@@ -124,6 +130,7 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
     return _softmax(input, _implicit_dim("softmax", input.dim()) if dim is None else dim, dtype)
 
 
+@overridable
 def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
     """The softmax of -input (`torch.nn.functional.softmin`).
 
@@ -132,9 +139,7 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
         >>> tt.nn.functional.softmin(tt.zeros(2), dim=0)
         tensor([0.5000, 0.5000])
     """
-    if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(softmin, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
-    return _softmax(neg(input), _implicit_dim("softmin", input.dim()) if dim is None else dim, dtype)
+    return _softmax(neg(input), _implicit_dim("softmin", input.dim(), WRAPPED) if dim is None else dim, dtype)
 
 
 def log_softmax(
@@ -154,6 +159,7 @@ def log_softmax(
     return _log_softmax(input, _implicit_dim("log_softmax", input.dim()) if dim is None else dim, dtype)
 
 
+@overridable
 def nll_loss(
     input: Any,
     target: Any,
@@ -179,22 +185,6 @@ def nll_loss(
         >>> tt.nn.functional.nll_loss(tt.tensor([[-0.5, -1.0]]), tt.tensor([1]))
         tensor(1.)
     """
-    if (
-        input.__class__ not in plain_classes
-        or target.__class__ not in plain_classes
-        or weight.__class__ not in plain_classes
-    ) and has_tensor_function((input, target, weight)):
-        return handle_tensor_function(
-            nll_loss,
-            (input, target, weight),
-            input,
-            target,
-            weight=weight,
-            size_average=size_average,
-            ignore_index=ignore_index,
-            reduce=reduce,
-            reduction=reduction,
-        )
     return nll_loss_nd(input, target, weight, reduction_of(reduction, size_average, reduce), ignore_index)
 
 
@@ -242,17 +232,17 @@ def cross_entropy(
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
-    chosen = reduction_of(reduction, size_average, reduce)
+    chosen = reduction_of(reduction, size_average, reduce, 3)
     return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
 
 
-def _warn_broadcast(input: Any, target: Any) -> None:
+def _warn_broadcast(input: Any, target: Any, stacklevel: int = WRAPPED) -> None:
     if target.shape != input.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
             "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
             "same size.",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 
@@ -294,13 +284,14 @@ def mse_loss(
             reduction=reduction,
             weight=weight,
         )
-    _warn_broadcast(input, target)
-    chosen = reduction_of(reduction, size_average, reduce)
+    _warn_broadcast(input, target, 3)
+    chosen = reduction_of(reduction, size_average, reduce, 3)
     if weight is not None:
         return _weighted(_mse_loss(input, target, 0), weight, chosen)
     return _mse_loss(input, target, chosen)
 
 
+@overridable
 def l1_loss(
     input: Any,
     target: Any,
@@ -316,21 +307,6 @@ def l1_loss(
         >>> tt.nn.functional.l1_loss(tt.tensor([1.0, 3.0]), tt.tensor([1.0, 1.0]))
         tensor(1.)
     """
-    if (
-        input.__class__ not in plain_classes
-        or target.__class__ not in plain_classes
-        or weight.__class__ not in plain_classes
-    ) and has_tensor_function((input, target, weight)):
-        return handle_tensor_function(
-            l1_loss,
-            (input, target, weight),
-            input,
-            target,
-            size_average=size_average,
-            reduce=reduce,
-            reduction=reduction,
-            weight=weight,
-        )
     _warn_broadcast(input, target)
     chosen = reduction_of(reduction, size_average, reduce)
     if weight is not None:
@@ -338,6 +314,7 @@ def l1_loss(
     return _l1_loss(input, target, chosen)
 
 
+@overridable
 def smooth_l1_loss(
     input: Any,
     target: Any,
@@ -353,23 +330,11 @@ def smooth_l1_loss(
         >>> tt.nn.functional.smooth_l1_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
-    if (
-        input.__class__ not in plain_classes or target.__class__ not in plain_classes
-    ) and has_tensor_function((input, target)):
-        return handle_tensor_function(
-            smooth_l1_loss,
-            (input, target),
-            input,
-            target,
-            size_average=size_average,
-            reduce=reduce,
-            reduction=reduction,
-            beta=beta,
-        )
     _warn_broadcast(input, target)
     return _smooth_l1_loss(input, target, reduction_of(reduction, size_average, reduce), float(beta))
 
 
+@overridable
 def huber_loss(
     input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
 ) -> Any:
@@ -380,20 +345,6 @@ def huber_loss(
         >>> tt.nn.functional.huber_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
-    if (
-        input.__class__ not in plain_classes
-        or target.__class__ not in plain_classes
-        or weight.__class__ not in plain_classes
-    ) and has_tensor_function((input, target, weight)):
-        return handle_tensor_function(
-            huber_loss,
-            (input, target, weight),
-            input,
-            target,
-            reduction=reduction,
-            delta=delta,
-            weight=weight,
-        )
     _warn_broadcast(input, target)
     chosen = reduction_of(reduction)
     if weight is not None:
@@ -408,6 +359,7 @@ def relu(input: Any, inplace: bool = False) -> Any:
     return _relu_(input) if inplace else _relu(input)
 
 
+@overridable
 def embedding(
     input: Any,
     weight: Any,
@@ -431,20 +383,6 @@ def embedding(
         >>> tt.nn.functional.embedding(tt.tensor([1, 0]), tt.tensor([[1.0], [2.0]])).tolist()
         [[2.0], [1.0]]
     """
-    if (
-        input.__class__ not in plain_classes or weight.__class__ not in plain_classes
-    ) and has_tensor_function((input, weight)):
-        return handle_tensor_function(
-            embedding,
-            (input, weight),
-            input,
-            weight,
-            padding_idx=padding_idx,
-            max_norm=max_norm,
-            norm_type=norm_type,
-            scale_grad_by_freq=scale_grad_by_freq,
-            sparse=sparse,
-        )
     rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1
@@ -458,6 +396,7 @@ def embedding(
     return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
+@overridable
 def max_pool2d(
     input: Any,
     kernel_size: Any,
@@ -471,18 +410,6 @@ def max_pool2d(
 
     With `return_indices`, a pair of the values and their places in the flattened plane.
     """
-    if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(
-            max_pool2d,
-            (input,),
-            input,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            ceil_mode=ceil_mode,
-            return_indices=return_indices,
-        )
     steps = [] if stride is None else stride
     pool = _max_pool2d_with_indices if return_indices else _max_pool2d
     return pool(input, kernel_size, steps, padding, dilation, ceil_mode)
@@ -500,6 +427,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
 
 
+@overridable
 def max_pool1d(
     input: Any,
     kernel_size: Any,
@@ -510,22 +438,11 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`)."""
-    if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(
-            max_pool1d,
-            (input,),
-            input,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            ceil_mode=ceil_mode,
-            return_indices=return_indices,
-        )
     pool = _max_pool1d_with_indices if return_indices else _max_pool1d
     return pool(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
 
+@overridable
 def avg_pool1d(
     input: Any,
     kernel_size: Any,
@@ -535,21 +452,11 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Any:
     """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
-    if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(
-            avg_pool1d,
-            (input,),
-            input,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-        )
     steps = () if stride is None else stride
     return _avg_pool1d(input, kernel_size, steps, padding, ceil_mode, count_include_pad)
 
 
+@overridable
 def avg_pool2d(
     input: Any,
     kernel_size: Any,
@@ -560,17 +467,5 @@ def avg_pool2d(
     divisor_override: int | None = None,
 ) -> Any:
     """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`)."""
-    if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(
-            avg_pool2d,
-            (input,),
-            input,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-            divisor_override=divisor_override,
-        )
     steps = () if stride is None else stride
     return _avg_pool2d(input, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override)

@@ -8,7 +8,13 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 """Names of reductions, and what operators call them."""
 
 
-def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> int:
+WRAPPED = 4
+"""The ``stacklevel`` of a warning, from a function that one with `overridable` calls."""
+
+
+def reduction_of(
+    reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = WRAPPED
+) -> int:
     """An operator's reduction from its name, or from the two flags that PyTorch deprecated for it.
 
     Raises ValueError for an unknown name.
@@ -23,7 +29,7 @@ def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool 
         reduction = "none" if reduce is False else "mean" if average else "sum"
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")

@@ -1,4 +1,4 @@
-"""Triton programs of the CUDA backend and their launchers, a module for each family of operators.
+"""Triton programs of the CUDA backend and their launchers, a folder for each family of operators.
 
 They register under stubs at import and reach users through the dispatcher only. A kernel is a factory: it
 sees the `StructuredCall` once and returns the function over addresses that a plan calls. The root imports this
@@ -7,56 +7,35 @@ is in the store: modules here take `triton`, `tl` and `libdevice` from `runtime/
 Triton itself. Nothing here computes on the host.
 """
 
-from . import (
-    activation,
-    convolution,
-    copy,
-    dropout,
-    factories,
-    iterator_kernel,
-    joint_reduction,
-    matmul,
-    matvec,
-    mse_loss,
-    multinomial,
-    nll_loss,
-    nonzero,
-    picking,
-    placing,
-    pointwise,
-    pooling,
-    random,
-    randperm,
-    rearranging,
-    reduction,
-    renorm,
-    scan,
-    softmax,
-)
+from importlib import import_module
 
-__all__ = [
-    "activation",
-    "convolution",
-    "copy",
-    "dropout",
-    "factories",
-    "iterator_kernel",
-    "joint_reduction",
-    "matmul",
-    "matvec",
-    "mse_loss",
-    "multinomial",
-    "nll_loss",
-    "nonzero",
-    "picking",
-    "placing",
-    "pointwise",
-    "pooling",
-    "random",
-    "randperm",
-    "rearranging",
-    "reduction",
-    "renorm",
-    "scan",
-    "softmax",
-]
+REGISTERING = (
+    "convolution.convolution",
+    "elementwise.activation",
+    "elementwise.copy",
+    "elementwise.factories",
+    "elementwise.iterator_kernel",
+    "elementwise.pointwise",
+    "indexing.nonzero",
+    "indexing.picking",
+    "indexing.placing",
+    "indexing.rearranging",
+    "loss.mse_loss",
+    "loss.nll_loss",
+    "normalization.softmax",
+    "pooling.pooling",
+    "products.matmul",
+    "products.matvec",
+    "random.dropout",
+    "random.multinomial",
+    "random.random",
+    "random.randperm",
+    "reduction.joint_reduction",
+    "reduction.reduction",
+    "reduction.renorm",
+    "reduction.scan",
+)
+"""Modules that register kernels; the others are imported by these."""
+
+for _name in REGISTERING:
+    import_module(f".{_name}", __name__)

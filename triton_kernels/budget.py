@@ -156,7 +156,7 @@ def declare(
 
     Example:
         >>> from triten.triton_kernels.budget import DECLARATIONS
-        >>> declaration = DECLARATIONS["triten.triton_kernels.matvec:matvec"]
+        >>> declaration = DECLARATIONS["triten.triton_kernels.products.matvec:matvec"]
         >>> declaration.operations
         '2 m k'
     """

@@ -8,7 +8,7 @@ from typing import Any
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.allocator import get_allocator
 from ..runtime.tensor_spec import TensorSpec
-from .copy import copy_kernel
+from .elementwise.copy import copy_kernel
 
 
 def contiguous_copy(spec: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:

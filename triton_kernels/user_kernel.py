@@ -15,7 +15,7 @@ from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
 from .conversion import triton_type
-from .elementwise import address
+from .elementwise.elementwise import address
 from .launch import ALIGNMENT, Launch
 
 MAX_LAUNCHES = 1024

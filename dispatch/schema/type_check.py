@@ -15,7 +15,6 @@ import numpy as np
 from ...runtime import layout as layouts
 from ...runtime import memory_format as memory_formats
 from ...runtime import scalar_type
-from ...runtime.cuda.stream import Stream
 from ...runtime.device import device as Device
 from ...runtime.generator import Generator
 from ...runtime.storage import Storage
@@ -112,6 +111,12 @@ def _converter(predicate: Callable[[Any], bool], convert: Callable[[Any], Any] |
 
 def _instances_of(python_name: str, cls: type) -> TypeCheck:
     return TypeCheck(python_name, _converter(lambda value: isinstance(value, cls), None), (cls,))
+
+
+def _is_stream(value: Any) -> bool:
+    from ...runtime.cuda.stream import Stream
+
+    return isinstance(value, Stream)
 
 
 def _stands_for_number(tensor: TensorImpl, lenient: bool) -> bool:
@@ -212,7 +217,7 @@ _CHECKS: dict[str, TypeCheck] = {
     "Scalar": TypeCheck("Number", _to_scalar, (int, float, bool, complex)),
     "ScalarType": TypeCheck("triten.dtype", _to_dtype, (scalar_type.dtype,)),
     "Storage": _instances_of("Storage", Storage),
-    "Stream": _instances_of("triten.cuda.Stream", Stream),
+    "Stream": TypeCheck("triten.cuda.Stream", _converter(_is_stream, None)),
     "SymBool": TypeCheck("bool", _to_bool, (bool,)),
     "SymInt": TypeCheck("int", _to_int, (int,)),
     "Tensor": _instances_of("Tensor", TensorImpl),

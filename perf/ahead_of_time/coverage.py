@@ -48,11 +48,9 @@ def kernels_of(source: str) -> list[str]:
     ]
 
 
-def kernels_in(package: str, files: Iterable[Path]) -> list[str]:
-    """``module:function`` of each kernel in a package's files; an empty package is none."""
-    return [
-        f"{package}.{path.stem}:{name}".lstrip(".") for path in files for name in kernels_of(path.read_text())
-    ]
+def kernels_in(files: Mapping[str, Path]) -> list[str]:
+    """``module:function`` of each kernel in these modules' files."""
+    return [f"{module}:{name}" for module, path in files.items() for name in kernels_of(path.read_text())]
 
 
 def seen_through_declaration(

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ...triton_kernels import activation, pointwise
-from ...triton_kernels import pointwise_functions as f
 from ...triton_kernels.budget import LEAST_CAPABILITY
+from ...triton_kernels.elementwise import activation, pointwise
+from ...triton_kernels.elementwise import pointwise_functions as f
 from .sample import NUMBERS, Sample, empty, gradients, tt
 
 

@@ -233,7 +233,7 @@ def main(capability: int, source: str, only_quick: bool) -> None:
                 reached.append((entry.request.kernel, own.dtype, shape.tile, shape.warps, shape.stages))
             if entry.wide:
                 wide.append(entry.request.kernel)
-    faults += gaps(target, kernels_in(*samples.kernel_files()), reached, wide)
+    faults += gaps(target, kernels_in(samples.kernel_files()), reached, wide)
     launched = {name for entry in entries for name in functions_in(entry.request.constants)}
     names = (name_of(function) for function in samples.functions())
     faults += [f"{name}: a function that no sample launches" for name in names if name not in launched]

@@ -17,10 +17,14 @@ from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients
 __all__ = ["functions", "kernel_files", "samples"]
 
 
-def kernel_files() -> tuple[str, list[Path]]:
-    """The package and the files whose kernels these calls are to reach."""
+def kernel_files() -> dict[str, Path]:
+    """The modules whose kernels these calls are to reach, and their files."""
     package = importlib.import_module("...triton_kernels", __package__)
-    return package.__name__, sorted(Path(package.__path__[0]).glob("*.py"))
+    folder = Path(package.__path__[0])
+    files = sorted(folder.rglob("*.py"))
+    return {
+        ".".join((package.__name__, *file.relative_to(folder).with_suffix("").parts)): file for file in files
+    }
 
 
 def samples(capability: int) -> Iterator[Sample]:

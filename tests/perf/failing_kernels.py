@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 def kernel_files():
-    return "", [Path(__file__)]
+    return {Path(__file__).stem: Path(__file__)}
 
 
 def functions():

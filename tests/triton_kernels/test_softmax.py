@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.triton_kernels import softmax as module
+from triten.triton_kernels.normalization import softmax as module
 
 FLOATS = [tt.float16, tt.bfloat16, tt.float32, tt.float64]
 TOLERANCE = {tt.float16: 1e-3, tt.bfloat16: 8e-3, tt.float32: 3e-6, tt.float64: 1e-13}

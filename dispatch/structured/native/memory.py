@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.allocator import get_allocator
-from ....runtime.cuda.pinned_memory import is_pinned as is_page_locked
 from ....runtime.device import CPU
 from ....runtime.storage import address_of
 from ....runtime.tensor_spec import TensorSpec
@@ -42,6 +41,7 @@ def is_pinned(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.is_pinned()``: whether the bytes are page-locked host memory."""
     if args[0]._spec.device is not CPU:
         return lambda *_: False
+    from ....runtime.cuda.pinned_memory import is_pinned as is_page_locked
 
     def ask(self: Any) -> bool:
         return is_page_locked(address_of(self._data))

@@ -13,8 +13,8 @@ FOLDER = Path(tt.__file__).parent / "triton_kernels"
 def entry_kernels() -> dict[str, str]:
     """Kernels that are launched, rather than called by others, with the file that each is in."""
     functions = {
-        node.name: (path.name, node)
-        for path in sorted(FOLDER.glob("*.py"))
+        node.name: (path.relative_to(FOLDER).as_posix(), node)
+        for path in sorted(FOLDER.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef) and is_compiled(node)
     }

@@ -14,7 +14,7 @@ import pytest
 from triten.runtime.cuda import kernel_key as module
 from triten.runtime.cuda.kernel_key import digest, kernel_key, triton_identity
 from triten.runtime.cuda.lazy_triton import tl
-from triten.triton_kernels import elementwise, pointwise_functions
+from triten.triton_kernels.elementwise import elementwise, pointwise_functions
 
 OTHER = """
 from triten.runtime.cuda.lazy_triton import tl, triton
@@ -106,7 +106,7 @@ def test_a_key_is_the_same_in_another_process(tmp_path):
     program.write_text(
         textwrap.dedent("""
         from triten.runtime.cuda.kernel_key import kernel_key
-        from triten.triton_kernels import elementwise, pointwise_functions as f
+        from triten.triton_kernels.elementwise import elementwise, pointwise_functions as f
         constants = {name: 0 for name in elementwise.dense.arg_names if name != "out"}
         constants["FUNCTION"] = f.gelu
         print(kernel_key(elementwise.dense, {"out": "*fp32"}, constants, frozenset({"out"}), 90, {"num_warps": 4}))

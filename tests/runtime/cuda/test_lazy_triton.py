@@ -120,8 +120,8 @@ def test_only_functions_are_kernels(what):
 
 KERNELS = {
     f"{module.name}.{name}": value
-    for module in pkgutil.iter_modules(triten.triton_kernels.__path__)
-    for name, value in vars(importlib.import_module(f"triten.triton_kernels.{module.name}")).items()
+    for module in pkgutil.walk_packages(triten.triton_kernels.__path__, "triten.triton_kernels.")
+    for name, value in vars(importlib.import_module(module.name)).items()
     if isinstance(value, LazyKernel)
 }
 

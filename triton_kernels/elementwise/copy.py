@@ -1,0 +1,70 @@
+"""Copies between any strides and dtypes on one device, and between two devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_triton import triton
+from ...runtime.cuda.transfer import copy_between_devices
+from ...runtime.tensor_spec import TensorSpec
+from ..conversion import triton_type
+from ..geometry import broadcast_strides
+from .elementwise import check_dtypes, elementwise
+
+
+@triton.jit
+def identity(a):
+    return a
+
+
+def copy(call: StructuredCall) -> PlannedKernel:
+    """``out[...] = self``, broadcast and converted; the source may lie on another CUDA device."""
+    source = call.args[call.runtime[0]]
+    if source.device is not call.outputs[0].device:
+        return copy_from_device(call, source)
+    out = call.outputs[0]
+    if source.dtype.is_complex and out.dtype.is_complex:
+        return copy(call._replace(args={call.runtime[0]: as_real(source)}, outputs=(as_real(out),)))
+    check_dtypes(call, [source])
+    return elementwise(call, identity, [source], [triton_type(source.dtype)])
+
+
+def as_real(spec: TensorSpec) -> TensorSpec:
+    """A complex tensor's bytes as pairs of real numbers, in a dimension of their own."""
+    return spec.replace(
+        sizes=(*spec.sizes, 2), strides=(*(2 * s for s in spec.strides), 1), dtype=spec.dtype.to_real()
+    )
+
+
+def copy_from_device(call: StructuredCall, source: TensorSpec) -> PlannedKernel:
+    """Bytes cross contiguous, in the source's dtype; each side gathers or scatters its own."""
+    out = call.outputs[0]
+    expanded = source.replace(sizes=out.sizes, strides=broadcast_strides(source, out.sizes))
+    there = TensorSpec.contiguous(out.sizes, source.dtype, source.device)
+    here = TensorSpec.contiguous(out.sizes, source.dtype, out.device)
+    gather = None if expanded.is_contiguous else copy_kernel(there, expanded)
+    scatter = None if out.is_contiguous and out.dtype is source.dtype else copy_kernel(out, here)
+    allocate = get_allocator("cuda").allocate
+
+    def into(target: Any, data: Any) -> None:
+        if gather is not None:
+            buffer = allocate(there.nbytes, there.device)
+            gather(buffer, data)
+            data = buffer
+        landing = target if scatter is None else allocate(here.nbytes, here.device)
+        copy_between_devices(landing, data, here.nbytes)
+        if scatter is not None:
+            scatter(target, landing)
+
+    return PlannedKernel(into)
+
+
+def copy_kernel(out: TensorSpec, source: TensorSpec) -> Any:
+    """The function ``copy(out bytes, source bytes)`` between two geometries on one device."""
+    call = StructuredCall("copy", {"self": source}, ("self",), (out,), None, out.device, {})
+    return copy(call).into
+
+
+register_stub("copy_stub", "cuda", copy)

@@ -1,0 +1,212 @@
+"""Pointwise operators: a line for each, the function that computes it (see `pointwise_functions.py`).
+
+A function gets its operands in the compute type of the call's common dtype (float32 for the narrow floats);
+what it returns is converted to the output's dtype.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..conversion import compute_type
+from . import pointwise_functions as f
+from .elementwise import check_dtypes, elementwise
+
+ANY, REAL, FLOAT, INTEGER, BITS = "biuf", "biuf", "f", "iu", "biu"
+
+FUNCTIONS: dict[str, tuple[Any, str]] = {
+    "abs": (f.abs, "iuf"),
+    "acos": (f.acos, FLOAT),
+    "acosh": (f.acosh, FLOAT),
+    "asin": (f.asin, FLOAT),
+    "asinh": (f.asinh, FLOAT),
+    "atan": (f.atan, FLOAT),
+    "atan2": (f.atan2, FLOAT),
+    "atanh": (f.atanh, FLOAT),
+    "bitwise_and": (f.bitwise_and, BITS),
+    "bitwise_left_shift": (f.left_shift, INTEGER),
+    "bitwise_not": (f.bitwise_not, BITS),
+    "bitwise_or": (f.bitwise_or, BITS),
+    "bitwise_right_shift": (f.right_shift, INTEGER),
+    "bitwise_xor": (f.bitwise_xor, BITS),
+    "conj_physical": (f.same, ANY),
+    "cos": (f.cos, FLOAT),
+    "cosh": (f.cosh, FLOAT),
+    "div": (f.divide, FLOAT),
+    "eq": (f.eq, ANY),
+    "erf": (f.erf, FLOAT),
+    "erfc": (f.erfc, FLOAT),
+    "exp": (f.exp, FLOAT),
+    "exp2": (f.exp2, FLOAT),
+    "expm1": (f.expm1, FLOAT),
+    "floor_divide": (f.floor_divide, "iuf"),
+    "fmax": (f.fmax, REAL),
+    "fmin": (f.fmin, REAL),
+    "fmod": (f.fmod, "iuf"),
+    "ge": (f.ge, REAL),
+    "gt": (f.gt, REAL),
+    "le": (f.le, REAL),
+    "leaky_relu": (f.leaky_relu, FLOAT),
+    "leaky_relu_backward": (f.leaky_relu_backward, FLOAT),
+    "lerp": (f.lerp, FLOAT),
+    "log": (f.log, FLOAT),
+    "log10": (f.log10, FLOAT),
+    "log1p": (f.log1p, FLOAT),
+    "log2": (f.log2, FLOAT),
+    "logical_and": (f.logical_and, ANY),
+    "logical_not": (f.logical_not, ANY),
+    "logical_or": (f.logical_or, ANY),
+    "logical_xor": (f.logical_xor, ANY),
+    "lt": (f.lt, REAL),
+    "maximum": (f.maximum, REAL),
+    "minimum": (f.minimum, REAL),
+    "mul": (f.mul, ANY),
+    "ne": (f.ne, ANY),
+    "neg": (f.neg, "iuf"),
+    "reciprocal": (f.reciprocal, FLOAT),
+    "relu": (f.relu, "iuf"),
+    "remainder": (f.remainder, "iuf"),
+    "rsqrt": (f.rsqrt, FLOAT),
+    "sigmoid": (f.sigmoid, FLOAT),
+    "sigmoid_backward": (f.sigmoid_backward, FLOAT),
+    "sign": (f.sign, REAL),
+    "silu": (f.silu, FLOAT),
+    "silu_backward": (f.silu_backward, FLOAT),
+    "sin": (f.sin, FLOAT),
+    "sinh": (f.sinh, FLOAT),
+    "softplus_backward": (f.softplus_backward, FLOAT),
+    "sqrt": (f.sqrt, FLOAT),
+    "tan": (f.tan, FLOAT),
+    "tanh": (f.tanh, FLOAT),
+    "tanh_backward": (f.tanh_backward, FLOAT),
+    "threshold_backward": (f.threshold_backward, REAL),
+}
+"""The function of each operator, and the kinds of dtype that it has: bool, signed and unsigned integers, floats."""
+
+SCALED: dict[str, tuple[Any, Any, str]] = {
+    "add": (f.add, f.add_scaled, ANY),
+    "addcdiv": (f.addcdiv, f.addcdiv_scaled, FLOAT),
+    "addcmul": (f.addcmul, f.addcmul_scaled, "iuf"),
+    "rsub": (f.rsub, f.rsub_scaled, "iuf"),
+    "sub": (f.sub, f.sub_scaled, "iuf"),
+}
+"""Operators with a scale, which is a runtime argument only where it is not 1: the function without and with it."""
+
+ROUNDING: dict[str, Any] = {"ceil": f.ceil, "floor": f.floor, "round": f.round, "trunc": f.trunc}
+"""Rounding of floats; integers stay as they are."""
+
+
+def common_dtype_of(call: StructuredCall) -> ScalarType:
+    """The dtype that the operands are brought to: the iterator's, or the one its meta function names."""
+    named = call.extra.get("common_dtype")
+    if named is None:
+        assert call.iterator is not None
+        named = call.iterator.common_dtype
+    return named  # type: ignore[no-any-return]
+
+
+def kind_of(dtype: ScalarType) -> str:
+    """``b``, ``i``, ``u``, ``f`` or ``c``."""
+    if dtype.is_integral:
+        return "i" if dtype.is_signed else "u"
+    return "f" if dtype.is_floating_point else "c" if dtype.is_complex else "b"
+
+
+def computed(
+    call: StructuredCall, function: Any, kinds: str = ANY, masks: Sequence[str] = ()
+) -> PlannedKernel:
+    """The kernel of a scalar function over the runtime arguments; `masks` are read as bool.
+
+    Raises NotImplementedError for a common dtype that is not among `kinds`.
+    """
+    inputs = [call.args[name] for name in call.runtime]
+    check_dtypes(call, [*call.outputs, *inputs])
+    common = common_dtype_of(call)
+    if kind_of(common) not in kinds:
+        raise NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{common.scalar_name}'")
+    types = [tl.int1 if name in masks else compute_type(common) for name in call.runtime]
+    return elementwise(call, function, inputs, types)
+
+
+def pointwise(function: Any, kinds: str = ANY) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a scalar function over the common dtype."""
+    return lambda call: computed(call, function, kinds)
+
+
+def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a row of `SCALED`."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        given = "alpha" in call.runtime or "value" in call.runtime
+        return computed(call, with_scale if given else plain, kinds)
+
+    return factory
+
+
+def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a row of `ROUNDING`."""
+    return lambda call: computed(call, f.same if common_dtype_of(call).is_integral else function, "iuf")
+
+
+def clamp(call: StructuredCall) -> PlannedKernel:
+    """Both bounds, or the one that there is."""
+    low, high = call.args.get("min") is not None, call.args.get("max") is not None
+    if low and high:
+        return computed(call, f.clamp)
+    given = tuple(name for name in call.runtime if call.args[name] is not None)
+    kernel = computed(call._replace(runtime=given), f.maximum if low else f.minimum)
+    if given == call.runtime:
+        return kernel
+    present = call.runtime.index("min" if low else "max")
+    into = kernel.into
+    return PlannedKernel(lambda out, *values: into(out, values[0], values[present]))
+
+
+def div_mode(call: StructuredCall) -> PlannedKernel:
+    """Division by rounding mode."""
+    modes = {None: (f.divide, FLOAT), "trunc": (f.trunc_divide, "iuf"), "floor": (f.floor_divide, "iuf")}
+    return computed(call, *modes[call.args["rounding_mode"]])
+
+
+def power(call: StructuredCall) -> PlannedKernel:
+    """self ** exponent; a number as exponent has functions of its own."""
+    function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
+    return computed(call, function, "iuf")
+
+
+def where(call: StructuredCall) -> PlannedKernel:
+    """`self` where the condition holds, else `other`."""
+    return computed(call, f.where, ANY, masks=("condition",))
+
+
+def gelu(call: StructuredCall) -> PlannedKernel:
+    """x * Phi(x), by erf or by tanh."""
+    return computed(call, f.gelu_tanh if call.args["approximate"] == "tanh" else f.gelu, FLOAT)
+
+
+def gelu_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradient of gelu, by erf or by tanh."""
+    function = f.gelu_tanh_backward if call.args["approximate"] == "tanh" else f.gelu_backward
+    return computed(call, function, FLOAT)
+
+
+FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
+    "clamp": clamp,
+    "clamp_max": clamp,
+    "clamp_min": clamp,
+    "div_mode": div_mode,
+    "gelu": gelu,
+    "gelu_backward": gelu_backward,
+    "pow": power,
+    "softplus": with_defaults(pointwise(f.softplus, FLOAT)),
+    "where": where,
+}
+FACTORIES |= {name: pointwise(*row) for name, row in FUNCTIONS.items()}
+FACTORIES |= {name: scaled(*row) for name, row in SCALED.items()}
+FACTORIES |= {name: rounding(function) for name, function in ROUNDING.items()}
+
+for _name, _factory in FACTORIES.items():
+    register_stub(f"{_name}_stub", "cuda", _factory)

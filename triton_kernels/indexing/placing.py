@@ -1,0 +1,195 @@
+"""Elements placed or combined where index tensors say: index_put, scatter, index_add, embedding's gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.structured.native.indexing import indexed_sizes
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator, storage_size
+from ...runtime.cuda.device_guard import device_guard
+from ...runtime.tensor_spec import TensorSpec
+from ..elementwise.copy import copy_kernel
+from ..elementwise.elementwise import check_dtypes
+from ..elementwise.factories import fill, zero
+from ..geometry import broadcast_strides
+from .index_bounds import Bound, allocate
+from .indexing_kernels import add, multiply
+from .picking import refuse_untyped
+from .placement import Finish, Placement, combining, placed_kernel, put
+
+
+def with_dimension(spec: TensorSpec) -> TensorSpec:
+    """A number as a vector of one."""
+    return spec if spec.ndim else TensorSpec.contiguous((1,), spec.dtype, spec.device)
+
+
+def writing(call: StructuredCall, placement: Placement, finish: Finish | None) -> Callable[..., None]:
+    """The function ``(out, self, values, indices, *rest)``: a copy of `self` in `out`, and the placement upon it.
+
+    Without `finish` values replace what is there.
+    """
+    source, out = call.args["self"], call.outputs[0]
+    if finish is None:
+        refuse_untyped(call, [out])
+        run = placed_kernel(placement.as_pairs() if out.itemsize == 16 else placement, put)
+    else:
+        check_dtypes(call, [out])
+        run = placed_kernel(placement, finish)
+    copy = copy_kernel(out, source)
+    spec, clone = placement.values, get_allocator("cuda").clone
+    value_bytes = storage_size(spec.sizes, spec.strides) * spec.itemsize
+
+    def into(out: Any, data: Any, values: Any, indices: Sequence[Any], *rest: Any) -> None:
+        if out.address != data.address:
+            copy(out, data)
+        elif values.root is out.root:
+            # What is read must not be what another lane has written.
+            with device_guard(out.device.resolved_index):
+                values = clone(values, value_bytes)
+        run(out, values, indices, *rest)
+
+    return into
+
+
+def index_put(call: StructuredCall) -> PlannedKernel:
+    """`self` with values put or added at integer indices."""
+    source, out, values = call.args["self"], call.outputs[0], call.args["values"]
+    indices = call.args["indices"]
+    sizes, _ = indexed_sizes(source, indices)
+    used = [i for i, spec in enumerate(indices) if spec is not None]
+    rank = len(sizes) - (source.ndim - len(used))
+    adjacent = used == list(range(used[0], used[-1] + 1)) if used else False
+    front = used[0] if adjacent else 0
+    picked = sizes[front : front + rank]
+    strides = broadcast_strides(values, sizes)
+    placement = Placement(
+        with_dimension(out),
+        values,
+        picked,
+        tuple(
+            (
+                Bound(indices[i], source.sizes[i], i, True, IndexError),
+                broadcast_strides(indices[i], picked),
+                i,
+            )
+            for i in used
+        ),
+        (None,) * rank,
+        tuple(i for i in range(source.ndim) if i not in used),
+        strides[front : front + rank],
+        strides[:front] + strides[front + rank :],
+    )
+    run = writing(call, placement, combining(add) if call.args["accumulate"] else None)
+
+    def into(out: Any, data: Any, indices: Sequence[Any], values: Any) -> None:
+        run(out, data, values, [indices[i] for i in used])
+
+    return PlannedKernel(into)
+
+
+def slices(call: StructuredCall) -> Placement:
+    """Slices of ``source`` along a dimension that a vector of numbers names."""
+    out, source, where = with_dimension(call.outputs[0]), call.args["source"], call.args["index"]
+    axis: int = call.extra["dim"]
+    bound = Bound(where, out.sizes[axis], axis, False, IndexError)
+    rest = tuple(d for d in range(out.ndim) if d != axis)
+    return Placement(
+        out,
+        source,
+        (where.numel,),
+        ((bound, where.strides or (0,), axis),),
+        (None,),
+        rest,
+        (source.strides[axis] if source.ndim else 0,),
+        tuple(source.strides[d] for d in rest) if source.ndim else (0,) * len(rest),
+    )
+
+
+def index_add(call: StructuredCall) -> PlannedKernel:
+    """Slices of the source, times alpha, added at the index."""
+    scaled = "alpha" in call.runtime
+    run = writing(call, slices(call), combining(add, scaled=scaled))
+    return PlannedKernel(lambda out, data, where, source, *alpha: run(out, data, source, (where,), *alpha))
+
+
+def index_copy(call: StructuredCall) -> PlannedKernel:
+    """Slices of the source put at the index."""
+    run = writing(call, slices(call), None)
+    return PlannedKernel(lambda out, data, where, source: run(out, data, source, (where,)))
+
+
+def scatter(call: StructuredCall) -> PlannedKernel:
+    """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
+    out, where = with_dimension(call.outputs[0]), call.args["index"]
+    axis: int = call.extra["dim"]
+    reduce: str | None = call.extra["reduce"]
+    picked = where.sizes or (1,)
+    number = None
+    if "src" in call.args:
+        values = with_dimension(call.args["src"])
+        strides = values.strides[: len(picked)]
+    else:
+        values = TensorSpec.contiguous((1,), out.dtype, out.device)
+        strides = (0,) * len(picked)
+        number = fill(call._replace(outputs=(values,))).into
+    bound = Bound(where, out.sizes[axis], axis, False, RuntimeError)
+    placement = Placement(
+        out,
+        values,
+        picked,
+        ((bound, where.strides or (0,), axis),),
+        tuple(None if d == axis else d for d in range(len(picked))),
+        (),
+        strides,
+        (),
+    )
+    finish = None if reduce is None else combining(add if reduce == "add" else multiply)
+    run = writing(call, placement, finish)
+    if number is None:
+        return PlannedKernel(lambda out, data, where, src: run(out, data, src, (where,)))
+
+    def into(out: Any, data: Any, where: Any, value: Any) -> None:
+        buffer = allocate(values.nbytes, values.device)
+        number(buffer, value)
+        run(out, data, buffer, (where,))
+
+    return PlannedKernel(into)
+
+
+def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
+    """Rows of the gradient added by number; the padding's row stays zero."""
+    out, grad, where = call.outputs[0], call.args["grad_output"], call.args["indices"]
+    check_dtypes(call, [out])
+    bound = Bound(where, out.sizes[0], 0, False, IndexError, "index out of range in self")
+    placement = Placement(
+        out,
+        grad,
+        where.sizes,
+        ((bound, where.strides, 0),),
+        (None,) * where.ndim,
+        (1,),
+        grad.strides[:-1],
+        grad.strides[-1:],
+    )
+    averaged: bool = call.args["scale_grad_by_freq"]
+    padding: int = call.args["padding_idx"]
+    run = placed_kernel(placement, combining(add, averaged=averaged, skip=max(padding, -1)))
+    clear = zero(call).into
+
+    def into(out: Any, grad: Any, where: Any) -> None:
+        clear(out)
+        run(out, grad, (where,))
+
+    return PlannedKernel(into)
+
+
+for _stub, _factory in {
+    "index_put_stub": index_put,
+    "index_add_stub": index_add,
+    "index_copy_stub": index_copy,
+    "scatter_stub": scatter,
+    "embedding_dense_backward_stub": embedding_dense_backward,
+}.items():
+    register_stub(_stub, "cuda", _factory)

@@ -1,0 +1,142 @@
+"""Joining, turning and masking: cat, flip, tril, triu, masked_fill. Each is copies or one launch over strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import storage_size
+from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.data_ptr import DataPtr
+from ...runtime.tensor_spec import TensorSpec
+from ..conversion import compute_type
+from ..elementwise.copy import as_real, copy_kernel
+from ..elementwise.elementwise import check_dtypes, elementwise
+from ..launch import launch_nothing
+from .index_space import MOVED_AS, launch_over, space, split
+from .indexing_kernels import triangle
+from .picking import refuse_untyped
+
+
+@triton.jit
+def filled_where(a, mask, value):
+    return tl.where(mask, value, a)
+
+
+def moved(data: DataPtr, nbytes: int) -> DataPtr:
+    """A pointer some bytes further, whose memory is kept by the one it came from."""
+    return data.offset_by(nbytes) if nbytes else data
+
+
+def cat(call: StructuredCall) -> PlannedKernel:
+    """A copy of each tensor that counts into its part of the output."""
+    out = call.outputs[0]
+    specs = call.args["tensors"]
+    axis: int = call.extra["dim"]
+    parts: list[tuple[int, int, Callable[..., None]]] = []
+    start = 0
+    for position in call.extra["kept"]:
+        spec = specs[position]
+        if spec.numel:
+            target = out.replace(sizes=spec.sizes, strides=out.strides)
+            parts.append((position, start * out.strides[axis] * out.itemsize, copy_kernel(target, spec)))
+        start += spec.sizes[axis]
+
+    def into(to: Any, arrays: Sequence[Any]) -> None:
+        for position, offset, copy in parts:
+            copy(moved(to, offset), arrays[position])
+
+    return PlannedKernel(into)
+
+
+def flip(call: StructuredCall) -> PlannedKernel:
+    """A copy through negative strides, from the last element of each dimension that is turned."""
+    out, source = call.outputs[0], call.args["self"]
+    dims: tuple[int, ...] = call.extra["dims"]
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    strides = tuple(-s if d in dims else s for d, s in enumerate(source.strides))
+    copy = copy_kernel(out, source.replace(sizes=source.sizes, strides=strides))
+    last = sum((source.sizes[d] - 1) * source.strides[d] for d in dims) * source.itemsize
+    return PlannedKernel(lambda to, data: copy(to, moved(data, last)))
+
+
+def masked_fill(call: StructuredCall) -> PlannedKernel:
+    """A number where the mask holds."""
+    out = call.outputs[0]
+    check_dtypes(call, [out])
+    type_ = compute_type(out.dtype)
+    inputs = [call.args[name] for name in ("self", "mask", "value")]
+    fixed = () if "value" in call.runtime else (call.args["value"],)
+    if fixed:
+        inputs[2] = fixed[0].__class__
+    into = elementwise(call, filled_where, inputs, [type_, tl.int1, type_]).into
+    return PlannedKernel(lambda to, *data: into(to, *data, *fixed)) if fixed else PlannedKernel(into)
+
+
+def triangle_of(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``tril`` or ``triu``."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        out, source = call.outputs[0], call.args["self"]
+        refuse_untyped(call, [out])
+        if out.numel == 0:
+            return PlannedKernel(launch_nothing)
+        if out.itemsize == 16:
+            out, source = pairs_in_front(out), pairs_in_front(source)
+        return PlannedKernel(plan_triangle(out, source, call.args["diagonal"], lower))
+
+    return factory
+
+
+def pairs_in_front(spec: TensorSpec) -> TensorSpec:
+    """Elements of 16 bytes as two batches of 8."""
+    real = as_real(spec)
+    return real.replace(sizes=(2, *spec.sizes), strides=(real.strides[-1], *real.strides[:-1]))
+
+
+def plan_triangle(
+    out: TensorSpec, source: TensorSpec, diagonal: int, lower: bool
+) -> Callable[[Any, Any], None]:
+    """The launches over all matrices, as a function of both tensors' bytes."""
+    *batch, rows, columns = out.sizes
+    strides = {"ob": out.strides[:-2], "sb": source.strides[:-2]}
+    inner, offsets = split(space("b", batch, strides, False))
+    type_ = f"*{MOVED_AS[out.itemsize]}"
+    numbers = {
+        "rows": rows,
+        "columns": columns,
+        "diagonal": max(-rows, min(diagonal, columns)),
+        "source_row": source.strides[-2],
+        "source_column": source.strides[-1],
+        "out_row": out.strides[-2],
+        "out_column": out.strides[-1],
+    }
+    run = launch_over(
+        out.device,
+        triangle,
+        inner.numel * rows * columns,
+        {"source": type_, "out": type_},
+        [inner],
+        numbers,
+        {"LOWER": lower},
+        storage_size(out.sizes, out.strides) + storage_size(source.sizes, source.strides),
+    )
+    itemsize = out.itemsize
+
+    def into(to: Any, data: Any) -> None:
+        for out_offset, source_offset in offsets:
+            run(data.address + source_offset * itemsize, to.address + out_offset * itemsize)
+
+    return into
+
+
+for _stub, _factory in {
+    "cat_stub": cat,
+    "flip_stub": flip,
+    "masked_fill_stub": masked_fill,
+    "tril_stub": triangle_of(True),
+    "triu_stub": triangle_of(False),
+}.items():
+    register_stub(_stub, "cuda", _factory)

@@ -1,0 +1,1 @@
+"""Losses that are one launch, where a composition would be several."""

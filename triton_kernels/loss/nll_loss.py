@@ -1,0 +1,251 @@
+"""The negative log likelihood of a class for each sample; each loss is picked first, and then reduced."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...dispatch.structured.native.loss import MEAN, NONE
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.device_guard import device_guard
+from ...runtime.cuda.graph_capture import GraphFlags
+from ...runtime.cuda.transfer import copy_across
+from ...runtime.data_ptr import DataPtr
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import float32, float64
+from ...runtime.tensor_spec import TensorSpec
+from ..contiguous import contiguous_copy
+from ..conversion import compute_type
+from ..elementwise.elementwise import check_devices, check_dtypes
+from ..geometry import Geometry, coalesced
+from ..indexing.index_bounds import REPLAYED, lowered_flags
+from ..launch import cdiv, interpreted, launch_nothing, next_power_of_2
+from ..reduction import joint_reduction_kernels as k
+from ..reduction.joint_reduction import JointReduction, Run, plan_joint, whole
+from ..reduction.sides import Sides, Tile, plan_sides
+from .loss_kernels import nll_loss, nll_loss_backward
+
+NO_DIMS = Geometry((), ((),))
+
+
+def compute_dtype(dtype: ScalarType) -> ScalarType:
+    """The dtype in which losses of a floating dtype are computed and summed."""
+    return float64 if dtype is float64 else float32
+
+
+def cleared(nbytes: int, data: DataPtr) -> DataPtr:
+    """The same memory, its first bytes zero from here on in the order of the current stream."""
+    index = data.device.resolved_index
+    with device_guard(index) as cuda:
+        cuda.memset(data.address, 0, nbytes, cuda.current_stream(index))
+    return data
+
+
+def sample_strides(spec: TensorSpec) -> tuple[int, ...]:
+    """The strides of a tensor of scores over the samples: all but its classes."""
+    return spec.strides[:0] if spec.ndim == 1 else (spec.strides[0], *spec.strides[2:])
+
+
+def sample_sizes(spec: TensorSpec) -> tuple[int, ...]:
+    """How many samples a tensor of scores has along each dimension but its classes."""
+    return spec.sizes[:0] if spec.ndim == 1 else (spec.sizes[0], *spec.sizes[2:])
+
+
+def check_losses(call: StructuredCall) -> tuple[TensorSpec, TensorSpec, TensorSpec | None]:
+    """The scores, the targets and the weights. Refuses integers and tensors of other devices."""
+    spec, target, weight = (call.args[name] for name in ("self", "target", "weight"))
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    check_dtypes(call, [spec])
+    for other in (target, weight):
+        if other is not None and other.device is not spec.device:
+            check_devices(spec, [other])
+            raise RuntimeError(f"{call.name}: expected targets and weights on {spec.device}")
+    return spec, target, weight
+
+
+def target_strides(target: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The targets' strides over the samples; a single one may have a dimension that these have not."""
+    return target.strides if target.ndim == len(sizes) else ()
+
+
+def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
+    """-weight[target] * self[target] for each sample, reduced; and the sum of the weights.
+
+    Waits for the device, to raise IndexError for a target that is no class.
+    """
+    spec, target, weight = check_losses(call)
+    reduction = call.args["reduction"]
+    each = compute_dtype(spec.dtype)
+    sizes = sample_sizes(spec)
+    n = math.prod(sizes)
+    out, total = call.outputs
+    pick = None
+    if n:
+        scratch = TensorSpec.contiguous(sizes, each, spec.device)
+        pick = plan_picks(call, spec, target, weight, out if reduction == NONE else scratch)
+    run: Run | None = None
+    if reduction != NONE:
+        type_ = compute_type(each)
+        finish = k.first_over_second if reduction == MEAN else k.all_of
+        pairs = JointReduction(
+            k.add_pairs, k.pairs_across, k.pair, finish, lambda *_: ((type_, 0), (type_, 0))
+        )
+        line = whole(Geometry((n,), ((1,), (1,))))
+        run = plan_joint(call, pairs, line, [each, each], [out.dtype, total.dtype])
+    allocate = get_allocator("cuda").allocate
+    nbytes, device = n * each.itemsize, spec.device
+    examine = plan_examination(target, spec.sizes[-1 if spec.ndim == 1 else 1], call.args["ignore_index"])
+
+    def into(loss: Any, total_weight: Any, x: Any, classes: Any, weights: Any = None) -> None:
+        flag = lowered_flags(1, device, lambda: [out_of_bounds(REPLAYED)])
+        if run is None:
+            cleared(total.nbytes, total_weight)
+            if pick is not None:
+                pick(x, classes, weights, loss, None, flag)
+        else:
+            losses, factors = allocate(nbytes, device), allocate(nbytes, device)
+            if pick is not None:
+                pick(x, classes, weights, losses, factors, flag)
+            run([losses.address, factors.address], [loss.address, total_weight.address], 0.0)
+        examine(flag, classes)
+
+    return PlannedKernel(into)
+
+
+def plan_picks(
+    call: StructuredCall, spec: TensorSpec, target: TensorSpec, weight: TensorSpec | None, to: TensorSpec
+) -> Any:
+    """The launch that picks each sample's loss, into `to`; and its weight too where the loss is reduced."""
+    sizes = sample_sizes(spec)
+    axis = 0 if spec.ndim == 1 else 1
+    operands = [sample_strides(spec), target_strides(target, sizes), to.strides]
+    kept = coalesced(sizes, operands)
+    n = math.prod(sizes)
+    block = min(next_power_of_2(n), 1 << 14) if interpreted() else 256
+    pointers = {
+        "x": f"*{spec.dtype.triton_name}",
+        "target": f"*{target.dtype.triton_name}",
+        "loss": f"*{to.dtype.triton_name}",
+        "flag": "*i32",
+        "classes": "i64",
+        "class_stride": "i64",
+        "weight_stride": "i64",
+        "ignore_index": "i64",
+    }
+    constexprs: dict[str, object] = {"ACCUMULATOR": compute_type(spec.dtype)}
+    reduced = call.args["reduction"] != NONE
+    for name, type_ in (
+        ("weight", weight and weight.dtype.triton_name),
+        ("factors", to.dtype.triton_name if reduced else None),
+    ):
+        if type_ is None:
+            constexprs[name] = None
+        else:
+            pointers[name] = f"*{type_}"
+    launch, grid, numbers = plan_sides(
+        call,
+        nll_loss,
+        Sides(kept, NO_DIMS),
+        pointers,
+        constexprs,
+        Tile(block, 1, 1, 1, 4),
+        kept_names=("xk", "tk", "ok"),
+    )
+    fixed = (
+        spec.sizes[axis],
+        spec.strides[axis],
+        weight.strides[0] if weight is not None else 0,
+        call.args["ignore_index"],
+    )
+
+    def pick(x: Any, target: Any, weights: Any, loss: Any, factors: Any, flag: Any) -> None:
+        given = [data.address for data in (x, target, weights, loss, factors, flag) if data is not None]
+        launch(grid, *given, *fixed, *numbers)
+
+    return pick
+
+
+def out_of_bounds(target: object) -> Exception:
+    """The error of a target that is no class."""
+    return IndexError(f"Target {target} is out of bounds.")
+
+
+def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any:
+    """A function that waits for the flag. Raises IndexError with the first wrong target where it is up.
+
+    In a capture it does nothing: whoever waits for a replay gets the error.
+    """
+
+    def examine(flag: DataPtr, data: DataPtr) -> None:
+        if isinstance(flag, GraphFlags):
+            return
+        raised = np.empty(1, np.int32)
+        copy_across(raised, flag, raised.nbytes)
+        if raised[0]:
+            flat, copied = contiguous_copy(target)
+            found = np.empty(flat.numel, flat.np_dtype)
+            copy_across(found, copied(data), flat.nbytes)
+            wrong = next(t for t in found.tolist() if t != ignore_index and not 0 <= t < classes)
+            raise out_of_bounds(wrong)
+
+    return examine
+
+
+def nll_backward(call: StructuredCall) -> PlannedKernel:
+    """-weight[target] * grad at the target's class, zero elsewhere, and for targets that are no class."""
+    spec, target, weight = check_losses(call)
+    grad, out = call.args["grad_output"], call.outputs[0]
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    sizes = sample_sizes(spec)
+    axis = 0 if spec.ndim == 1 else 1
+    grad_strides = grad.strides if grad.sizes == sizes else (0,) * len(sizes)
+    kept = coalesced(sizes, [sample_strides(out), target_strides(target, sizes), grad_strides])
+    kept = Geometry(kept.sizes, (kept.strides[2], kept.strides[1], kept.strides[0]))
+    line = coalesced([spec.sizes[axis]], [[out.strides[axis]]])
+    sides = Sides(kept, line)
+    n_out, n = sides.n_out, sides.n
+    classes_inner = out.strides[axis] == 1
+    most = 1 << 14 if interpreted() else 1024
+    reduced = min(next_power_of_2(n), most if classes_inner or interpreted() else 16)
+    outputs = min(next_power_of_2(n_out), max(most // reduced, 1))
+    tile = Tile(outputs, reduced, cdiv(n, reduced), n, 4)
+    mean = call.args["reduction"] == MEAN
+    pointers = {
+        "grad": f"*{grad.dtype.triton_name}",
+        "target": f"*{target.dtype.triton_name}",
+        "total_weight": f"*{call.args['total_weight'].dtype.triton_name}",
+        "out": f"*{out.dtype.triton_name}",
+        "weight_stride": "i64",
+        "ignore_index": "i64",
+    }
+    constexprs: dict[str, object] = {"MEAN": mean, "ACCUMULATOR": compute_type(spec.dtype)}
+    if weight is None:
+        constexprs["weight"] = None
+    else:
+        pointers["weight"] = f"*{weight.dtype.triton_name}"
+    launch, grid, numbers = plan_sides(
+        call,
+        nll_loss_backward,
+        sides,
+        pointers,
+        constexprs,
+        tile,
+        kept_names=("gk", "tk", "ok"),
+        reduced_names=("or",),
+    )
+    fixed = (weight.strides[0] if weight is not None else 0, call.args["ignore_index"])
+
+    def into(to: Any, grad: Any, x: Any, target: Any, weights: Any, total_weight: Any) -> None:
+        given = [data.address for data in (grad, target, weights, total_weight, to) if data is not None]
+        launch(grid, *given, *fixed, *numbers)
+
+    return PlannedKernel(into)
+
+
+register_stub("nll_loss_forward_stub", "cuda", nll_loss_forward)
+register_stub("nll_loss_backward_stub", "cuda", nll_backward)

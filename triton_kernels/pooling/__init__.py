@@ -1,0 +1,1 @@
+"""Pooling over windows, and its gradients, which gather and use no atomics."""

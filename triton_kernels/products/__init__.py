@@ -1,0 +1,4 @@
+"""Products of matrices and vectors, with their epilogues.
+
+`product.py` has what convolutions share with them. No convolution lives here.
+"""

@@ -1,0 +1,1 @@
+"""Random numbers: Philox by counter, the same on every backend, and what is drawn with it."""

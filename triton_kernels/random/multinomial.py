@@ -1,0 +1,296 @@
+"""Indices drawn by weights, row by row; faults in the weights are counted on the device and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.graph_capture import GraphFlags
+from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.transfer import copy_across
+from ...runtime.generator import Seed
+from ...runtime.scalar_type import float64
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration, declare
+from ..elementwise.copy import copy_kernel
+from ..elementwise.elementwise import check_dtypes, elementwise
+from ..indexing.index_bounds import lowered_flags
+from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from .random import drawn_words
+from .random_functions import open_unit
+
+INVALID, TOO_FEW = tl.constexpr(1), tl.constexpr(2)
+"""Faults of weights: infinite, NaN or negative ones; fewer positive ones than wanted."""
+
+
+@triton.jit
+def inspect(weights, faults, last_positive, columns, wanted, BLOCK: tl.constexpr):
+    """One program a row: its faults, and the last of its positive weights."""
+    row = tl.program_id(0).to(tl.int64)
+    positive = tl.zeros((BLOCK,), tl.int64)
+    invalid = tl.zeros((BLOCK,), tl.int32)
+    last = tl.zeros((BLOCK,), tl.int64)
+    for base in range(0, columns, BLOCK):
+        i = base + tl.arange(0, BLOCK).to(tl.int64)
+        inside = i < columns
+        weight = tl.load(weights + row * columns + i, mask=inside, other=0)
+        valid = (weight >= 0.0) & (weight < float("inf"))
+        invalid = invalid | (inside & (valid == 0)).to(tl.int32)
+        positive += (weight != 0.0).to(tl.int64)
+        last = tl.where(weight != 0.0, i, last)
+    fault = tl.where(tl.max(invalid, 0) > 0, INVALID, 0) | tl.where(tl.sum(positive, 0) < wanted, TOO_FEW, 0)
+    tl.atomic_or(faults, fault, sem="relaxed")
+    tl.store(last_positive + row, tl.max(last, 0))
+
+
+@triton.jit
+def running_sums(weights, sums, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((1,), tl.float64)
+    for base in range(0, columns, BLOCK):
+        i = base + tl.arange(0, BLOCK).to(tl.int64)
+        inside = i < columns
+        weight = tl.load(weights + row * columns + i, mask=inside, other=0)
+        tl.store(sums + row * columns + i, total + tl.cumsum(weight, 0), mask=inside)
+        total += tl.sum(weight, 0)
+
+
+@triton.jit
+def search(words, sums, last_positive, out, columns, samples, steps, BLOCK: tl.constexpr):
+    """The first index whose running sum exceeds u times the whole sum, by bisection."""
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < samples
+    u = (tl.load(words + row * samples + i, mask=inside, other=0) >> 11).to(
+        tl.float64
+    ) * 1.1102230246251565e-16
+    level = u * tl.load(sums + row * columns + columns - 1)
+    low = i * 0
+    high = low + columns
+    for _ in range(steps):
+        middle = (low + high) // 2
+        searching = inside & (low < high)
+        exceeds = tl.load(sums + row * columns + middle, mask=searching, other=0) > level
+        high = tl.where(searching & exceeds, middle, high)
+        low = tl.where(searching & (exceeds == 0), middle + 1, low)
+    found = tl.minimum(low, tl.load(last_positive + row))
+    tl.store(out + row * samples + i, found, mask=inside)
+
+
+@triton.jit
+def race(draw, weight):
+    return (libdevice.log(open_unit(draw)) * -1.0) / weight
+
+
+@triton.jit
+def rank(times, out, columns, samples, BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr):
+    """The smallest times of a row in order, the smaller index first among equal ones."""
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1).to(tl.int64) * BLOCK_I + tl.arange(0, BLOCK_I)
+    inside = i < columns
+    own = tl.load(times + row * columns + i, mask=inside, other=0)
+    place = tl.zeros((BLOCK_I,), tl.int64)
+    for base in range(0, columns, BLOCK_J):
+        j = base + tl.arange(0, BLOCK_J).to(tl.int64)
+        other = tl.load(times + row * columns + j, mask=j < columns, other=0)
+        equal = (other[None, :] == own[:, None]) & (j[None, :] < i[:, None])
+        before = (j < columns)[None, :] & ((other[None, :] < own[:, None]) | equal)
+        place += tl.sum(before.to(tl.int64), 1)
+    tl.store(out + row * samples + place, i, mask=inside & (place < samples))
+
+
+ROW_WARPS = 8
+"""Four float64 for each lane of a row's block: with eight of them sums and masks take half of a lane's registers."""
+
+
+def row_block(columns: int) -> int:
+    """How many elements of a row a program has at a time."""
+    return min(next_power_of_2(columns), 4096 if interpreted() else 1024)
+
+
+def inspection(
+    call: StructuredCall, rows: int, columns: int, wanted: int, message: str
+) -> Callable[..., None]:
+    """``check(weights address, last positive address)``: raises RuntimeError for faults; waits for the device.
+
+    In a capture whoever waits for a replay gets the error.
+    """
+    block = row_block(columns)
+    launch = Launch(
+        call.device,
+        inspect,
+        {"weights": "*fp64", "faults": "*i32", "last_positive": "*i64", "columns": "i64", "wanted": "i64"},
+        {"BLOCK": block},
+        elements=("faults",),
+        num_warps=ROW_WARPS,
+    )
+    device = call.device
+    invalid = "probability tensor contains either `inf`, `nan` or element < 0"
+
+    def check(weights: int, last_positive: int) -> None:
+        faults = lowered_flags(1, device, lambda: [RuntimeError(f"{invalid}, or {message}")])
+        launch((rows, 1, 1), weights, faults.address, last_positive, columns, wanted)
+        if isinstance(faults, GraphFlags):
+            return
+        found = np.empty(1, np.int32)
+        copy_across(found, faults, 4)
+        if found[0] & INVALID.value:
+            raise RuntimeError(invalid)
+        if found[0]:
+            raise RuntimeError(message)
+
+    return check
+
+
+def multinomial(call: StructuredCall) -> PlannedKernel:
+    """Indices by weight, row by row of the weights."""
+    out, given = call.outputs[0], call.args["weights"]
+    check_dtypes(call, [given])
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    columns, samples = given.sizes[-1], out.sizes[-1]
+    rows = out.numel // samples
+    weights = TensorSpec.contiguous(given.sizes, float64, call.device)
+    widen = copy_kernel(weights, given)
+    replacement = call.extra["replacement"]
+    draw = with_replacement if replacement else without_replacement
+    pick = draw(call, rows, columns, samples)
+    message = "invalid multinomial distribution (sum of probabilities <= 0)"
+    if not replacement:
+        message = (
+            "invalid multinomial distribution (with replacement=False, not enough non-negative category "
+            "to sample)"
+        )
+    check = inspection(call, rows, columns, 1 if replacement else samples, message)
+    allocate, device = get_allocator("cuda").allocate, call.device
+
+    def into(to: Any, probabilities: Any, seed: Seed, first: int) -> None:
+        wide, last = allocate(weights.nbytes, device), allocate(8 * rows, device)
+        widen(wide, probabilities)
+        check(wide.address, last.address)
+        pick(to, wide, last, seed, first)
+
+    return PlannedKernel(into)
+
+
+def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int) -> Callable[..., None]:
+    """``pick(out, weights, last positive, seed, first)``: running sums, then a search for each sample."""
+    words, fill = drawn_words(call, call.outputs[0].sizes, True)
+    block = row_block(columns)
+    lanes = min(next_power_of_2(samples), 4096 if interpreted() else 256)
+    add_up = Launch(
+        call.device,
+        running_sums,
+        {"weights": "*fp64", "sums": "*fp64", "columns": "i64"},
+        {"BLOCK": block},
+        num_warps=ROW_WARPS,
+    )
+    find = Launch(
+        call.device,
+        search,
+        {
+            "words": "*u64",
+            "sums": "*fp64",
+            "last_positive": "*i64",
+            "out": "*i64",
+            "columns": "i64",
+            "samples": "i64",
+            "steps": "i32",
+        },
+        {"BLOCK": lanes},
+    )
+    steps = columns.bit_length()
+    allocate, device = get_allocator("cuda").allocate, call.device
+
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
+        levels, sums = allocate(words.nbytes, device), allocate(8 * rows * columns, device)
+        fill(levels, seed, first)
+        add_up((rows, 1, 1), weights.address, sums.address, columns)
+        grid = (rows, cdiv(samples, lanes), 1)
+        find(grid, levels.address, sums.address, last.address, to.address, columns, samples, steps)
+
+    return pick
+
+
+def without_replacement(call: StructuredCall, rows: int, columns: int, samples: int) -> Callable[..., None]:
+    """``pick(out, weights, last positive, seed, first)``: the weights race, and the first ones win."""
+    words, fill = drawn_words(call, (rows, columns), True)
+    times = TensorSpec.contiguous((rows, columns), float64, call.device)
+    run = elementwise(call._replace(outputs=(times,)), race, [words, times], [tl.uint64, tl.float64]).into
+    allocate, device = get_allocator("cuda").allocate, call.device
+    if samples == 1:
+        winners = TensorSpec.contiguous((rows,), call.outputs[0].dtype, call.device)
+        reduce = find_kernel("argmin_stub", "cuda", "argmin")(
+            call._replace(args={"self": times}, outputs=(winners,), extra={"dims": (1,)})
+        ).into
+    else:
+        tile = min(max(next_power_of_2(columns), 16), 512 if interpreted() else 64)
+        launch = Launch(
+            call.device,
+            rank,
+            {"times": "*fp64", "out": "*i64", "columns": "i64", "samples": "i64"},
+            {"BLOCK_I": tile, "BLOCK_J": tile if interpreted() else tile // 2},
+        )
+        grid = (rows, cdiv(columns, tile), 1)
+
+        def reduce(to: Any, finish: Any) -> None:
+            launch(grid, finish.address, to.address, columns, samples)
+
+    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
+        draws, finish = allocate(words.nbytes, device), allocate(times.nbytes, device)
+        fill(draws, seed, first)
+        run(finish, draws, weights)
+        reduce(to, finish)
+
+    return pick
+
+
+register_stub("multinomial_stub", "cuda", multinomial)
+
+declare(
+    inspect,
+    why="32 warps: a row for each block, and other rows hide its wait",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,), ROW_WARPS),),
+    smaller=True,
+    operations="3 for each weight",
+    traffic="8 rows columns",
+)
+declare(
+    running_sums,
+    warps=24,
+    why="24 warps: three rows, of which others run while one waits at the barriers of its sums; float64 sums and their "
+    "addresses take two registers each",
+    operand="weights",
+    dtypes=("fp64",),
+    configurations=(Configuration((1024,), ROW_WARPS),),
+    smaller=True,
+    operations="rows columns",
+    traffic="16 rows columns",
+)
+declare(
+    search,
+    why="32 warps: a chain of dependent loads for each lane, as long as the logarithm of the columns",
+    dtypes=("i64",),
+    configurations=(Configuration((256,)),),
+    smaller=True,
+    operations="rows samples log2(columns)",
+    traffic="rows samples (16 + 32 log2(columns)) at most; the upper steps stay in L1",
+)
+declare(
+    rank,
+    warps=16,
+    why="16 warps, four for each scheduler: a tile's comparisons are arithmetic, whose latency they hide",
+    operand="times",
+    tile=("BLOCK_I", "BLOCK_J"),
+    dtypes=("fp64",),
+    configurations=(Configuration((64, 32)),),
+    smaller=True,
+    operations="3 rows columns columns",
+    traffic="8 rows columns, again for each block from L2",
+)

@@ -1,0 +1,264 @@
+"""Reductions with several accumulators, a line for each: extremes with their indices, moments, logsumexp.
+
+As in `reduction.py` few outputs with much to reduce are split: the accumulators of each part first, then
+their combination. No atomics, so the order depends on sizes, strides and the device only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import dtype as ScalarType
+from ..conversion import compute_type, type_name
+from ..elementwise.elementwise import check_dtypes
+from ..geometry import Geometry
+from ..launch import INT32_MAX, cdiv, launch_nothing
+from . import joint_reduction_kernels as k
+from .reduction import highest, lowest
+from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+
+Accumulator = tuple[tl.dtype, int | float]
+"""The type of an accumulator, and its value where nothing was seen."""
+
+
+def no_number(call: StructuredCall, count: int) -> Callable[..., float]:
+    """The number of rows that want none."""
+    return lambda *_: 0.0
+
+
+@dataclass(frozen=True)
+class JointReduction:
+    """A reduction to one tuple of accumulators for each output.
+
+    Args:
+        combine: a `@triton.jit` function of the accumulators of two sides; associative.
+        across: ``tl.reduce`` of a tuple of tiles over axis 1 with `combine` named in it.
+        element: ``element(a, b, index)`` gives the accumulators of one element (of two inputs).
+        finish: ``finish(accumulators, number)`` gives a tuple with each output.
+        accumulators: from the input's and the output's dtype, and how many elements there are.
+        number: a function of the plan and that count; what it returns gives `number`, at each call, from the
+            runtime arguments after the input.
+        indexed: whether `element` looks at the index.
+        shifted: whether elements are taken relative to the first one that a program sees, which is added to
+            the first accumulator again; parts are then combined in float64.
+    """
+
+    combine: Any
+    across: Any
+    element: Any
+    finish: Any
+    accumulators: Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]
+    number: Callable[[StructuredCall, int], Callable[..., float]] = no_number
+    indexed: bool = False
+    shifted: bool = False
+
+
+def indexed(start: Callable[[tl.dtype], int | float]) -> Callable[..., Sequence[Accumulator]]:
+    """A value and its index; lanes that saw nothing lose every tie."""
+
+    def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
+        value = compute_type(input)
+        index = tl.int32 if count <= INT32_MAX else tl.int64
+        return (value, start(value)), (index, highest(index))
+
+    return accumulators
+
+
+def both_extremes(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
+    """The least and the greatest."""
+    type_ = compute_type(input)
+    return (type_, highest(type_)), (type_, lowest(type_))
+
+
+def shifted_sum(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
+    """The maximum, and the sum of exponentials."""
+    type_ = compute_type(output)
+    return (type_, lowest(type_)), (type_, 0)
+
+
+def three_moments(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
+    """Mean, squares and count."""
+    return ((compute_type(input), 0),) * 3
+
+
+def freedom(call: StructuredCall, count: int) -> Callable[..., float]:
+    """The number of elements less the correction, which is 1 by default."""
+    fixed = call.extra.get("correction", 1)
+    return lambda correction=None: float(max(count - (fixed if correction is None else correction), 0))
+
+
+def moments(finish: Any) -> JointReduction:
+    """A row of the variance's kin."""
+    return JointReduction(
+        k.moments, k.moments_across, k.one_moment, finish, three_moments, freedom, shifted=True
+    )
+
+
+def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a reduction over ``call.extra["dims"]``, in logical order where that counts."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out = call.args["self"], call.outputs[0]
+        check_dtypes(call, [spec, *call.outputs])
+        dims = call.extra["dims"]
+        if out.numel == 0:
+            return PlannedKernel(launch_nothing)
+        sides = sides_of(spec, out, dims, row.indexed)
+        if not sides.fits() or any(other.strides != out.strides for other in call.outputs):
+            return through_contiguous(call, factory, dims)
+        outputs = [other.dtype for other in call.outputs]
+        run = plan_joint(call, row, sides, [spec.dtype], outputs)
+        number = row.number(call, sides.n)
+        if len(outputs) == 1:
+            return PlannedKernel(lambda to, x, *rest: run([x.address], [to.address], number(*rest)))
+        return PlannedKernel(
+            lambda to, also, x, *rest: run([x.address], [to.address, also.address], number(*rest))
+        )
+
+    return factory
+
+
+Run = Callable[[list[int], list[int], float], None]
+
+
+def plan_joint(
+    call: StructuredCall,
+    row: JointReduction,
+    sides: Sides,
+    inputs: Sequence[ScalarType],
+    outputs: Sequence[ScalarType],
+) -> Run:
+    """The launches of a row, as a function of the inputs' and the outputs' addresses and of the number.
+
+    The reduced side has strides for one or both inputs, the kept side those of the inputs and the outputs.
+    """
+    accumulators = row.accumulators(inputs[0], outputs[0], sides.n)
+    words = words_of(accumulators)
+    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, words)
+    sources = [f"*{dtype.triton_name}" for dtype in inputs]
+    results = [f"*{dtype.triton_name}" for dtype in outputs]
+    if tile.splits == 1:
+        return one_pass(call, row, sides, tile, accumulators, sources, results)
+    return two_passes(call, row, sides, tile, accumulators, sources, results)
+
+
+def words_of(accumulators: Sequence[Accumulator]) -> int:
+    """How many 64-bit words they fill."""
+    return cdiv(sum(type_.primitive_bitwidth for type_, _ in accumulators), 64)
+
+
+def one_pass(
+    call: StructuredCall,
+    row: JointReduction,
+    sides: Sides,
+    tile: Tile,
+    accumulators: Sequence[Accumulator],
+    sources: Sequence[str],
+    results: Sequence[str],
+    *,
+    from_parts: bool = False,
+    to_parts: int = 0,
+) -> Run:
+    """One launch: over inputs or over accumulators, to outputs or to accumulators."""
+    pointers: dict[str, str] = {}
+    constexprs: dict[str, object] = {
+        "COMBINE": row.combine,
+        "ACROSS": row.across,
+        "ELEMENT": row.element,
+        "FINISH": k.all_of if to_parts else row.finish,
+        "PARTS": from_parts,
+        "INDEXED": row.indexed,
+        "SHIFTED": row.shifted and not from_parts,
+        "ARITY": len(accumulators),
+        "PART_STRIDE": 1 if to_parts else 0,
+    }
+    for names, types in ((("a", "b", "c"), sources), (("out0", "out1", "out2"), results)):
+        for i, name in enumerate(names):
+            if i < len(types):
+                pointers[name] = types[i]
+            else:
+                constexprs[name] = None
+    for i in range(3):
+        type_, start = accumulators[min(i, len(accumulators) - 1)]
+        constexprs |= {f"TYPE{i}": type_, f"START{i}": start}
+    pointers["number"] = "fp64"
+    x = sides.reduced.strides[0]
+    reduced = Geometry(sides.reduced.sizes, (x, sides.reduced.strides[-1]))
+    launch, grid, numbers = plan_sides(
+        call,
+        k.reduce_jointly,
+        Sides(sides.kept, reduced),
+        pointers,
+        constexprs,
+        tile,
+        to_parts,
+        reduced_names=("xr", "yr"),
+    )
+    return lambda ins, outs, number: launch(grid, *ins, *outs, number, *numbers)
+
+
+def whole(reduced: Geometry) -> Sides:
+    """Everything reduced to one output."""
+    return Sides(Geometry((), ((), ())), reduced)
+
+
+def two_passes(
+    call: StructuredCall,
+    row: JointReduction,
+    sides: Sides,
+    tile: Tile,
+    accumulators: Sequence[Accumulator],
+    sources: Sequence[str],
+    results: Sequence[str],
+) -> Run:
+    """The accumulators of each part, as [outputs, splits]; then their combination."""
+    splits = tile.splits
+    parts = gapless_strides(sides.kept.sizes, splits)
+    carried = [(tl.float64, start) for _, start in accumulators] if row.shifted else accumulators
+    types = [f"*{type_name(type_)}" for type_, _ in carried]
+    partly = Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced)
+    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=splits)
+    together = Sides(
+        Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((1,),))
+    )
+    second_tile = tile_for(sides.n_out, splits, True, False, words_of(carried))
+    second = one_pass(call, row, together, second_tile, carried, types, results, from_parts=True)
+    sizes = [sides.n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in carried]
+    allocate = get_allocator("cuda").allocate
+    device = call.device
+
+    def run(ins: list[int], outs: list[int], number: float) -> None:
+        buffers = [allocate(nbytes, device) for nbytes in sizes]
+        addresses = [buffer.address for buffer in buffers]
+        first(ins, addresses, number)
+        second(addresses, outs, number)
+
+    return run
+
+
+LARGER = (k.larger_with_index, k.larger_across, k.with_index)
+SMALLER = (k.smaller_with_index, k.smaller_across, k.with_index)
+
+JOINT_REDUCTIONS: dict[str, JointReduction] = {
+    "argmax_stub": JointReduction(*LARGER, k.index_of, indexed(lowest), indexed=True),
+    "argmin_stub": JointReduction(*SMALLER, k.index_of, indexed(highest), indexed=True),
+    "max_dim_stub": JointReduction(*LARGER, k.all_of, indexed(lowest), indexed=True),
+    "min_dim_stub": JointReduction(*SMALLER, k.all_of, indexed(highest), indexed=True),
+    "aminmax_stub": JointReduction(k.both_extremes, k.extremes_across, k.twice, k.all_of, both_extremes),
+    "logsumexp_stub": JointReduction(
+        k.shifted_sums, k.shifted_sums_across, k.with_one, k.log_of_sum, shifted_sum
+    ),
+    "var_stub": moments(k.variance_of),
+    "std_stub": moments(k.deviation_of),
+    "var_mean_stub": moments(k.variance_and_mean_of),
+    "std_mean_stub": moments(k.deviation_and_mean_of),
+}
+"""Among equal elements the first index counts, and NaN is preferred to any number."""
+
+for _stub, _row in JOINT_REDUCTIONS.items():
+    register_stub(_stub, "cuda", joint_reduction(_row))

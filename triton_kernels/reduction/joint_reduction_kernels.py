@@ -1,0 +1,376 @@
+"""The program of reductions with several accumulators, and the functions that they combine with.
+
+Accumulators are a tuple. A combining function takes those of both sides one by one, as `tl.reduce` calls it.
+"""
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..conversion import convert
+from ..elementwise.pointwise_functions import divide, exp, log, sqrt
+from .reduction_kernels import largest, offset_of, smallest, sum_of
+
+
+@triton.jit
+def larger_with_index(a, i, b, j):
+    first = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+
+@triton.jit
+def larger_across(t):
+    return tl.reduce((t[0], t[1]), 1, larger_with_index)
+
+
+@triton.jit
+def smaller_with_index(a, i, b, j):
+    first = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+
+@triton.jit
+def smaller_across(t):
+    return tl.reduce((t[0], t[1]), 1, smaller_with_index)
+
+
+@triton.jit
+def both_extremes(a_low, a_high, b_low, b_high):
+    return smallest(a_low, b_low), largest(a_high, b_high)
+
+
+@triton.jit
+def extremes_across(t):
+    return tl.reduce((t[0], t[1]), 1, both_extremes)
+
+
+@triton.jit
+def finite(a):
+    """`a`, or 0 where it is infinite or NaN: what exponents are shifted by."""
+    return tl.where(a - a == 0, a, tl.zeros_like(a))
+
+
+@triton.jit
+def shifted_sums(a, a_sum, b, b_sum):
+    """The maximum, and the sum of exponentials shifted by it (Milakov, Gimelshein, 2018)."""
+    top = largest(a, b)
+    shift = finite(top)
+    return top, a_sum * exp(a - shift) + b_sum * exp(b - shift)
+
+
+@triton.jit
+def shifted_sums_across(t):
+    return tl.reduce((t[0], t[1]), 1, shifted_sums)
+
+
+@triton.jit
+def moments(a, a_squares, a_count, b, b_squares, b_count):
+    """Mean, sum of squared deviations and count (Chan, Golub, LeVeque, 1979)."""
+    count = a_count + b_count
+    share = divide(b_count, tl.where(count == 0, 1.0, count).to(a.dtype))
+    gap = b - a
+    mean = a + gap * share
+    squares = a_squares + b_squares + gap * gap * (a_count * share)
+    # An infinite mean stays one, and lanes that saw nothing change nothing.
+    mean = tl.where(gap - gap == 0, mean, a + b)
+    mean = tl.where(b_count == 0, a, tl.where(a_count == 0, b, mean))
+    squares = tl.where(b_count == 0, a_squares, tl.where(a_count == 0, b_squares, squares))
+    return mean, squares, count
+
+
+@triton.jit
+def moments_across(t):
+    return tl.reduce((t[0], t[1], t[2]), 1, moments)
+
+
+@triton.jit
+def total_across(t):
+    return (tl.reduce(t[0], 1, sum_of),)
+
+
+@triton.jit
+def add_pairs(a, a_other, b, b_other):
+    return a + b, a_other + b_other
+
+
+@triton.jit
+def pairs_across(t):
+    return tl.reduce((t[0], t[1]), 1, add_pairs)
+
+
+@triton.jit
+def with_index(a, b, at):
+    return a, at
+
+
+@triton.jit
+def twice(a, b, at):
+    return a, a
+
+
+@triton.jit
+def with_one(a, b, at):
+    return a, tl.full(a.shape, 1, a.dtype)
+
+
+@triton.jit
+def one_moment(a, b, at):
+    # An infinite element has no finite deviation from its own mean.
+    return a, a - a, tl.full(a.shape, 1, a.dtype)
+
+
+@triton.jit
+def alone(a, b, at):
+    return (a,)
+
+
+@triton.jit
+def pair(a, b, at):
+    return a, b
+
+
+@triton.jit
+def squared_gap(a, b, at):
+    gap = a - b
+    return (gap * gap,)
+
+
+@triton.jit
+def all_of(t, number):
+    return t
+
+
+@triton.jit
+def index_of(t, number):
+    return (t[1],)
+
+
+@triton.jit
+def log_of_sum(t, number):
+    return (log(t[1]) + finite(t[0]),)
+
+
+@triton.jit
+def spread(squares, freedom):
+    return divide(squares, tl.full(squares.shape, 0, squares.dtype) + freedom.to(squares.dtype))
+
+
+@triton.jit
+def mean_or_nan(t):
+    return tl.where(t[2] == 0, float("nan"), t[0])
+
+
+@triton.jit
+def variance_of(t, number):
+    return (spread(t[1], number),)
+
+
+@triton.jit
+def deviation_of(t, number):
+    return (sqrt(spread(t[1], number)),)
+
+
+@triton.jit
+def variance_and_mean_of(t, number):
+    return spread(t[1], number), mean_or_nan(t)
+
+
+@triton.jit
+def deviation_and_mean_of(t, number):
+    return sqrt(spread(t[1], number)), mean_or_nan(t)
+
+
+@triton.jit
+def first_over_number(t, number):
+    return (divide(t[0], tl.full(t[0].shape, 0, t[0].dtype) + number.to(t[0].dtype)),)
+
+
+@triton.jit
+def first_of(t, number):
+    return (t[0],)
+
+
+@triton.jit
+def first_over_second(t, number):
+    return divide(t[0], t[1]), t[1]
+
+
+@triton.jit
+def starting(
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ARITY: tl.constexpr,
+    START0: tl.constexpr,
+    START1: tl.constexpr,
+    START2: tl.constexpr,
+    TYPE0: tl.constexpr,
+    TYPE1: tl.constexpr,
+    TYPE2: tl.constexpr,
+):
+    """The accumulators of nothing."""
+    first = tl.full((ROWS, COLUMNS), START0, TYPE0)
+    if ARITY == 1:
+        return (first,)
+    elif ARITY == 2:
+        return first, tl.full((ROWS, COLUMNS), START1, TYPE1)
+    else:
+        return first, tl.full((ROWS, COLUMNS), START1, TYPE1), tl.full((ROWS, COLUMNS), START2, TYPE2)
+
+
+@triton.jit
+def combined(COMBINE: tl.constexpr, ARITY: tl.constexpr, a, b):
+    if ARITY == 1:
+        return (COMBINE(a[0], b[0]),)
+    elif ARITY == 2:
+        return COMBINE(a[0], a[1], b[0], b[1])
+    else:
+        return COMBINE(a[0], a[1], a[2], b[0], b[1], b[2])
+
+
+@triton.jit
+def where_each(ARITY: tl.constexpr, mask, a, b):
+    if ARITY == 1:
+        return (tl.where(mask, a[0], b[0]),)
+    elif ARITY == 2:
+        return tl.where(mask, a[0], b[0]), tl.where(mask, a[1], b[1])
+    else:
+        return tl.where(mask, a[0], b[0]), tl.where(mask, a[1], b[1]), tl.where(mask, a[2], b[2])
+
+
+@triton.jit
+def reduce_jointly(
+    a,
+    b,
+    c,
+    out0,
+    out1,
+    out2,
+    number,
+    n_out,
+    n,
+    chunk,
+    PART_STRIDE: tl.constexpr,
+    k0,
+    k1,
+    k2,
+    xk0,
+    xk1,
+    xk2,
+    xk3,
+    ok0,
+    ok1,
+    ok2,
+    ok3,
+    r0,
+    r1,
+    r2,
+    xr0,
+    xr1,
+    xr2,
+    xr3,
+    yr0,
+    yr1,
+    yr2,
+    yr3,
+    COMBINE: tl.constexpr,
+    ACROSS: tl.constexpr,
+    ELEMENT: tl.constexpr,
+    FINISH: tl.constexpr,
+    PARTS: tl.constexpr,
+    INDEXED: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    ARITY: tl.constexpr,
+    START0: tl.constexpr,
+    START1: tl.constexpr,
+    START2: tl.constexpr,
+    TYPE0: tl.constexpr,
+    TYPE1: tl.constexpr,
+    TYPE2: tl.constexpr,
+    KEPT: tl.constexpr,
+    REDUCED: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """`a` and `b` are inputs; with PARTS `a`, `b` and `c` are accumulators that earlier programs left.
+
+    With SHIFTED the elements are taken relative to the program's first one, so that the deviations of numbers
+    far from zero are not lost in their mean's rounding; the first accumulator is that mean.
+    """
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    part = tl.program_id(1).to(INDEX)
+    wanted = o < n_out
+    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
+    total = starting(BLOCK_O, BLOCK_R, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
+    nothing = starting(1, 1, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
+    first = part * chunk
+    last = tl.minimum(first + chunk, n)
+    if SHIFTED:
+        pivot = rows + offset_of(first, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
+        pivot = tl.load(a + pivot, mask=wanted[:, None] & (first < last), other=0)
+        pivot = finite(convert(pivot, TYPE0))
+    for base in range(first, last, BLOCK_R):
+        r = base + tl.arange(0, BLOCK_R).to(INDEX)
+        mask = wanted[:, None] & (r < last)[None, :]
+        at = rows + offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
+        value = convert(tl.load(a + at, mask=mask, other=0), TYPE0)
+        if PARTS:
+            if ARITY == 1:
+                value = (value,)
+            elif ARITY == 2:
+                value = (value, convert(tl.load(b + at, mask=mask, other=0), TYPE1))
+            else:
+                second = convert(tl.load(b + at, mask=mask, other=0), TYPE1)
+                value = (value, second, convert(tl.load(c + at, mask=mask, other=0), TYPE2))
+        else:
+            if b is not None:
+                at_b = rows + offset_of(r, r0, r1, r2, yr0, yr1, yr2, yr3, REDUCED)[None, :]
+                second = convert(tl.load(b + at_b, mask=mask, other=0), TYPE0)
+            else:
+                second = value
+            if SHIFTED:
+                value = value - pivot
+            index = r
+            if INDEXED:
+                index = tl.broadcast_to(r.to(TYPE1)[None, :], (BLOCK_O, BLOCK_R))
+            value = ELEMENT(value, second, index)
+        total = combined(COMBINE, ARITY, total, where_each(ARITY, mask, value, nothing))
+    total = ACROSS(total)
+    if SHIFTED:
+        mean = total[0].to(tl.float64) + tl.sum(pivot, 1).to(tl.float64)
+        total = (mean, total[1], total[2])
+    result = FINISH(total, number)
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
+    tl.store(out0 + to, convert(result[0], out0.dtype.element_ty), mask=wanted)
+    if out1 is not None:
+        tl.store(out1 + to, convert(result[1], out1.dtype.element_ty), mask=wanted)
+    if out2 is not None:
+        tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
+
+
+ROWS, SHORT_ROWS, HALF_ROWS = (
+    Configuration((1, 4096), 8),
+    Configuration((32, 64)),
+    Configuration((1, 2048), 8),
+)
+COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
+
+declare(
+    reduce_jointly,
+    warps=16,
+    why="16 warps: up to three accumulators for each of a lane's elements. They hide the latency of what combines "
+    "them, divisions and exponentials, four warps for each scheduler; and a lane of the largest tile has 16 elements "
+    "in flight, 32 KiB of float32 in all, as many as 32 warps of a kernel that only reads",
+    operand="a",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={
+        ("fp32",): (ROWS, HALF_ROWS, COLUMNS, HALF_COLUMNS),
+        ("bf16", "fp16"): (ROWS, HALF_ROWS),
+        ("fp64",): (ROWS, HALF_ROWS, Configuration((1, 1024), 8), HALF_COLUMNS),
+        ("i64",): (HALF_ROWS,),
+        ("i8",): (ROWS, SHORT_ROWS),
+        ("i1",): (ROWS,),
+    },
+    smaller=True,
+    operations="n for each output, times the combining function's",
+    traffic="n_out (n itemsize of each input + itemsize of each output)",
+    loads=("a",),
+)

@@ -1,0 +1,197 @@
+"""The reduction skeleton, and the reductions made of it: a line for each.
+
+The input is seen as [outer, reduced], each side with up to four coalesced dimensions of any stride. A program
+has a tile of outputs by reduced elements: each lane combines every BLOCK_R-th element, then a tree combines
+the lanes. Few outputs with much to reduce are split: partial results first, their reduction second. No
+atomics, so the order depends on sizes, strides and the device only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import dtype as ScalarType
+from ..conversion import compute_type, type_name
+from ..elementwise.elementwise import check_dtypes
+from ..geometry import Geometry
+from ..launch import launch_nothing
+from .reduction_kernels import (
+    and_across,
+    identity,
+    largest,
+    largest_across,
+    logical_and,
+    logical_or,
+    mean_of,
+    or_across,
+    product,
+    product_across,
+    reduce,
+    result_of,
+    smallest,
+    smallest_across,
+    sum_across,
+    sum_of,
+)
+from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction to one value for each output.
+
+    Args:
+        combine: a `@triton.jit` function of two accumulators; associative.
+        across: ``tl.reduce(tile, 1, combine)`` as a function: the compiler wants `combine` by its name there.
+        start: the accumulator of nothing, from the accumulator's type.
+        accumulate: the accumulator's type, from the input's and the output's dtype.
+        load: what becomes of an element before it is combined.
+        finish: ``finish(accumulator, count)`` gives the result.
+    """
+
+    combine: Any
+    across: Any
+    start: Callable[[tl.dtype], int | float]
+    accumulate: Callable[[ScalarType, ScalarType], tl.dtype]
+    load: Any = identity
+    finish: Any = result_of
+
+
+def lowest(type_: tl.dtype) -> int | float:
+    """A number that no number of this type is below."""
+    if type_.is_floating():
+        return -math.inf
+    return -(1 << (type_.primitive_bitwidth - 1)) if type_.is_int_signed() else 0
+
+
+def highest(type_: tl.dtype) -> int | float:
+    """A number that no number of this type exceeds."""
+    if type_.is_floating():
+        return math.inf
+    return (1 << (type_.primitive_bitwidth - (1 if type_.is_int_signed() else 0))) - 1
+
+
+def sum_type(input: ScalarType, output: ScalarType) -> tl.dtype:
+    """Sums and products: in the output's compute type, integers in int64."""
+    return compute_type(output) if output.is_floating_point else tl.int64
+
+
+def own_type(input: ScalarType, output: ScalarType) -> tl.dtype:
+    """Extremes: in the input's compute type."""
+    return compute_type(input)
+
+
+def bool_type(input: ScalarType, output: ScalarType) -> tl.dtype:
+    """Truth: whether an element is zero."""
+    return tl.int1
+
+
+def reduction(row: Reduction) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a reduction over ``call.extra["dims"]``."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out = call.args["self"], call.outputs[0]
+        check_dtypes(call, [spec, out])
+        dims = call.extra["dims"]
+        if out.numel == 0:
+            return PlannedKernel(launch_nothing)
+        accumulator = row.accumulate(spec.dtype, out.dtype)
+        sides = sides_of(spec, out, dims, False)
+        if not sides.fits():
+            return through_contiguous(call, factory, dims)
+        tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True)
+        constexprs: dict[str, object] = {
+            "COMBINE": row.combine,
+            "ACROSS": row.across,
+            "LOAD": row.load,
+            "FINISH": row.finish,
+            "START": row.start(accumulator),
+            "ACCUMULATOR": accumulator,
+        }
+        pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
+        if tile.splits == 1:
+            launch, grid, numbers = plan_sides(
+                call, reduce, sides, pointers, {**constexprs, "PART_STRIDE": 0}, tile, 0
+            )
+            return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
+        return split_reduction(call, row, sides, tile, pointers, constexprs, accumulator)
+
+    return factory
+
+
+def split_reduction(
+    call: StructuredCall,
+    row: Reduction,
+    sides: Sides,
+    tile: Tile,
+    pointers: dict[str, str],
+    constexprs: dict[str, object],
+    accumulator: tl.dtype,
+) -> PlannedKernel:
+    """Two launches: partial results as [outputs, splits], then their reduction."""
+    n_out, splits = sides.n_out, tile.splits
+    name = f"*{type_name(accumulator)}"
+    partly = Sides(
+        Geometry(sides.kept.sizes, (sides.kept.strides[0], gapless_strides(sides.kept.sizes, splits))),
+        sides.reduced,
+    )
+    first, first_grid, first_numbers = plan_sides(
+        call,
+        reduce,
+        partly,
+        {"x": pointers["x"], "out": name},
+        {**constexprs, "FINISH": result_of, "PART_STRIDE": 1},
+        tile,
+        splits,
+    )
+    together = Sides(
+        Geometry(
+            sides.kept.sizes,
+            (gapless_strides(sides.kept.sizes, splits), sides.kept.strides[1]),
+        ),
+        Geometry((splits,), ((1,),)),
+    )
+    second_tile = tile_for(n_out, splits, True, False)
+    second, second_grid, second_numbers = plan_sides(
+        call,
+        reduce,
+        together,
+        {"x": name, "out": pointers["out"]},
+        {**constexprs, "LOAD": identity, "PART_STRIDE": 0},
+        second_tile,
+        0,
+    )
+    order = [n for n in reduce.arg_names if n in ("n_out", "n", "count", "chunk")]
+    numbers = list(second_numbers)
+    numbers[order.index("count")] = sides.n
+    allocate = get_allocator("cuda").allocate
+    nbytes = n_out * splits * max(accumulator.primitive_bitwidth // 8, 1)
+    device = call.device
+
+    def into(to: Any, x: Any, *_: Any) -> None:
+        parts = allocate(nbytes, device)
+        first(first_grid, x.address, parts.address, *first_numbers)
+        second(second_grid, parts.address, to.address, *numbers)
+
+    return PlannedKernel(into)
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum_stub": Reduction(sum_of, sum_across, lambda _: 0, sum_type),
+    "mean_stub": Reduction(sum_of, sum_across, lambda _: 0, sum_type, finish=mean_of),
+    "prod_stub": Reduction(product, product_across, lambda _: 1, sum_type),
+    "amax_stub": Reduction(largest, largest_across, lowest, own_type),
+    "amin_stub": Reduction(smallest, smallest_across, highest, own_type),
+    "any_stub": Reduction(logical_or, or_across, lambda _: 0, bool_type),
+    "all_stub": Reduction(logical_and, and_across, lambda _: 1, bool_type),
+}
+"""What each operator combines; those with several accumulators are in `joint_reduction.py`."""
+
+for _stub, _row in REDUCTIONS.items():
+    register_stub(_stub, "cuda", reduction(_row))

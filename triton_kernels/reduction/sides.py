@@ -1,0 +1,247 @@
+"""Kernels over [outer, reduced] tiles: the two sides' geometry, the tile of a program, and the launch.
+
+A side has up to four coalesced dimensions of any stride. What has more goes through contiguous copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.tensor_spec import TensorSpec
+from ..elementwise.copy import copy_kernel
+from ..geometry import Geometry, coalesced
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
+
+MAX_DIMS = 4
+TILE = 4096
+INTERPRETED_TILE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How many outputs and reduced elements a program has, and how many parts share the reduced side."""
+
+    outputs: int
+    reduced: int
+    splits: int
+    chunk: int
+    warps: int
+
+
+def tile_for(n_out: int, n: int, reduced_is_inner: bool, may_split: bool, words: int = 1) -> Tile:
+    """Tiles that read along the contiguous side, and enough programs to fill the device.
+
+    `words` says how many 64-bit words of accumulators an element has: tiles are the smaller.
+    """
+    most_out, most = next_power_of_2(n_out), next_power_of_2(n)
+    if interpreted():
+        reduced = min(most, 4096)
+        outputs = min(most_out, INTERPRETED_TILE // reduced)
+        target = 4
+    else:
+        size = TILE // next_power_of_2(words)
+        if reduced_is_inner:
+            reduced = min(most, size)
+            outputs = min(most_out, max(1, size // 2 // reduced))
+        else:
+            outputs = min(most_out, 64)
+            reduced = min(most, size // 2 // outputs)
+        target = 4 * driver().properties(driver().current_device()).multi_processor_count
+    programs = cdiv(n_out, outputs)
+    splits = 1
+    if may_split and programs * 2 <= target:
+        splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
+    chunk = cdiv(cdiv(n, splits), reduced) * reduced if n else reduced
+    splits = max(1, cdiv(n, chunk))
+    warps = 8 if outputs * reduced * next_power_of_2(words) > 2048 else 4
+    return Tile(outputs, reduced, splits, chunk, warps)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The geometry of a reduction: outputs over both tensors' strides, reduced elements over the input's."""
+
+    kept: Geometry
+    reduced: Geometry
+
+    @property
+    def n_out(self) -> int:
+        return math.prod(self.kept.sizes)
+
+    @property
+    def n(self) -> int:
+        return math.prod(self.reduced.sizes)
+
+    @property
+    def reduced_is_inner(self) -> bool:
+        """Whether the smallest stride of the input lies among the reduced dimensions."""
+        inner, outer = self.reduced.strides[0][:1], self.kept.strides[0][:1]
+        return not outer or (bool(inner) and inner[0] <= outer[0])
+
+    def fits(self) -> bool:
+        """Whether the skeleton has parameters enough."""
+        return len(self.kept.sizes) <= MAX_DIMS and len(self.reduced.sizes) <= MAX_DIMS
+
+
+def sides_of(spec: TensorSpec, out: TensorSpec, dims: Sequence[int], keep_order: bool) -> Sides:
+    """The two sides; `out` has the reduced dimensions as size 1 or not at all."""
+    kept = [i for i in range(spec.ndim) if i not in dims]
+    if out.ndim == spec.ndim:
+        out_strides = [out.strides[i] for i in kept]
+    else:
+        out_strides = list(out.strides)
+    kept_side = coalesced([spec.sizes[i] for i in kept], [[spec.strides[i] for i in kept], out_strides])
+    sizes = [spec.sizes[i] for i in dims]
+    if 0 in sizes:
+        return Sides(kept_side, Geometry((0,), ((1,),)))
+    return Sides(kept_side, coalesced(sizes, [[spec.strides[i] for i in dims]], keep_order))
+
+
+def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
+    """The lines of several tensors of the same sizes along a dimension, and the positions in a line."""
+    sizes = specs[0].sizes or (1,)
+    strides = [spec.strides or (1,) for spec in specs]
+    kept = [i for i in range(len(sizes)) if i != dim]
+    kept_side = coalesced([sizes[i] for i in kept], [[own[i] for i in kept] for own in strides])
+    return Sides(kept_side, coalesced([sizes[dim]], [[own[dim]] for own in strides]))
+
+
+def dimension_arguments(
+    prefix: str, sizes: Sequence[int], strides: dict[str, Sequence[int]], kind: str
+) -> tuple[dict[str, str], dict[str, object], dict[str, int]]:
+    """Signature, constants and values of one side's sizes and strides; strides of 0 and 1 are constants."""
+    signature: dict[str, str] = {}
+    constants: dict[str, object] = {}
+    values: dict[str, int] = {}
+    every: dict[str, int | None] = {
+        f"{prefix}{i}": sizes[i] if i < len(sizes) - 1 else None for i in range(MAX_DIMS - 1)
+    }
+    for name, own in strides.items():
+        every |= {f"{name}{i}": own[i] if i < len(sizes) else None for i in range(MAX_DIMS)}
+    for name, value in every.items():
+        if value is None or (value in (0, 1) and not name.startswith(prefix)):
+            constants[name] = value or 0
+        else:
+            signature[name] = kind
+            values[name] = value
+    return signature, constants, values
+
+
+def plan_sides(
+    call: StructuredCall,
+    kernel: Any,
+    sides: Sides,
+    pointers: dict[str, str],
+    constexprs: dict[str, object],
+    tile: Tile,
+    part_stride: int = 0,
+    kept_names: Sequence[str] = ("xk", "ok"),
+    reduced_names: Sequence[str] = ("xr",),
+) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
+    """One launch: what `pointers` names comes first at each call, then the numbers returned here.
+
+    `kept_names` and `reduced_names` are the kernel's parameters for the strides of each operand over a side.
+    """
+    n_out, n = sides.n_out, sides.n
+    kind = integer_type(
+        sides.kept.extent() + sides.reduced.extent(),
+        n + tile.chunk,
+        (n_out + tile.outputs) * max(part_stride, 1),
+    )
+    signature = {**pointers, "n_out": kind, "n": kind, "count": "i64", "chunk": kind}
+    values = {"n_out": n_out, "n": n, "count": n, "chunk": tile.chunk}
+    constants = dict(constexprs)
+    for prefix, side, names in (("k", sides.kept, kept_names), ("r", sides.reduced, reduced_names)):
+        strides = dict(zip(names, side.strides, strict=True))
+        types, fixed, given = dimension_arguments(prefix, side.sizes, strides, kind)
+        signature |= types
+        constants |= fixed
+        values |= given
+    constants |= {
+        "KEPT": len(sides.kept.sizes),
+        "REDUCED": len(sides.reduced.sizes),
+        "INDEX": tl.int32 if kind == "i32" else tl.int64,
+        "BLOCK_O": tile.outputs,
+        "BLOCK_R": tile.reduced,
+    }
+    order = [name for name in kernel.arg_names if name in signature]
+    launch = Launch(
+        call.device,
+        kernel,
+        {name: signature[name] for name in order},
+        {name: value for name, value in constants.items() if name in kernel.arg_names},
+        # Without these the bound of a row, or its start, may lie within a vector, and accesses are scalar.
+        divisible=[
+            name
+            for name, value in values.items()
+            if name in order and name != "count" and value % ALIGNMENT == 0
+        ],
+        num_warps=tile.warps,
+    )
+    numbers = tuple(values[name] for name in order if name in values)
+    return launch, (cdiv(n_out, tile.outputs), tile.splits, 1), numbers
+
+
+def gapless_strides(sizes: Sequence[int], step: int) -> tuple[int, ...]:
+    """Strides of a gapless array whose first dimension is the inner one, each element `step` wide."""
+    strides = []
+    for size in sizes:
+        strides.append(step)
+        step *= size
+    return tuple(strides)
+
+
+def through_contiguous(
+    call: StructuredCall, factory: Callable[[StructuredCall], PlannedKernel], dims: Sequence[int]
+) -> PlannedKernel:
+    """`factory`'s kernel over a contiguous copy of ``self`` with `dims` last, and over contiguous outputs.
+
+    For inputs whose dimensions do not coalesce to as few as the kernels have, and for outputs of different
+    strides.
+    """
+    spec: TensorSpec = call.args["self"]
+    kept = [i for i in range(spec.ndim) if i not in dims]
+    order = [*kept, *dims]
+    permuted = spec.replace(
+        sizes=tuple(spec.sizes[i] for i in order), strides=tuple(spec.strides[i] for i in order)
+    )
+    flat = TensorSpec.contiguous(permuted.sizes, spec.dtype, spec.device)
+    gather = None if permuted.is_contiguous else copy_kernel(flat, permuted)
+    results = [TensorSpec.contiguous(out.sizes, out.dtype, out.device) for out in call.outputs]
+    scatters = [
+        None if out.is_contiguous else copy_kernel(out, result)
+        for out, result in zip(call.outputs, results, strict=True)
+    ]
+    sizes = permuted.sizes[: len(kept)]
+    inner = factory(
+        call._replace(
+            args={**call.args, "self": flat},
+            outputs=tuple(TensorSpec.contiguous(sizes, out.dtype, out.device) for out in call.outputs),
+            extra={**call.extra, "dims": tuple(range(len(kept), spec.ndim))},
+        )
+    ).into
+    allocate = get_allocator("cuda").allocate
+
+    def into(*arguments: Any) -> None:
+        outs, x, rest = arguments[: len(results)], arguments[len(results)], arguments[len(results) + 1 :]
+        if gather is not None:
+            buffer = allocate(flat.nbytes, flat.device)
+            gather(buffer, x)
+            x = buffer
+        targets = [
+            out if scatter is None else allocate(result.nbytes, result.device)
+            for out, scatter, result in zip(outs, scatters, results, strict=True)
+        ]
+        inner(*targets, x, *rest)
+        for out, scatter, target in zip(outs, scatters, targets, strict=True):
+            if scatter is not None:
+                scatter(out, target)
+
+    return PlannedKernel(into)

@@ -1,0 +1,1 @@
+"""Sorting on the device, for operators and for sums over equal indices."""
