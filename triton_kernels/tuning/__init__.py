@@ -1,0 +1,1 @@
+"""Which of a kernel's declared configurations a launch takes."""
