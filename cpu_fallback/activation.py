@@ -17,43 +17,45 @@ from ..dispatch.structured.stub import (
 from .elementwise import planned
 from .pointwise import FLOAT, REAL, check_kind
 
+Array = np.ndarray[Any, Any]
 
-def elu(a: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+
+def elu(a: Array, alpha: float, scale: float, input_scale: float) -> Array:
     """scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
     return np.where(a < 0, np.expm1(np.minimum(a, 0) * input_scale) * (alpha * scale), a * scale)
 
 
-def hardswish(a: Any) -> Any:
+def hardswish(a: Array) -> Array:
     """a * relu6(a + 3) / 6."""
     return a * np.clip(a + 3, 0, 6) / 6
 
 
-def hardsigmoid(a: Any) -> Any:
+def hardsigmoid(a: Array) -> Array:
     """relu6(a + 3) / 6."""
     return np.clip(a + 3, 0, 6) / 6
 
 
-def hardshrink(a: Any, lambd: Any) -> Any:
+def hardshrink(a: Array, lambd: float) -> Array:
     """0 within [-lambd, lambd], NaN kept."""
     return np.where((a >= -lambd) & (a <= lambd), np.zeros((), a.dtype), a)
 
 
-def softshrink(a: Any, lambd: Any) -> Any:
+def softshrink(a: Array, lambd: float) -> Array:
     """Nearer to zero by `lambd`, 0 within [-lambd, lambd]; NaN kept."""
     return np.where(a > lambd, a - lambd, np.where(a < -lambd, a + lambd, a * 0))
 
 
-def mish(a: Any) -> Any:
+def mish(a: Array) -> Array:
     """a * tanh(log(1 + exp(a)))."""
     return a * np.tanh(np.logaddexp(a, np.zeros((), a.dtype)))
 
 
-def log_sigmoid(a: Any) -> Any:
+def log_sigmoid(a: Array) -> Array:
     """log(1 / (1 + exp(-a)))."""
     return np.minimum(a, 0) - np.log1p(np.exp(-np.abs(a)))
 
 
-def threshold(a: Any, limit: Any, value: Any) -> Any:
+def threshold(a: Array, limit: float, value: float) -> Array:
     """`value` up to the limit, NaN kept."""
     return np.where(a <= limit, value, a)
 

@@ -36,23 +36,14 @@ def address_driver() -> Any:
             self.mallocs += 1
             return next(self.addresses)
 
-        def free(self, device: int, address: int) -> None:
-            pass
-
         def memory_info(self, device: int) -> tuple[int, int]:
             return TOTAL, TOTAL
 
         def create_event(self, timing: bool = False, blocking: bool = False) -> int:
             return 1
 
-        def record_event(self, event: int, stream: int) -> None:
-            pass
-
         def query_event(self, event: int) -> bool:
             return True
-
-        def synchronize_event(self, event: int) -> None:
-            pass
 
     AddressDriver.__abstractmethods__ = frozenset()  # what an allocator does not call
     return AddressDriver()

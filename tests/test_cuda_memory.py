@@ -209,3 +209,8 @@ def test_a_program_may_end_with_memory_in_use():
         gc.disable()
     """)
     assert done.stderr == "" and done.stdout == ""
+
+
+def test_every_memory_function_is_in_tt_cuda():
+    names = set(tt.cuda.memory.__all__)
+    assert "memory_allocated" in names and names <= set(tt.cuda.__all__)

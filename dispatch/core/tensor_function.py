@@ -7,7 +7,6 @@ A call is handled by the innermost function mode of its thread, then by those of
 
 from __future__ import annotations
 
-import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -319,7 +318,7 @@ def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
     public = names["_public"] = FunctionType(_asking_first.__code__, names, function.__name__)
     for each in ("__module__", "__qualname__", "__doc__", "__annotations__"):
         setattr(public, each, getattr(function, each))
-    public.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    public.__wrapped__ = function  # type: ignore[attr-defined]
     return public
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -120,18 +121,15 @@ def widths(found: dict[str, Any]) -> Iterator[int]:
 def print_table(rows: Sequence[Row]) -> None:
     """Print the table: by `rich` on a terminal where it is installed, else as plain columns."""
     cells = [row.cells() for row in rows]
-    if sys.stdout.isatty():
-        try:
-            from rich.console import Console
-            from rich.table import Table
-        except ModuleNotFoundError:
-            pass
-        else:
-            table = Table(*COLUMNS)
-            for row in cells:
-                table.add_row(*row, style="red" if row[-1] else None)
-            Console().print(table)
-            return
+    if sys.stdout.isatty() and find_spec("rich"):
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*COLUMNS)
+        for row in cells:
+            table.add_row(*row, style="red" if row[-1] else None)
+        Console().print(table)
+        return
     widest = [max(map(len, column)) for column in zip(COLUMNS, *cells, strict=True)]
     for line in (COLUMNS, *cells):
         print("  ".join(cell.ljust(n) for cell, n in zip(line, widest, strict=True)).rstrip())

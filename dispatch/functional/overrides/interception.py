@@ -46,7 +46,7 @@ class Interception:
         operator: whether a TypeError is answered with NotImplemented.
     """
 
-    __slots__ = ("asking", "by_arguments", "func", "function", "operator", "original", "own")
+    __slots__ = ("asking", "by_arguments", "func", "function", "operator", "original", "own", "wrapped")
 
     def __init__(
         self, function: FunctionType, func: Any, by_arguments: bool = True, operator: bool = False
@@ -56,6 +56,7 @@ class Interception:
         self.by_arguments = by_arguments
         self.operator = operator
         self.own: CodeType = function.__code__
+        self.wrapped: Any = function.__dict__.get("__wrapped__")
         self.original = FunctionType(
             self.own, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
@@ -70,14 +71,15 @@ class Interception:
 
     def exchange(self) -> None:
         """Have the function ask; `inspect.signature` still finds its own."""
-        self.function.__wrapped__ = self.original  # type: ignore[attr-defined]
+        self.function.__wrapped__ = self.wrapped or self.original  # type: ignore[attr-defined]
         self.function.__code__ = self.asking
 
     def _restore(self) -> None:
         with _lock:
             if not _active and self.function.__code__ is self.asking:
                 self.function.__code__ = self.own
-                del self.function.__wrapped__  # type: ignore[attr-defined]
+                if self.wrapped is None:
+                    del self.function.__wrapped__  # type: ignore[attr-defined]
                 _restored.append(self)
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ import gzip
 import json
 import threading
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from triten.runtime.dispatch_key import Functionality, functionality_bit
 from triten.runtime.local_dispatch_key_set import IncludeDispatchKeyGuard
 
 CPU = [ProfilerActivity.CPU]
-needs_cuda = pytest.mark.skipif(not tt.cuda.is_available(), reason="triton has no wheel for this platform")
+needs_cuda = pytest.mark.skipif(find_spec("triton") is None, reason="triton has no wheel for this platform")
 
 
 def tree(prof):
