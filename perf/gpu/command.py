@@ -30,7 +30,7 @@ from ..result_file import (
 )
 from .host_time import small_calls
 from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
-from .rows import NOT_BUILT, OURS, PEER, Row, counted, format_rows
+from .rows import NOT_BUILT, OURS, PEER, Row, counted, format_rows, group_means
 from .timing import DeviceClock, Work
 from .training_step import training_steps
 from .workloads import Operand, Workload, all_workloads
@@ -167,7 +167,11 @@ class Bench:
         if library is not None:
             library.set_float32_matmul_precision("high" if workload.tf32 else "highest")
             library.backends.cudnn.benchmark = True  # the peer at its best
-            rivals[PEER] = runner(code, library, sets, 1)
+            theirs = runner(code, library, sets, 1)
+            backends = {} if self.interpreted else workload.backends  # of a CPU PyTorch has neither
+            rivals |= {name: under_backend(theirs, library, own) for name, own in backends.items()} or {
+                PEER: theirs
+            }
         try:
             wrong = self.disagreement(workload, rivals)
         except (NotImplementedError, AttributeError) as error:
@@ -187,6 +191,7 @@ class Bench:
             seconds=self.arguments.row_seconds,
             on_host=(PEER,),
         )
+        row.copy_bandwidth = self.copy_bandwidth
         return row
 
     def sets_of(self, workload: Workload) -> int:
@@ -231,12 +236,13 @@ class Bench:
             "machine": describe_machine(), "versions": self.versions, "peer": self.peer.note or PEER,
             "copy_bytes_per_second": self.copy_bandwidth, "counts": dict(counted(self.found)),
             "rows": [row.as_json() for row in self.found],
+            "groups": [mean._asdict() for mean in group_means(self.found)],
         }  # fmt: skip
         write_section(self.path, SECTION, payload)
 
     def table(self) -> str:
         """The rows and what to know about them."""
-        lines = [format_rows(self.found, self.copy_bandwidth), ""]
+        lines = [format_rows(self.found), ""]
         if self.copy_bandwidth:
             lines.append(
                 f"a device-to-device copy moved {self.copy_bandwidth / 1e12:.2f} TB/s, read and written"
@@ -272,3 +278,15 @@ def runner(code: Any, library: ModuleType, sets: Iterable[dict[str, Pair]], whic
         return eval(code, spaces[number])
 
     return work
+
+
+def under_backend(work: Work, library: ModuleType, name: str) -> Work:
+    """The work with PyTorch's attention backend of this name, such as ``FLASH_ATTENTION``."""
+    attention = importlib.import_module(f"{library.__name__}.nn.attention")
+    backend = getattr(attention.SDPBackend, name)
+
+    def chosen(number: int) -> object:
+        with attention.sdpa_kernel(backend):
+            return work(number)
+
+    return chosen

@@ -1,4 +1,4 @@
-"""One measured line: raw times, medians, spread, and whether its target is met."""
+"""One measured line: raw times, medians, spread, and whether its targets are met; and what groups make together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from .targets import MICROSECONDS, OF_EAGER, RATIO, Target, target_of
+from .targets import (
+    MEANS,
+    MICROSECONDS,
+    OF_COPY,
+    SPEED,
+    SPEED_OF_CUDNN,
+    SPEED_OF_EAGER,
+    Target,
+    geometric_mean,
+    targets_of,
+)
 
-OURS, PEER, EAGER = "triten", "torch", "eager"
+OURS, PEER, EAGER, CUDNN = "triten", "torch", "eager", "cudnn"
 NOT_BUILT = "not built"
 
 
@@ -18,7 +28,8 @@ NOT_BUILT = "not built"
 class Row:
     """What was measured of one workload. Times are microseconds, one for each round, by who was timed.
 
-    `nbytes` and `flops` are what the workload must move and compute, 0 where that says nothing.
+    `nbytes` and `flops` are what the workload must move and compute, 0 where that says nothing; `copy_bandwidth` what
+    a device-to-device copy moved in the same run, bytes read and written in a second.
     """
 
     group: str
@@ -28,6 +39,7 @@ class Row:
     times: dict[str, list[float]] = field(default_factory=dict)
     breakdown: dict[str, float] = field(default_factory=dict)
     note: str = ""
+    copy_bandwidth: float | None = None
 
     def median(self, who: str) -> float | None:
         """The median time of one rival; None where it was not timed."""
@@ -42,73 +54,121 @@ class Row:
         low, _, high = statistics.quantiles(times, n=4)
         return (high - low) / statistics.median(times)
 
-    def ratio(self, yardstick: str = PEER) -> float | None:
-        """triten's median over another's."""
+    def speed(self, yardstick: str = PEER) -> float | None:
+        """Another's median over triten's: above 1 triten is ahead."""
         ours, theirs = self.median(OURS), self.median(yardstick)
-        return None if ours is None or not theirs else ours / theirs
+        return None if theirs is None or not ours else theirs / ours
 
     @property
-    def target(self) -> Target | None:
-        """What would be good."""
-        return target_of(self.group, self.name)
+    def of_copy(self) -> float | None:
+        """The share of the copy's bandwidth at which the workload's bytes moved."""
+        ours = self.median(OURS)
+        if not (ours and self.nbytes and self.copy_bandwidth):
+            return None
+        return self.nbytes / (ours * 1e-6) / self.copy_bandwidth
 
-    def reached(self) -> float | None:
-        """The value that the target bounds."""
-        measures = {
-            RATIO: self.ratio(PEER),
-            OF_EAGER: self.ratio(EAGER),
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What would be good."""
+        return targets_of(self.group, self.name)
+
+    def measured(self, measure: str) -> float | None:
+        """The value that a target bounds."""
+        return {
+            SPEED: self.speed(PEER),
+            SPEED_OF_CUDNN: self.speed(CUDNN),
+            SPEED_OF_EAGER: self.speed(EAGER),
+            OF_COPY: self.of_copy,
             MICROSECONDS: self.median(OURS),
-        }
-        return None if self.target is None else measures[self.target.measure]
+        }[measure]
 
     @property
     def verdict(self) -> str:
-        """`met`, `aim met`, `MISSED`, or why there is none."""
+        """``aim met`` or ``met`` by all targets, ``MISSED`` with what was, or why there is none."""
         if self.note:
             return self.note
-        target, value = self.target, self.reached()
-        if target is None:
+        if not self.targets:
             return "no target set"
-        if value is None:
-            return f"no {target.measure}"
-        return "aim met" if value <= target.aim else "met" if value <= target.least else "MISSED"
+        verdicts = {target.measure: target.verdict(self.measured(target.measure)) for target in self.targets}
+        missed = [measure for measure, verdict in verdicts.items() if verdict == "MISSED"]
+        if missed:
+            return f"MISSED: {', '.join(missed)}"
+        unknown = [verdict for verdict in verdicts.values() if verdict.startswith("no ")]
+        if unknown:
+            return unknown[0]
+        return "aim met" if set(verdicts.values()) == {"aim met"} else "met"
 
     def as_json(self) -> dict[str, Any]:
         """The row with its raw times and what follows from them."""
-        target = self.target
         return asdict(self) | {
             "medians": {who: self.median(who) for who in self.times},
             "spreads": {who: self.spread(who) for who in self.times},
-            "ratio": self.ratio(),
-            "target": None if target is None else target._asdict(),
+            "speed": self.speed(),
+            "of_copy": self.of_copy,
+            "targets": [target._asdict() for target in self.targets],
             "verdict": self.verdict,
         }
 
 
-def format_rows(rows: Sequence[Row], copy_bandwidth: float | None) -> str:
-    """The rows as text: times, spread, ratio, share of the copy's bandwidth, rate, target, verdict.
+class GroupMean(NamedTuple):
+    """The geometric mean of the speeds of a group's rows, beside its target."""
 
-    `copy_bandwidth` is what a device-to-device copy moved in the same run, bytes read and written in a second.
-    """
+    name: str
+    rows: int
+    speed: float
+    slowest: str
+    least: float
+    aim: float
+    verdict: str
+
+
+def group_means(rows: Sequence[Row]) -> list[GroupMean]:
+    """What groups make together, of those rows that were timed beside PyTorch."""
+    found: list[GroupMean] = []
+    for name, groups, target in MEANS:
+        speeds = {
+            row.name: speed for row in rows if row.group in groups and not row.note and (speed := row.speed())
+        }
+        if speeds:
+            mean = geometric_mean(list(speeds.values()))
+            slowest = min(speeds, key=lambda row: speeds[row])
+            worst = f"{speeds[slowest]:.2f} {slowest}"
+            found.append(
+                GroupMean(name, len(speeds), mean, worst, target.least, target.aim, target.verdict(mean))
+            )
+    return found
+
+
+def format_rows(rows: Sequence[Row]) -> str:
+    """The rows as text: times, speed, spread, share of the copy's bandwidth, rate, target, verdict; then the groups."""
     lines: list[str] = []
     for group, members in itertools.groupby(rows, key=lambda row: row.group):
-        lines += ["", f"{group:<44}{'triten us':>11}{'torch us':>11}{'ratio':>7}{'iqr':>6}{'of copy':>9}"
+        lines += ["", f"{group:<44}{'triten us':>11}{'torch us':>11}{'speed':>7}{'iqr':>6}{'of copy':>9}"
                       f"{'TFLOP/s':>9}{'least':>7}{'aim':>6}  verdict"]  # fmt: skip
         for row in members:
-            lines.append(format_row(row, copy_bandwidth))
+            lines.append(format_row(row))
+    means = group_means(rows)
+    if means:
+        lines += ["", f"{'groups, geometric mean of the speeds':<44}{'rows':>6}{'speed':>7}{'least':>7}{'aim':>6}"
+                      f"  {'verdict':<9}slowest"]  # fmt: skip
+        lines += [
+            f"{mean.name:<44}{mean.rows:>6}{mean.speed:>7.2f}{mean.least:>7.2f}{mean.aim:>6.2f}"
+            f"  {mean.verdict:<9}{mean.slowest}"
+            for mean in means
+        ]
     return "\n".join(lines)
 
 
-def format_row(row: Row, copy_bandwidth: float | None) -> str:
-    """One line of the table."""
+def format_row(row: Row) -> str:
+    """One line of the table; of several targets it shows that of the speed."""
     ours, theirs = row.median(OURS), row.median(PEER) or row.median(EAGER)
-    ratio = row.ratio() or row.ratio(EAGER)
-    share = row.nbytes / (ours * 1e-6) / copy_bandwidth if ours and row.nbytes and copy_bandwidth else None
+    speed = row.speed() or row.speed(EAGER)
     rate = row.flops / (ours * 1e-6) / 1e12 if ours and row.flops else None
-    target = row.target
+    target = next((each for each in row.targets if each.measure != OF_COPY), None)
     cells = (
-        cell(ours, 11, 2), cell(theirs, 11, 2), cell(ratio, 7, 2), percent(row.spread(OURS), 6), percent(share, 9),
-        cell(rate, 9, 1), cell(target.least if target else None, 7, 2), cell(target.aim if target else None, 6, 2),
+        cell(ours, 11, 2), cell(theirs, 11, 2), cell(speed, 7, 2), percent(row.spread(OURS), 6),
+        percent(row.of_copy, 9), cell(rate, 9, 1), cell(target.least if target else None, 7, 2),
+        cell(target.aim if target else None, 6, 2),
     )  # fmt: skip
     line = f"{row.name:<44}{''.join(cells)}  {row.verdict}"
     parts = [f"{name} {value:.2f}" for name, value in row.breakdown.items()]

@@ -32,7 +32,8 @@ class Operand:
 @dataclass(frozen=True)
 class Workload:
     """One row. `written` are the bytes of the result; `tf32` allows TF32 in both libraries,
-    `needs` is a public name without which the row is not built."""
+    `needs` is a public name without which the row is not built, `backends` the attention backend under which each of
+    PyTorch's rivals runs, by the rival's name."""
 
     group: str
     name: str
@@ -42,6 +43,7 @@ class Workload:
     flops: int = 0
     tf32: bool = False
     needs: str = ""
+    backends: dict[str, str] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -91,7 +93,7 @@ def products(scale: int) -> Iterator[Workload]:
             yield product("matmul, cubes", side, side, side, dtype)
     for side in (4096, 2048):
         side = max(side // scale, 8)
-        yield product("matmul, cubes", side, side, side, "float32", tf32=True)
+        yield product("matmul, tf32", side, side, side, "float32", tf32=True)
     for m, n, k in LANGUAGE_MODEL:
         yield product("matmul, language models", *(max(size // scale, 3) for size in (m, n, k)), "bfloat16")
     for m, n, k in FEW_ROWS:
@@ -186,6 +188,7 @@ def attention(scale: int) -> Iterator[Workload]:
                     {"q": x, "k": x, "v": x},
                     flops=flops,
                     needs="nn.functional.scaled_dot_product_attention",
+                    backends={"torch": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"},
                 )
 
 

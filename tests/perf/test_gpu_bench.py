@@ -13,13 +13,14 @@ pytest.importorskip("triton", reason="triton has no wheel for this platform")
 import triten as tt
 from triten.perf.gpu.host_time import Intercepted
 from triten.perf.gpu.peer import Peer
-from triten.perf.gpu.rows import EAGER, OURS, PEER, Row, counted, format_rows
+from triten.perf.gpu.rows import CUDNN, EAGER, OURS, PEER, Row, counted, format_rows, group_means
+from triten.perf.gpu.targets import MEANS
 from triten.perf.gpu.timing import DeviceClock
 from triten.perf.gpu.workloads import FEW_ROWS, LANGUAGE_MODEL, RESNET50, Operand, Workload, all_workloads
 
 GROUPS = {
-    "matmul, cubes", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies", "reductions",
-    "softmax", "norms", "conv2d, ResNet-50", "attention",
+    "matmul, cubes", "matmul, tf32", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies",
+    "reductions", "softmax", "norms", "conv2d, ResNet-50", "attention",
 }  # fmt: skip
 
 
@@ -36,10 +37,10 @@ def bench(*arguments: str, cuda: str | None = "interpret", cwd: Path) -> subproc
     [
         ("a + b, 16 elements", {OURS: [5.0] * 3, PEER: [5.0, 5.0, 4.0]}, "aim met"),
         ("a + b, 16 elements", {OURS: [6.5], PEER: [5.0]}, "met"),
-        ("a + b, 16 elements", {OURS: [7.5], PEER: [5.0]}, "MISSED"),
-        ("a + b, 16 elements", {OURS: [7.5]}, "no time over PyTorch's"),
+        ("a + b, 16 elements", {OURS: [7.5], PEER: [5.0]}, "MISSED: PyTorch's time over ours"),
+        ("a + b, 16 elements", {OURS: [7.5]}, "no PyTorch's time over ours"),
         ("digits step, captured", {OURS: [1.0], EAGER: [3.1]}, "aim met"),
-        ("digits step, captured", {OURS: [1.0], EAGER: [2.9]}, "MISSED"),
+        ("digits step, captured", {OURS: [1.0], EAGER: [2.9]}, "MISSED: eager's time over ours"),
         ("malloc + free of a cached size", {OURS: [0.9, 0.95, 1.4]}, "aim met"),
         ("something else", {OURS: [1.0], PEER: [1.0]}, "no target set"),
     ],
@@ -51,14 +52,65 @@ def test_a_verdict_follows_from_the_medians(name: str, times: dict[str, list[flo
     assert row.as_json()["times"] == times
 
 
-def test_the_table_has_ratio_share_of_the_copy_and_rate() -> None:
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        (1000.0, 1300.0, "aim met"),
+        (1111.0, 1300.0, "met"),
+        (1000.0, 900.0, "MISSED: PyTorch's time over ours"),
+        (1200.0, 1300.0, "MISSED: of the copy's bandwidth"),
+        (2000.0, 1300.0, "MISSED: of the copy's bandwidth, PyTorch's time over ours"),
+    ],
+)
+def test_what_moves_rows_is_held_to_the_copy_and_to_pytorch(ours: float, theirs: float, verdict: str) -> None:
+    row = Row("softmax", "n", nbytes=10**9, times={OURS: [ours], PEER: [theirs]}, copy_bandwidth=1e12)
+    assert row.verdict == verdict
+    row.copy_bandwidth = None
+    assert row.verdict in ("no of the copy's bandwidth", "MISSED: PyTorch's time over ours")
+
+
+def test_attention_aims_at_cudnn_and_is_held_to_flash() -> None:
+    times = {OURS: [10.0], PEER: [9.6], CUDNN: [9.0]}
+    assert Row("attention", "n", times=times).verdict == "met"
+    assert Row("attention", "n", times=times | {CUDNN: [10.0]}).verdict == "aim met"
+    assert Row("attention", "n", times=times | {PEER: [9.0]}).verdict == "MISSED: PyTorch's time over ours"
+
+
+def test_groups_are_held_to_the_mean_of_their_speeds() -> None:
+    def row(group: str, name: str, speed: float, note: str = "") -> Row:
+        return Row(group, name, times={OURS: [10.0], PEER: [10.0 * speed]}, note=note)
+
     rows = [
-        Row("g", "x", nbytes=10**9, flops=10**12, times={OURS: [1000.0] * 5, PEER: [500.0] * 5}),
+        row("matmul, cubes", "x", 2.0),
+        row("matmul, language models", "y", 0.45),
+        row("matmul, language models", "z", 9.0, note="WRONG: z"),
+        row("norms", "n", 1.0),
+        Row("softmax", "without a peer", times={OURS: [1.0]}),
+    ]
+    matmul, norms = group_means(rows)
+    assert (matmul.name, matmul.rows, matmul.slowest, matmul.verdict) == ("matmul", 2, "0.45 y", "met")
+    assert matmul.speed == pytest.approx(0.9**0.5)
+    assert (norms.name, norms.verdict) == ("norms", "met")
+    text = format_rows(rows)
+    assert text.splitlines()[-2].split()[:5] == ["matmul", "2", "0.95", "0.92", "1.00"]
+    assert {name for _, groups, _ in MEANS for name in groups} == GROUPS
+
+
+def test_the_table_has_speed_share_of_the_copy_and_rate() -> None:
+    rows = [
+        Row(
+            "g",
+            "x",
+            nbytes=10**9,
+            flops=10**12,
+            times={OURS: [1000.0] * 5, PEER: [500.0] * 5},
+            copy_bandwidth=2e12,
+        ),
         Row("g", "y", note="not built: tt.y"),
     ]
-    text = format_rows(rows, 2e12)
+    text = format_rows(rows)
     line = next(line for line in text.split("\n") if line.startswith("x"))
-    assert line.split() == ["x", "1000.00", "500.00", "2.00", "0%", "50%", "1000.0", "no", "target", "set"]
+    assert line.split() == ["x", "1000.00", "500.00", "0.50", "0%", "50%", "1000.0", "no", "target", "set"]
     assert counted(rows) == {"no target set": 1, "not built": 1}
 
 
