@@ -107,7 +107,10 @@ def planned(
         o.is_contiguous or not any(o.strides) for o in tensors
     )
     any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
-    if plain and stores and kinds == [True, True] and ordered and _is_repeated(operands[0], out_spec):
+    if (
+        plain and stores and kinds == [True, True] and ordered
+        and operands[1].sizes == out_spec.sizes and _is_repeated(operands[0], out_spec)
+    ):  # fmt: skip
         first = operator.itemgetter((*(0,) * out_spec.ndim, ...))
         return PlannedKernel(_output_first(function, 2), lambda a, b: function(first(a), b), not silent)
     if plain and stores and all(kinds) and len(kinds) <= 2:

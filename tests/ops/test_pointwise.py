@@ -1,5 +1,6 @@
 """Pointwise operators on the CPU and on meta: values, dtypes, edges, in-place and out= forms, errors."""
 
+import itertools
 import math
 import tracemalloc
 
@@ -540,3 +541,36 @@ def test_complex():
     assert x.conj() is x
     with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
         z.abs_()
+
+
+SHAPES = ((), (1,), (2,), (1, 1), (1, 2), (3, 1), (3, 2), (1, 1, 2))
+LAYOUTS = {
+    "contiguous": lambda sizes: tt.randn(*sizes),
+    "one element": lambda sizes: tt.randn(()).expand(*sizes),
+    "transposed": lambda sizes: tt.randn(*reversed(sizes)).permute(*reversed(range(len(sizes)))),
+    "every second": lambda sizes: tt.randn(*(2 * n for n in sizes))[
+        tuple(slice(None, None, 2) for _ in sizes)
+    ],
+}
+
+
+@pytest.mark.parametrize("layouts", list(itertools.product(LAYOUTS, LAYOUTS)), ids="-".join)
+@pytest.mark.parametrize("op", ["mul", "add", "div", "maximum", "lt", "atan2", "fmod", "logical_and"])
+def test_results_have_the_broadcast_shape_in_every_pair_of_layouts(op, layouts):
+    for shapes in itertools.product(SHAPES, SHAPES):
+        try:
+            sizes = np.broadcast_shapes(*shapes)
+        except ValueError:
+            continue
+        a, b = (LAYOUTS[layout](shape) for layout, shape in zip(layouts, shapes, strict=True))
+        result = getattr(tt, op)(a, b)
+        expected = getattr(tt, op)(*(tt.tensor(x.tolist()).expand(sizes).clone() for x in (a, b)))
+        assert result.numpy().shape == result.shape == sizes, (shapes, layouts)
+        assert result.tolist() == expected.tolist(), (shapes, layouts)
+
+
+def test_the_gradient_of_a_broadcast_operand_of_a_sum_has_its_shape():
+    bias, factor = tt.ones(2, requires_grad=True), tt.full((2,), 3.0, requires_grad=True)
+    ((tt.ones(1, 3) @ tt.ones(3, 2) + bias) * factor).sum().backward()
+    assert bias.grad.tolist() == [3.0, 3.0] and factor.grad.tolist() == [4.0, 4.0]
+    assert bias.grad.numpy().shape == (2,)
