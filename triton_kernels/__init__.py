@@ -27,6 +27,7 @@ REGISTERING = (
     "loss.mse_loss",
     "loss.nll_loss",
     "normalization.softmax",
+    "optimizers.fused",
     "pooling.pooling",
     "products.matmul",
     "products.matvec",

@@ -22,7 +22,7 @@ from .agreement import disagreement
 from .choice import forced, listening, note
 from .entry import Entry, source_of
 from .inputs import Inputs
-from .measurement import RUNS, TURNS, WARM_UP, Times, measure, winner
+from .measurement import RUNS, TURNS, WARM_UP, measure, winner
 from .question import Question, candidates
 from .report import Finding, Report
 from .timer import EventTimer, Timer

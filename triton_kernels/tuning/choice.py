@@ -51,7 +51,7 @@ def configuration(
     """
     question = Question(name_of(kernel), device, dtype, shape_class(shape))
     if _listeners:
-        for listener in list(_listeners):
+        for listener in _listeners:
             listener(question, default)
     if _forced and question in _forced:
         return _forced[question]
