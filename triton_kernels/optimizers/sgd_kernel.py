@@ -1,4 +1,4 @@
-"""Stochastic gradient descent over many tensors in one launch; dispatch/structured/native/optimizers.py has the terms."""
+"""Stochastic gradient descent over many tensors in one launch; dispatch/structured/native/optimizers.py says what."""
 
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ...dispatch.core.dispatcher import Dispatcher
 from ...dispatch.functional.profiler import session
 from ...dispatch.functional.pytree import tree_leaves
 from ...runtime.cuda import driver as drivers
@@ -19,7 +18,7 @@ from ...runtime.generator import default_generator, generators_in_use
 from ...runtime.tensor_impl import TensorImpl
 from ..budget import Configuration
 from .agreement import disagreement
-from .choice import forced, listening, note
+from .choice import forced, listening, make_plans_anew, note
 from .entry import Entry, source_of
 from .inputs import Inputs
 from .measurement import RUNS, TURNS, WARM_UP, measure, winner
@@ -122,11 +121,6 @@ def failures() -> tuple[type[BaseException], ...]:
     """What a candidate raises that cannot be compiled or launched."""
     triton = module_if_imported("triton.errors")
     return (RuntimeError, ValueError) if triton is None else (RuntimeError, ValueError, triton.TritonError)
-
-
-def make_plans_anew() -> None:
-    """Forget what every operator has planned, as a kernel that is registered later has it."""
-    Dispatcher.singleton().forget_all()
 
 
 class _Tuner:

@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
+from ...dispatch.core.dispatcher import Dispatcher
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
@@ -115,6 +116,11 @@ def forget() -> None:
         _answers.clear()
         _entries.clear()
         _tables.clear()
+
+
+def make_plans_anew() -> None:
+    """Forget what every operator has planned, as a kernel that is registered later has it: plans hold choices."""
+    Dispatcher.singleton().forget_all()
 
 
 @contextlib.contextmanager

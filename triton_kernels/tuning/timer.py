@@ -11,7 +11,7 @@ from ...runtime.cuda.event import Event
 from ...runtime.device import device as Device
 
 FLUSH_BYTES = 1 << 29
-"""Takes a tenth of a millisecond on the fastest card: a call is enqueued meanwhile, so that its time is the device's."""
+"""Takes a tenth of a millisecond on the fastest card, in which the host enqueues the call."""
 L2_SIZES = 2
 """So many times the L2's size is written at least, whatever it keeps of what was there before."""
 

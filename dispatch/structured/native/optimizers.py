@@ -1,4 +1,4 @@
-"""Planners of optimizers' steps over lists of tensors (aten/src/ATen/native/FusedSGD.cpp, FusedAdam.cpp, AmpKernels.cpp).
+"""Planners of optimizers' steps over lists of tensors (ATen/native/FusedSGD.cpp, FusedAdam.cpp, AmpKernels.cu).
 
 A row is what stands at one place of the lists: a parameter, its gradient, its states, all of one dtype, with the same
 sizes and strides, each filling its memory without a gap. Rows of a list may differ in dtype. Both backends compute the
@@ -55,8 +55,8 @@ def _check_lengths(name: str, count: int, lists: dict[str, Specs]) -> None:
     for each, specs in lists.items():
         if len(specs) != count:
             raise RuntimeError(
-                f"{name}: Expected {each}.size() == n_tensors to be true, but got false: {len(specs)} tensors in {each} "
-                f"for {count} in self"
+                f"{name}: Expected {each}.size() == n_tensors to be true, but got false: {len(specs)} tensors in "
+                f"{each} for {count} in self"
             )
 
 
