@@ -52,6 +52,11 @@ def _data(tensors: Sequence[Any]) -> list[Any]:
 
 
 def _check_lengths(name: str, count: int, lists: dict[str, Specs]) -> None:
+    if count == 0:
+        raise NotImplementedError(
+            "There were no tensor arguments to this function (e.g., you passed an empty list of Tensors), but no "
+            f"fallback function is registered for schema aten::{name}"
+        )
     for each, specs in lists.items():
         if len(specs) != count:
             raise RuntimeError(
@@ -65,7 +70,7 @@ def _check_rows(name: str, kernel: str, parameters: Specs, lists: dict[str, Spec
     for number, first in enumerate(parameters):
         if first.dtype not in FLOATS:
             raise NotImplementedError(f"\"{kernel}\" not implemented for '{first.dtype.scalar_name}'")
-        if not first.is_dense:
+        if not first.is_dense():
             raise RuntimeError(
                 f"{name}: expected self[{number}] to be non-overlapping and dense, got sizes {list(first.sizes)} with "
                 f"strides {list(first.strides)}"
@@ -293,6 +298,8 @@ def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
     name = "_amp_foreach_non_finite_check_and_unscale_"
     specs, found_inf, inverse = _specs(args[0]), args[1]._spec.detached, args[2]._spec.detached
+    if not specs:
+        return lambda self, found, inverse: None
     _check_number(name, "inv_scale", inverse, specs[0])
     _check_number(name, "found_inf", found_inf, specs[0])
     for spec in specs:
@@ -305,8 +312,8 @@ def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             raise RuntimeError(
                 f"{name}: a gradient is read-only or overlaps itself; clone() it before writing to it"
             )
-    dense = [number for number, spec in enumerate(specs) if spec.is_dense]
-    others = [number for number, spec in enumerate(specs) if not spec.is_dense]
+    dense = [number for number, spec in enumerate(specs) if spec.is_dense()]
+    others = [number for number, spec in enumerate(specs) if not spec.is_dense()]
     into = None
     if dense:
         rows = {"self": tuple([specs[number] for number in dense])}
