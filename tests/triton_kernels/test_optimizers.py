@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.runtime.cuda.pinned_memory import PINNED_ALLOCATOR
 
 DTYPES = [tt.float32, tt.float64, tt.float16, tt.bfloat16]
 SGD = {
@@ -219,6 +220,8 @@ def test_a_graph_replays_a_step_with_its_own_table(rng):
     tt._fused_sgd_(p, g, b, **SGD, found_inf=found)
     tt._fused_sgd_(*host, **SGD)
     graph = tt.cuda.CUDAGraph()
+    tt.cuda.synchronize()
+    PINNED_ALLOCATOR.empty_cache()
     with tt.cuda.graph(graph):
         tt._fused_sgd_(p, g, b, **SGD, found_inf=found)
         tt._fused_sgd_(p, g, b, **SGD, found_inf=found)

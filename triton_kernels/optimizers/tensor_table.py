@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.capture import relaxed_capture
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.pinned_memory import PINNED_ALLOCATOR
 from ...runtime.cuda.transfer import copy_across
@@ -88,7 +89,10 @@ class TensorTable:
         places = np.array(addresses, np.int64).reshape(-1, self.rows)
         whole = np.concatenate([self._fixed, places // self._itemsizes])
         table = get_allocator("cuda").allocate(whole.nbytes, self._device)
-        copy_across(table, pinned_array(whole), whole.nbytes, non_blocking=True)
+        # Taking page-locked memory is no part of what a capture records.
+        with relaxed_capture(driver()):
+            staged = pinned_array(whole)
+        copy_across(table, staged, whole.nbytes, non_blocking=True)
         return table
 
 
