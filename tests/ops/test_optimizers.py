@@ -54,7 +54,8 @@ def lists(seed, count, dtype, shapes=SHAPES):
     rng = np.random.default_rng(seed)
     made = [[rng.standard_normal(shape) for shape in shapes] for _ in range(count)]
     made = [
-        [np.abs(a) if place >= 3 else a for a in (np.asarray(x) for x in row)] for place, row in enumerate(made)
+        [np.abs(a) if place >= 3 else a for a in (np.asarray(x) for x in row)]
+        for place, row in enumerate(made)
     ]
     return [[a.astype(dtype.np).astype(np.float64) for a in row] for row in made]
 
@@ -144,7 +145,12 @@ def test_what_pytorch_gives(seed, dtype):
             scaled = None if scale is None else library.tensor(scale)
             library._fused_sgd_(p, g, b if options["momentum"] else [], **options, grad_scale=scaled)
         for found, wanted in zip(ours, theirs, strict=True):
-            close(values(found), [t.double().numpy() for t in wanted], ROUNDING[dtype], f"seed {seed}, {changes}")
+            close(
+                values(found),
+                [t.double().numpy() for t in wanted],
+                ROUNDING[dtype],
+                f"seed {seed}, {changes}",
+            )
     for name, changes in itertools.product(("_fused_adam_", "_fused_adamw_"), ADAM_CHANGES):
         rows, options = lists(seed, 5, dtype), ADAM | changes
         ours, theirs = tensors(rows, dtype), [[torch.tensor(a).to(peer) for a in row] for row in rows]
@@ -152,7 +158,12 @@ def test_what_pytorch_gives(seed, dtype):
             steps = [library.tensor(3.0) for _ in p]
             getattr(library, name)(p, g, m, v, x if options["amsgrad"] else [], steps, **options)
         for found, wanted in zip(ours, theirs, strict=True):
-            close(values(found), [t.double().numpy() for t in wanted], 5 * ROUNDING[dtype], f"seed {seed}, {changes}")
+            close(
+                values(found),
+                [t.double().numpy() for t in wanted],
+                5 * ROUNDING[dtype],
+                f"seed {seed}, {changes}",
+            )
 
 
 @pytest.mark.parametrize("order", [(1, 0), (1, 2, 0), (0, 3, 1, 2)])
@@ -265,7 +276,9 @@ def test_dtypes_and_layouts_that_are_refused():
         tt._fused_sgd_([tt.ones(2)], [tt.ones(2, dtype=tt.float64)], [], **SGD)
     for dtype in (tt.int32, tt.bool, tt.complex64):
         one = tt.ones(2, dtype=dtype)
-        with pytest.raises(NotImplementedError, match=f'"fused_sgd_kernel" not implemented for .{dtype.scalar_name}'):
+        with pytest.raises(
+            NotImplementedError, match=f'"fused_sgd_kernel" not implemented for .{dtype.scalar_name}'
+        ):
             tt._fused_sgd_([one], [one], [], **SGD)
     with pytest.raises(RuntimeError, match=r"self\[0\] to be non-overlapping and dense"):
         tt._fused_sgd_([tt.ones(4)[::2]], [tt.ones(2)], [], **SGD)
@@ -311,7 +324,9 @@ def test_the_functional_and_the_out_form():
         getattr(tt.ops.aten, name).out(p, g, m, v, [], step, **ADAM, out=out)
         np.testing.assert_allclose(out[0].numpy(), [0.9, 0.9], 1e-6)
         np.testing.assert_allclose(m[0].numpy(), [0.1, 0.1], 1e-6)
-    grads, found = tt.ops.aten._amp_foreach_non_finite_check_and_unscale([tt.ones(2)], tt.zeros(1), tt.ones(()))
+    grads, found = tt.ops.aten._amp_foreach_non_finite_check_and_unscale(
+        [tt.ones(2)], tt.zeros(1), tt.ones(())
+    )
     assert (grads[0].tolist(), found.item()) == ([1.0, 1.0], 0.0)
 
 

@@ -88,7 +88,7 @@ def test_adam_has_the_bits_of_the_host(rng, dtype, name, changes, scale):
 
 
 def test_one_launch_for_each_dtype_and_none_for_nothing(rng, launches):
-    lists = [sum((rows(rng, 1, dtype, [(4,), (40,)])[0] for dtype in DTYPES), []) for _ in range(2)]
+    lists = [[t for d in DTYPES for t in rows(rng, 1, d, [(4,), (40,)])[0]] for _ in range(2)]
     device = to(lists, "cuda")
     before = launches.count
     tt._fused_sgd_(*device, [], **SGD | {"momentum": 0.0})

@@ -187,7 +187,9 @@ class GradScaler:
             for device, grads in by_device.items():
                 found[device] = ops.full((), 0.0, dtype=float32, device=device)
                 # A scale of 1 is looked for infinities only.
-                factor = ops.full((), 1.0, dtype=float32, device=device) if inverse is None else inverse.to(device)
+                factor = (
+                    ops.full((), 1.0, dtype=float32, device=device) if inverse is None else inverse.to(device)
+                )
                 ops._amp_foreach_non_finite_check_and_unscale_(grads, found[device], factor)
         return found
 
