@@ -8,6 +8,7 @@ from types import ModuleType
 
 from . import allocator, aot, graph, import_time, launch, memory, overhead
 from .gpu import command as gpu
+from .gpu import tune
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "overhead": overhead,
@@ -18,6 +19,7 @@ MEASUREMENTS: dict[str, ModuleType] = {
     "launch": launch,
     "aot": aot,
     "gpu": gpu,
+    "tune": tune,
 }
 
 

@@ -14,6 +14,14 @@ TAKEN = object()
 """What every handler here returns."""
 
 
+FIRST_IS_A_LIST = {
+    "_amp_foreach_non_finite_check_and_unscale_",
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_sgd_",
+}
+
+
 class Foreign:
     """No tensor."""
 
@@ -40,11 +48,19 @@ class Mode(overrides.TensorFunctionMode):
         return TAKEN
 
 
+def keywords(call):
+    """Values for what a function of lists needs by keyword."""
+    if getattr(call, "__name__", "") not in FIRST_IS_A_LIST:
+        return {}
+    parameters = inspect.signature(call).parameters.values()
+    return {p.name: 1 for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty}
+
+
 def taken(call, *args):
     """What a call asked a handler for; None where it was not taken over, or the error in its way."""
     Foreign.asked.clear()
     try:
-        result = call(*args)
+        result = call(*args, **keywords(call))
     except Exception as error:  # the assertion names it
         return error
     if call in (setattr, delattr, tt.autograd.backward):
@@ -71,7 +87,7 @@ def required(function, value, first=True):
         return [value] if first else [None, value]
     needed = [p for p in positional if p.default is p.empty]
     place = 0 if first else 1
-    if positional[min(place, len(positional) - 1)].name == "tensors":
+    if positional[min(place, len(positional) - 1)].name == "tensors" or function.__name__ in FIRST_IS_A_LIST:
         value = [value]
     return [value if i == place else 1 for i in range(max(len(needed), place + 1))]
 

@@ -177,19 +177,20 @@ class GradScaler:
 
     def _check_gradients(self, optimizer: Optimizer, inverse: Tensor | None) -> dict[Device, Tensor]:
         """Whether gradients hold infinities, by device; with `inverse` they are multiplied by it."""
-        inverses: dict[Device, Tensor] = {}
+        by_device: dict[Device, list[Tensor]] = {}
+        for grad in _gradients(optimizer):
+            if inverse is not None and grad.dtype is float16:
+                raise ValueError("Attempting to unscale FP16 gradients.")
+            by_device.setdefault(grad.device, []).append(grad)
         found: dict[Device, Tensor] = {}
         with no_grad():
-            for grad in _gradients(optimizer):
-                if inverse is not None and grad.dtype is float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
-                device = grad.device
-                bad = ops.logical_not(ops.all(ops.isfinite(grad))).to(float32)
-                found[device] = ops.maximum(found[device], bad) if device in found else bad
-                if inverse is not None:
-                    if device not in inverses:
-                        inverses[device] = inverse.to(device)
-                    grad.mul_(inverses[device])
+            for device, grads in by_device.items():
+                found[device] = ops.full((), 0.0, dtype=float32, device=device)
+                # A scale of 1 is looked for infinities only.
+                factor = (
+                    ops.full((), 1.0, dtype=float32, device=device) if inverse is None else inverse.to(device)
+                )
+                ops._amp_foreach_non_finite_check_and_unscale_(grads, found[device], factor)
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:

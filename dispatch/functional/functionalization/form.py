@@ -41,6 +41,8 @@ def _find_functional(name: str) -> str | None:
         base, count = base[:-1], 1
     else:
         return None
+    if not schema.returns:
+        count = sum(argument.is_write for argument in schema.arguments)
     kinds = [_kind(a) for a in wanted]
     for candidate in dispatcher.packets.get(base, ()):
         entry = dispatcher.find_schema(candidate)
@@ -87,6 +89,8 @@ def functional_arguments(functional: OperatorEntry, op: OperatorEntry, values: S
 def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any]) -> Any:
     """What the writing operator returns: the arguments that it wrote."""
     results = []
+    if not schema.returns:
+        return None
     for each in schema.returns:
         info = each.alias_info
         assert info is not None, f"{schema} returns what it does not write"

@@ -394,32 +394,31 @@ class Layer:
         """An operator that writes: its functional form, and new values for what is written."""
         schema = op.schema
         written = [i for i, a in enumerate(schema.arguments) if a.is_write]
-        targets: dict[int, Any] = {}
-        for i in written:
-            if values[i] is None:
-                continue
-            if not isinstance(values[i], TensorImpl):
-                raise RuntimeError(
-                    f"functionalize: {op.name} writes to a list of tensors, which is not rewritten"
-                )
-            targets[i] = self._target(op, values[i])
+        targets: list[list[Any]] = []
+        # The functional form's first result is what stands in ``out=``, before other arguments that are written.
+        for i in sorted(written, key=lambda i: not schema.arguments[i].is_out):
+            value = values[i]
+            if value is not None:
+                given = [value] if isinstance(value, TensorImpl) else value
+                targets.append([self._target(op, tensor) for tensor in given])
         if "inplace_view" in op.tags:
             return self._change_memory(op, values)
         functional = functional_form(op)
-        before = {i: t._spec for i, t in targets.items()}
+        before = {id(target): target._spec for each in targets for target in each}
         metas = self._on_meta(op, values)[1]
         with self.below():
-            given = self._arguments_of(functional, op, values)
+            arguments = self._arguments_of(functional, op, values)
             if functional.origin_of(FUNCTIONALIZE, functional.kernels) is IMPLICIT:
                 results = self._values([self._composed(functional, op, values)])[0]
             else:
-                results = functional.call(*given)
+                results = functional.call(*arguments)
             outs = results if isinstance(results, list | tuple) else (results,)
-            for (i, target), new in zip(targets.items(), outs, strict=True):
-                meta = metas[id(target)]
-                if (meta._spec.sizes, meta._spec.strides) != (before[i].sizes, before[i].strides):
-                    self._resized(op, target, meta._spec)
-                self._assign(target, new)
+            for each, out in zip(targets, outs, strict=True):
+                for target, new in zip(each, (out,) if isinstance(out, TensorImpl) else out, strict=True):
+                    meta, old = metas[id(target)], before[id(target)]
+                    if (meta._spec.sizes, meta._spec.strides) != (old.sizes, old.strides):
+                        self._resized(op, target, meta._spec)
+                    self._assign(target, new)
         return returned(schema, values, outs)
 
     def _target(self, op: OperatorEntry, tensor: Any) -> Any:

@@ -138,8 +138,17 @@ def views(function, *args):
     ]
 
 
-IN_PLACE = operators(lambda s: s.is_mutable and not s.out_arguments)
-OUT = [name for name in operators(lambda s: bool(s.out_arguments)) if name != "aten::empty.out"]
+def writes_lists(schema):
+    return any(a.is_write and "[]" in str(a.type) for a in schema.arguments)
+
+
+IN_PLACE = operators(lambda s: s.is_mutable and not s.out_arguments and not writes_lists(s))
+OUT = [
+    name
+    for name in operators(lambda s: bool(s.out_arguments) and not writes_lists(s))
+    if name != "aten::empty.out"
+]
+LISTS = operators(writes_lists)
 VIEWS = operators(lambda s: not s.is_mutable and any(r.alias_info for r in s.returns))
 
 
@@ -324,6 +333,74 @@ def test_out_forms(name, remove):
     zero = tt.zeros(())
     for result, wanted in zip(functionalize(own, remove=remove)(zero), own(zero), strict=True):
         assert_same(result, wanted)
+    assert writes(functionalize(own, remove=remove), zero) == []
+
+
+SGD = {
+    "weight_decay": 0.1,
+    "momentum": 0.9,
+    "lr": 0.1,
+    "dampening": 0.5,
+    "nesterov": False,
+    "maximize": False,
+    "is_first_step": False,
+    "grad_scale": tt.tensor(2.0),
+}
+ADAM = {
+    "lr": 0.1,
+    "beta1": 0.9,
+    "beta2": 0.99,
+    "weight_decay": 0.1,
+    "eps": 1e-8,
+    "amsgrad": True,
+    "maximize": False,
+    "grad_scale": tt.tensor(2.0),
+}
+LIST_SAMPLES = {"_fused_sgd": (3, SGD), "_fused_adam": (5, ADAM), "_fused_adamw": (5, ADAM)}
+"""How many lists an operator writes, and its keyword arguments."""
+
+
+def write_lists(name, lists):
+    """Write to lists of two tensors each, the last of which is for ``out=``."""
+    op = OpOverload(Dispatcher.singleton().find_schema_or_throw(name))
+    base, _, overload = name.removeprefix("aten::").partition(".")
+    out = {"out": lists[-1]} if op._schema.out_arguments else {}
+    if base.startswith("_amp"):
+        found = tt.zeros(())
+        assert op(lists[0], found, tt.tensor(0.5), **out) is None
+        return
+    count, options = LIST_SAMPLES[base.rstrip("_")]
+    steps = [] if "sgd" in base else [[tt.tensor(3.0), tt.tensor(4.0)]]
+    options = options | ({"lr": tt.tensor(0.1)} if "tensor_lr" in overload else {})
+    assert op(*lists[:count], *steps, **options, **out) is None
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("remove", REMOVE)
+def test_operators_that_write_to_lists(name, remove):
+    tensors = [[make(F), make(F, (5,))] for _ in range(6)]
+
+    def copies():
+        return [t.clone() for row in tensors for t in row]
+
+    def program(*flat):
+        write_lists(name, [list(flat[i : i + 2]) for i in range(0, len(flat), 2)])
+        return flat
+
+    expected = program(*copies())
+    given = copies()
+    functionalize(program, remove=remove)(*given)
+    for found, wanted in zip(given, expected, strict=True):
+        assert_same(found, wanted)
+    assert any(not np.array_equal(t.numpy(), old.numpy()) for t, old in zip(given, copies(), strict=True))
+
+    def own(x):
+        made = [t + x for row in tensors for t in row]
+        return program(*made)
+
+    zero = tt.zeros(())
+    for found, wanted in zip(functionalize(own, remove=remove)(zero), own(zero), strict=True):
+        assert_same(found, wanted)
     assert writes(functionalize(own, remove=remove), zero) == []
 
 

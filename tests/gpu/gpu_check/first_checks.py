@@ -14,7 +14,10 @@ from triten.runtime.cuda.driver import wants_interpreter
 from .forms import FAILED, NOT_BUILT, PASSED, is_fatal
 
 NEEDS_A_CARD = "needs a card"
-MODULES = ("launch_checks", "driver_checks", "allocator_checks", "random_checks", "interface_checks")
+MODULES = (
+    *("launch_checks", "driver_checks", "allocator_checks", "random_checks", "optimizer_checks"),
+    "interface_checks",
+)
 
 Check = Callable[[], str | None]
 _checks: dict[str, Check] = {}

@@ -97,7 +97,13 @@ def rows(
     ]
 
 
+WRITING_LISTS = ("_amp_foreach_non_finite_check_and_unscale", "_fused_adam", "_fused_adamw", "_fused_sgd")
+
 WITHOUT_SAMPLE = {
+    **dict.fromkeys(
+        [f"{name}{form}" for name in WRITING_LISTS for form in ("", "_")],
+        "writes lists of tensors: the optimizers' checks have it",
+    ),
     "gradient.tensorarray": "takes distances from tensors as the overload with numbers does",
     "gradient.tensorarrayint": "takes distances from tensors as the overload with numbers does",
     "set_": "exchanges the storage, computes nothing",

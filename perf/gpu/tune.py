@@ -1,0 +1,159 @@
+"""The shipped table of a capability: `tt.triton_kernels.autotune` over the workloads of the benchmark.
+
+    python -m triten.perf tune -o triton_kernels/tuning/tables/sm_90.json
+
+Products, convolutions, rows and attention, then steps of optimizers, each in its own sizes. Every launch's candidates
+are timed on this device; the table holds the best of each kernel, dtype and class of shapes, and says where it comes
+from. What the file holds already for other questions stays, if its kernels are what they were. Exit status 2: there is
+no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...triton_kernels.tuning.entry import Entry, source_of
+from ...triton_kernels.tuning.table import read_table, table_text
+from ..result_file import installed_versions
+from .workloads import Operand, Workload, attention, convolutions, products, rows_of_networks
+
+tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
+
+NO_DEVICE = 2
+OPTIMIZER_SIZES = ((1_000_000,), (25_000_000,), (1_000_000, 4_000, 1_000) * 30)
+"""Lists of parameters: of one layer, of a small network in one piece, and of many tensors of all sizes."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf tune`."""
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the table to make or renew"
+    )
+    parser.add_argument(
+        "--rows", default="", metavar="REGEX", help="only workloads whose `group: name` matches"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Tune, write, print."""
+    missing = what_is_missing()
+    if missing:
+        print(f"tune: {missing}: nothing was measured, no table was written", file=sys.stderr)
+        return NO_DEVICE
+    wanted = re.compile(arguments.rows)
+    found: dict[tuple[str, str, str], Entry] = {}
+    for label, call, given in calls(wanted):
+        try:
+            report = tt.triton_kernels.autotune(call, *given)
+        except (NotImplementedError, tt.cuda.OutOfMemoryError) as error:
+            print(f"{label}: left out: {error}", file=sys.stderr)
+            continue
+        print(f"{label}\n{report}\n", flush=True)
+        for finding in report.findings:
+            entry = finding.entry
+            if entry is not None:
+                # Classes share an answer: that of the workload which stands first, since those matter most.
+                found.setdefault((entry.kernel, entry.dtype, entry.shape), entry)
+        tt.cuda.empty_cache()
+    properties = tt.cuda.get_device_properties()
+    capability = properties.major * 10 + properties.minor
+    write_table(arguments.output, capability, properties.name, list(found.values()))
+    print(f"{len(found)} entries measured on {properties.name} written to {arguments.output}")
+    return 0
+
+
+def what_is_missing() -> str:
+    """Why nothing can be timed; empty where a GPU is at hand."""
+    if not tt.cuda.is_available():
+        return "no CUDA GPU is available here"
+    if os.environ.get("TRITEN_CUDA") == "interpret":
+        return "TRITEN_CUDA=interpret simulates a device, whose times say nothing"
+    return ""
+
+
+def write_table(path: Path, capability: int, device: str, measured: list[Entry]) -> None:
+    """Put what was measured in the place of what a table says of the same questions."""
+    known = {(e.kernel, e.dtype, e.shape): e for e in read_table(path) if e.source == source_of(e.kernel)}
+    known |= {(e.kernel, e.dtype, e.shape): e for e in measured}
+    versions = installed_versions()
+    origin = f"python -m triten.perf tune on {device}, {datetime.now(UTC):%Y-%m-%d}, Triton {versions.get('triton')}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(table_text(capability, origin, known.values()), encoding="utf-8")
+
+
+def calls(wanted: re.Pattern[str]) -> Iterator[tuple[str, Callable[..., object], tuple[Any, ...]]]:
+    """What is tuned: a label, a function, and its arguments."""
+    for family in (products, convolutions, rows_of_networks, attention):
+        for workload in family(1):
+            label = f"{workload.group}: {workload.name}"
+            if wanted.search(label) and reaches(workload.needs):
+                yield label, *as_call(workload)
+    for dtype in ("float32", "bfloat16"):
+        for sizes in OPTIMIZER_SIZES:
+            label = f"optimizers: {len(sizes)} tensors of up to {max(sizes)} {dtype}"
+            if wanted.search(label):
+                for call, given in optimizer_calls(sizes, dtype):
+                    yield label, call, given
+
+
+def reaches(path: str) -> bool:
+    """Whether a public name of triten exists."""
+    found: Any = tt
+    for name in path.split(".") if path else ():
+        found = getattr(found, name, None)
+    return found is not None
+
+
+def as_call(workload: Workload) -> tuple[Callable[..., object], tuple[Any, ...]]:
+    """A workload's statement as a function of its operands."""
+    names = tuple(workload.operands)
+    functional = importlib.import_module(f"{tt.__name__}.nn.functional")
+    code = compile(f"lambda {', '.join(names)}: {workload.statement}", f"<{workload.name}>", "eval")
+    function: Callable[..., object] = eval(code, {"lib": tt, "F": functional})
+    if reaches("set_float32_matmul_precision"):
+        tt.set_float32_matmul_precision("high" if workload.tf32 else "highest")
+    return function, tuple(tensor_for(operand) for operand in workload.operands.values())
+
+
+def tensor_for(operand: Operand) -> Any:
+    """Normal numbers."""
+    made = tt.randn(*operand.shape, device="cuda", dtype=getattr(tt, operand.dtype))
+    return made.contiguous(memory_format=tt.channels_last) if operand.channels_last else made
+
+
+def optimizer_calls(
+    sizes: tuple[int, ...], dtype: str
+) -> Iterator[tuple[Callable[..., object], tuple[Any, ...]]]:
+    """A step of SGD with momentum, and one of AdamW."""
+
+    def lists(count: int) -> list[list[Any]]:
+        kind = getattr(tt, dtype)
+        return [[tt.rand(size, device="cuda", dtype=kind) for size in sizes] for _ in range(count)]
+
+    sgd = partial(
+        tt._fused_sgd_, weight_decay=0.1, momentum=0.9, lr=0.1, dampening=0.0, nesterov=False, maximize=False,
+        is_first_step=False,
+    )  # fmt: skip
+    yield sgd, tuple(lists(3))
+    steps = [tt.ones((), device="cuda") for _ in sizes]
+    adamw = partial(
+        tt._fused_adamw_,
+        lr=0.1,
+        beta1=0.9,
+        beta2=0.999,
+        weight_decay=0.1,
+        eps=1e-8,
+        amsgrad=False,
+        maximize=False,
+    )
+    yield adamw, (*lists(4), [], steps)
