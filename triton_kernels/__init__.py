@@ -24,7 +24,7 @@ REGISTERING = (
     "loss.nll_loss",
     "normalization.softmax",
     "pooling.pooling",
-    "products.matmul",
+    "products.mm",
     "products.matvec",
     "random.dropout",
     "random.multinomial",

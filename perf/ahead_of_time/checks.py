@@ -84,7 +84,9 @@ def _instructions(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
         faults.append(f"no {expected.matrix}, but {sorted(matrix) or 'no matrix instruction at all'}")
     if expected.exact and matrix:
         faults.append(f"{sorted(matrix)}, where products must round as IEEE 754 has it")
-    faults += [f"no {name}, though a tensor map is given" for name in expected.bulk if name not in found["widths"]]
+    faults += [
+        f"no {name}, though a tensor map is given" for name in expected.bulk if name not in found["widths"]
+    ]
     unknown = set(matrix) - set(MATRIX)
     return [*faults, *(f"{name} is no matrix instruction" for name in sorted(unknown))]
 

@@ -115,13 +115,13 @@ class InterpretedKernel(CompiledKernel):
                 partial(self._enqueue, grid, stream, arguments),
             )
 
-    def _described(
-        self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]
-    ) -> Any:
+    def _described(self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]) -> Any:
         """A descriptor as the kernel sees it. What `cuTensorMapEncodeTiled` refuses is refused."""
         tensor, type_ = tensors.get(name), self._descriptors[name]
         if tensor is None:
-            raise TypeError(f"kernel '{self.name}': tensor descriptor '{name}' was given no sizes and strides")
+            raise TypeError(
+                f"kernel '{self.name}': tensor descriptor '{name}' was given no sizes and strides"
+            )
         itemsize = base.dtype.element_ty.primitive_bitwidth // 8
         pitches = [stride * itemsize for stride in tensor.strides[:-1]]
         if (

@@ -18,7 +18,7 @@ from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..geometry import broadcast_strides
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
-from .matmul import Scales
+from .problem import Scales
 from .product import Accumulation, accumulation, stride_arguments, with_addend
 
 TILE = 2048

@@ -55,7 +55,7 @@ def test_addresses_are_given_and_what_lies_outside_reads_as_zeros(kernel):
 def test_what_no_map_describes_is_refused(kernel, tensor, offset):
     x = tt.zeros(5, 16, device="cuda")
     launch = kernel.bound([tensor, DescribedTensor((5, 12), (12, 1))])
-    with pytest.raises(RuntimeError, match="invalid argument.*copy_block.*'source'"):
+    with pytest.raises(RuntimeError, match=r"invalid argument.*copy_block.*'source'"):
         launch((1, 1, 1), 0, x.data_ptr() + offset, x.data_ptr(), x.data_ptr(), 0)
 
 
