@@ -21,6 +21,8 @@ MAX_PITCH = 1 << 40
 """Bytes from one line to the next that a tensor map can hold."""
 LOAD_COST = 40.0
 """What an element of an operand costs a tile beside one of its multiply-adds: a guess, until tables are measured."""
+EPILOGUE_COST = 128.0
+"""What an element of a tile costs to store where no other block of the multiprocessor multiplies meanwhile: a guess."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def cost(one: Configuration, problem: Problem, places: int) -> float:
     blocks = resident(one)
     tiles = cdiv(problem.m, rows) * cdiv(problem.n, columns) * problem.batch
     waves = cdiv(tiles, places * blocks)
-    return waves * blocks * (rows * columns + LOAD_COST * (rows + columns))
+    alone = EPILOGUE_COST * rows * columns if blocks == 1 else 0.0
+    return waves * blocks * (problem.k * (rows * columns + LOAD_COST * (rows + columns)) + alone)
 
 
 def resident(one: Configuration) -> int:

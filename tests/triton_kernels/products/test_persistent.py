@@ -165,7 +165,7 @@ def test_a_beta_of_zero_drops_what_is_not_finite(drawn):
 
 @pytest.mark.parametrize("beta", [0, 2])
 def test_an_inner_side_of_nothing(drawn, beta):
-    c, z = drawn(24, 16)
+    c, _ = drawn(24, 16)
     a, b = (tt.empty(*sizes, dtype=tt.float16, device="cuda") for sizes in ((24, 0), (0, 16)))
     assert tt.equal(tt.addmm(c, a, b, beta=beta).cpu(), (beta * c).cpu())
     assert np.count_nonzero(tt.mm(a, b).cpu().numpy()) == 0
