@@ -120,6 +120,8 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
     lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
     aligned = sorted(set(request.divisible) & set(bits))
 
+    rounded = request.constants.get("PRECISION") == "tf32"
+
     def claimed(names: Iterable[str]) -> dict[str, int]:
         return {name: min(WIDEST, bits[name] * lanes) for name in names if wide and name in bits}
 
@@ -135,8 +137,8 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
         aligned=aligned,
         loads=claimed(declaration.loads),
         stores=claimed(declaration.stores),
-        matrix=target.matrix[dtype] if exact and dtype in declaration.tensor_cores else None,
-        exact=dtype in declaration.exact,
+        matrix=target.matrix[dtype] if exact and (rounded or dtype in declaration.tensor_cores) else None,
+        exact=dtype in declaration.exact and not rounded,
         bulk=[
             opcode
             for opcode, names in (("UTMALDG", declaration.loads), ("UTMASTG", declaration.stores))

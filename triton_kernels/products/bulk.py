@@ -11,7 +11,7 @@ from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
 from .parts import in_parts
-from .persistent import CROWDED, LARGE, matmul_persistent
+from .persistent import TF32_TILES, TILES, matmul_persistent
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import bounded, stride_arguments
 
@@ -59,6 +59,11 @@ def describe(matrices: Matrices, rows_only: bool = False) -> Description | None:
     return None
 
 
+def multiplied_by_tensor_cores(problem: Problem) -> bool:
+    """Whether sums are float32, and operands what the tensor cores take: float16, bfloat16, or rounded to TF32."""
+    return problem.left.dtype.name in ("float16", "bfloat16") or problem.precision == "tf32"
+
+
 def cost(one: Configuration, problem: Problem, places: int) -> float:
     """How long a tile makes a product take, in multiply-adds of a place: whole waves, and loads beside arithmetic."""
     rows, columns = one.tile[:2]
@@ -91,9 +96,10 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     The addend's and the output's addresses need be multiples only where tensor maps describe them, and are asked to be
     all the same.
     """
-    if problem.left.dtype.name not in ("float16", "bfloat16") or problem.k == 0:
+    if not multiplied_by_tensor_cores(problem) or problem.k == 0:
         return None
-    if driver().properties(problem.device.resolved_index).major < FIRST_CAPABILITY:
+    properties = driver().properties(problem.device.resolved_index)
+    if properties.major < FIRST_CAPABILITY:
         return None
     if max(problem.shape) > INT32_MAX:
         return None
@@ -113,7 +119,11 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
             return None
     places = multiprocessors(problem.device)
     plain = out is not None and beside is None
-    candidates = LARGE if plain else CROWDED
+    large, crowded = (
+        tuple(one for one in table if one.is_for(10 * properties.major + properties.minor))
+        for table in (TILES if problem.left.dtype.itemsize == 2 else TF32_TILES)
+    )
+    candidates = large if plain else crowded
     if interpreted():
         chosen = for_interpreter(problem)
     else:
@@ -122,10 +132,10 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
             name = problem.left.dtype.triton_name
             assert name is not None
             asked = configuration(matmul_persistent, problem.device, name, problem.shape, chosen)
-            chosen = asked if asked in LARGE else chosen
+            chosen = asked if asked in large else chosen
     m, n, k, batch = problem.shape
     tiles = cdiv(m, chosen.tile[0]) * cdiv(n, chosen.tile[1]) * batch
-    small = chosen if interpreted() else CROWDED[1] if m > 64 else CROWDED[2]
+    small = chosen if interpreted() else crowded[-2] if m > 64 else crowded[-1]
     small_tiles = cdiv(m, small.tile[0]) * cdiv(n, small.tile[1]) * batch
     small_places = places * resident(small)
     parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])

@@ -12,7 +12,7 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration, declare
 from ..conversion import convert
-from ..launch import Launch, cdiv, integer_type
+from ..launch import Launch, cdiv, integer_type, interpreted
 from .epilogue import finish
 from .parts import in_parts
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
@@ -98,6 +98,11 @@ HALF = (
     Configuration((128, 64, 32), 8, 3, 1),
     Configuration((64, 64, 32), 4, 3, 2),
 )
+TF32 = (
+    # Operands wait in registers on sm_80, and on sm_90 where they do not lie along the inner side.
+    Configuration((128, 128, 32), 8, 3, 1),
+    Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}),
+)
 SINGLE = (
     # 16 warps, four for each scheduler, hide the latency of FFMA.
     Configuration((64, 128, 16), 8, 3, 2),
@@ -117,7 +122,7 @@ declare(
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
     dtypes={
         ("bf16", "fp16"): HALF,
-        ("fp32",): SINGLE,
+        ("fp32",): (*SINGLE, *TF32),
         ("fp64",): DOUBLE,
         ("i32", "i64", "i8", "i16", "u8"): WHOLE,
     },
@@ -137,6 +142,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     itemsize, how = problem.left.dtype.itemsize, problem.how
     gathered = itemsize == 2 and not (problem.left.has_whole_vectors and problem.right.has_whole_vectors)
     tile = tiling(problem.device, itemsize, how, m, n, k, batch, gathered)
+    if problem.precision == "tf32" and not interpreted():
+        tile = tiling_tf32(problem)
     tiles = cdiv(m, tile.m) * cdiv(n, tile.n) * batch
     # Sums of parts are float32.
     parts = 1
@@ -150,6 +157,14 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     workspace = Matrices((batch, m, n), (m * n, n, 1), BY_NAME["float32"])
     multiply = plan_launch(replace(problem, out=workspace, epilogue=Epilogue()), tile, length, parts)
     return in_parts(problem, parts, multiply)
+
+
+def tiling_tf32(problem: Problem) -> Tiling:
+    """A tile for operands that are rounded to TF32."""
+    tiles = cdiv(problem.m, 128) * cdiv(problem.n, 128) * problem.batch
+    whole = problem.left.has_whole_vectors and problem.right.has_whole_vectors
+    one = TF32[0] if whole and tiles >= multiprocessors(problem.device) else TF32[1]
+    return Tiling(*one.tile, one.warps, one.stages)
 
 
 def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1) -> Callable[..., None]:

@@ -13,8 +13,10 @@ from ..elementwise.copy import copy_kernel
 from ..launch import ALIGNMENT, launch_nothing
 from .bulk import plan_bulk
 from .matmul import plan_tiled
+from .matvec import plan_product
 from .problem import Epilogue, Matrices, Problem, Scales, expanded
 from .product import accumulation
+from .repacked import plan_repacked
 
 
 def precision_of(call: StructuredCall, spec: TensorSpec) -> str:
@@ -41,10 +43,45 @@ def plan_matmul(
         Epilogue(None if addend is None else expanded(addend, out), scales, activation),
         precision_of(call, left),
     )
+    if problem.batch == 1 and activation is None and 1 in (problem.m, problem.n):
+        return plan_vector(call, left, right, problem)
     bulk = plan_bulk(problem)
     if bulk is None:
-        return plan_tiled(problem)
+        return plan_repacked(problem) or plan_tiled(problem)
     return with_other_way(bulk, problem, 3 if addend is None else 4)
+
+
+def plan_vector(
+    call: StructuredCall, left: TensorSpec, right: TensorSpec, problem: Problem
+) -> Callable[..., None]:
+    """A single row or column: the other operand's lines by one vector."""
+    by_row = problem.m == 1 and problem.n != 1
+    i = 2 if by_row else 1
+    left, right = (matrix_of(spec) for spec in (left, right))
+    if by_row:
+        matrix, vector = transposed(right), left.replace(sizes=left.sizes[1:], strides=left.strides[1:])
+    else:
+        matrix, vector = left, right.replace(sizes=right.sizes[:1], strides=right.strides[:1])
+    out, addend = call.outputs[0], problem.epilogue.addend
+    line = out.replace(sizes=(problem.out.sizes[i],), strides=(problem.out.strides[i],))
+    added = None if addend is None else line.replace(strides=(addend.strides[i],), dtype=addend.dtype)
+    product = plan_product(call._replace(outputs=(line,)), matrix, vector, added, problem.epilogue.scales)
+
+    def run(*given: int | float) -> None:
+        a, b, *rest = given
+        old = None if addend is None else rest.pop(0)
+        to, *numbers = rest
+        if by_row:
+            product(b, a, old, to, numbers)
+        else:
+            product(a, b, old, to, numbers)
+
+    return run
+
+
+def matrix_of(spec: TensorSpec) -> TensorSpec:
+    """A matrix, or the only one of a batch."""
+    return spec if spec.ndim == 2 else spec.replace(sizes=spec.sizes[1:], strides=spec.strides[1:])
 
 
 def with_other_way(bulk: Callable[..., None], problem: Problem, pointers: int) -> Callable[..., None]:

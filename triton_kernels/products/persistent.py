@@ -164,17 +164,30 @@ CROWDED = (
     Configuration((64, 128, 64), 4, 3, {90: 2, 100: 2}),
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}),
 )
+TILES = LARGE, CROWDED
+LARGE_TF32 = (
+    # Tensor cores of sm_90 take elements of 32 bits along the inner side only: others are turned round on their way,
+    # through registers. sm_100 turns them round in shared memory, which leaves place for two stages.
+    Configuration((128, 256, 32), 8, 3, {90: 1}),
+    Configuration((128, 128, 32), 8, 3, {90: 1}),
+    Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
+)
+CROWDED_TF32 = (
+    Configuration((128, 128, 32), 8, 2, {90: 1, 100: 1}),
+    Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
+)
+TF32_TILES = (*LARGE_TF32[:2], CROWDED_TF32[0], LARGE_TF32[2]), CROWDED_TF32
 
 declare(
     matmul_persistent,
     why="see each configuration; shared memory has room for as many blocks, and a tile's sums need the registers",
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
-    dtypes={("bf16", "fp16"): LARGE + CROWDED[:2]},
+    dtypes={("bf16", "fp16"): LARGE + CROWDED[:2], ("fp32",): (*LARGE_TF32, CROWDED_TF32[0])},
     smaller=True,
     operations="2 m n k",
     traffic="(m k + k n + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
     loads=("a", "b"),
     stores=("out",),
-    tensor_cores=("bf16", "fp16"),
+    tensor_cores=("bf16", "fp16", "fp32"),
 )

@@ -5,7 +5,7 @@ import pytest
 
 import triten as tt
 from triten.runtime.cuda.driver import driver
-from triten.triton_kernels.products import bulk
+from triten.triton_kernels.products import bulk, repacked
 from triten.triton_kernels.products.problem import Matrices
 
 ROUNDING = {tt.float16: 2.0**-11, tt.bfloat16: 2.0**-8}
@@ -169,6 +169,86 @@ def test_an_inner_side_of_nothing(drawn, beta):
     a, b = (tt.empty(*sizes, dtype=tt.float16, device="cuda") for sizes in ((24, 0), (0, 16)))
     assert tt.equal(tt.addmm(c, a, b, beta=beta).cpu(), (beta * c).cpu())
     assert np.count_nonzero(tt.mm(a, b).cpu().numpy()) == 0
+
+
+@pytest.mark.parametrize("transposed", TRANSPOSES, ids=str)
+def test_large_products_of_odd_lines_are_repacked(drawn, kernels, transposed, monkeypatch):
+    monkeypatch.setattr(repacked, "LEAST_WORK", 0)
+    m, k, n = 129, 37, 131
+    a, x = drawn(*((k, m) if transposed[0] else (m, k)))
+    b, y = drawn(*((n, k) if transposed[1] else (k, n)))
+    a, x = stored(a, x, transposed[0])
+    b, y = stored(b, y, transposed[1])
+    close(tt.mm(a, b), x @ y, np.abs(x) @ np.abs(y), k)
+    assert kernels[-1] == "matmul_persistent" and len(kernels) == 3
+    kernels.clear()
+    with_one, z = drawn(n)
+    close(tt.addmm(with_one, a, b), x @ y + z, np.abs(x) @ np.abs(y) + np.abs(z), k)
+    assert kernels[-1] == "matmul_persistent"
+
+
+def test_batches_of_odd_lines_are_repacked_and_expanded_ones_once(drawn, kernels, monkeypatch):
+    monkeypatch.setattr(repacked, "LEAST_WORK", 0)
+    (a, x), (b, y) = drawn(2, 128, 33), drawn(1, 33, 136)
+    b, y = b.expand(2, 33, 136), np.broadcast_to(y, (2, 33, 136))
+    close(tt.bmm(a, b), x @ y, np.abs(x) @ np.abs(y), 33)
+    assert kernels[-1] == "matmul_persistent" and len(kernels) == 2
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 300), (300, 1), (1, 1)])
+@pytest.mark.parametrize("transposed", TRANSPOSES, ids=str)
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=lambda d: d.name)
+def test_a_row_or_a_column_is_a_product_with_a_vector(drawn, kernels, rows, columns, transposed, dtype):
+    k = 33
+    a, x = drawn(*((k, rows) if transposed[0] else (rows, k)), dtype=dtype)
+    b, y = drawn(*((columns, k) if transposed[1] else (k, columns)), dtype=dtype)
+    (c, z), (d, w) = drawn(1, columns, dtype=dtype), drawn(rows, 1, dtype=dtype)
+    a, x = stored(a, x, transposed[0])
+    b, y = stored(b, y, transposed[1])
+    magnitude = np.abs(x) @ np.abs(y)
+    close(tt.mm(a, b), x @ y, magnitude, k)
+    close(tt.addmm(c, a, b, beta=2, alpha=3), 3 * (x @ y) + 2 * z, 3 * magnitude + 2 * np.abs(z), k)
+    close(tt.addmm(d, a, b, beta=0.5), x @ y + 0.5 * w, magnitude + np.abs(w), k)
+    close(tt.bmm(a[None], b[None]), (x @ y)[None], magnitude[None], k)
+    assert set(kernels) == {"matvec"}
+
+
+@pytest.fixture
+def tf32():
+    tt.backends.cuda.matmul.allow_tf32 = True
+    yield
+    tt.backends.cuda.matmul.allow_tf32 = False
+
+
+@pytest.mark.parametrize("transposed", TRANSPOSES, ids=str)
+def test_tf32_is_taken_from_the_next_call_on(drawn, kernels, transposed):
+    a, x = drawn(*((36, 24) if transposed[0] else (24, 36)), dtype=tt.float32)
+    b, y = drawn(*((40, 36) if transposed[1] else (36, 40)), dtype=tt.float32)
+    a, x = stored(a, x, transposed[0])
+    b, y = stored(b, y, transposed[1])
+    exact, magnitude = x @ y, np.abs(x) @ np.abs(y)
+
+    def error():
+        return (np.abs(tt.mm(a, b).cpu().to(tt.float64).numpy() - exact) / magnitude).max()
+
+    assert error() < 1e-6
+    for allowed in (True, False, True):
+        try:
+            tt.backends.cuda.matmul.allow_tf32 = allowed
+            assert error() < (2.0**-9 if allowed else 1e-6)
+        finally:
+            tt.backends.cuda.matmul.allow_tf32 = False
+    assert kernels == ["matmul", "matmul_persistent", "matmul", "matmul_persistent"]
+
+
+def test_tf32_with_an_addend_in_parts_and_through_pointers(drawn, kernels, tf32):
+    (c, z), (a, x), (b, y) = (drawn(*sizes, dtype=tt.float32) for sizes in ((16,), (8, 1100), (16, 1100)))
+    got = tt.addmm(c, a, b.t()).cpu().to(tt.float64).numpy()
+    assert (np.abs(got - x @ y.T - z) <= 2.0**-9 * (np.abs(x) @ np.abs(y.T) + np.abs(z))).all()
+    (a, x), (b, y) = drawn(24, 35, dtype=tt.float32), drawn(35, 17, dtype=tt.float32)
+    got = tt.mm(a, b).cpu().to(tt.float64).numpy()
+    assert (np.abs(got - x @ y) <= 2.0**-9 * (np.abs(x) @ np.abs(y))).all()
+    assert kernels == ["matmul_persistent", "add_parts", "matmul"]
 
 
 @pytest.mark.parametrize(
