@@ -169,6 +169,7 @@ from .functions_integration import (
     trapz,
 )
 from .functions_linalg import (
+    _addmm_activation,
     addbmm,
     addbmm_,
     addmm,
@@ -524,6 +525,7 @@ from .functions_views import (
 )
 
 __all__ = [
+    "_addmm_activation",
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",

@@ -799,6 +799,27 @@ def addmm_(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...
 ) -> Tensor: ...
 @overload
+def _addmm_activation(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+    use_gelu: bool = ...,
+) -> Tensor: ...
+@overload
+def _addmm_activation(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+    use_gelu: bool = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor: ...
 @overload
 def addmv(
@@ -2438,6 +2459,7 @@ def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 def unbind(input: Tensor, dim: str) -> Sequence[Tensor]: ...
 
 __all__ = [
+    "_addmm_activation",
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",

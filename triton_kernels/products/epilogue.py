@@ -11,7 +11,7 @@ SQRT_HALF = tl.constexpr(0.7071067811865476)
 def activated(value, ACTIVATION: tl.constexpr):
     """max(value, 0) where NaN stays, or value times the normal distribution's function of it, or value itself."""
     if ACTIVATION == "relu":
-        return tl.where(value < 0, 0.0, value)
+        return tl.where(value < 0, tl.zeros_like(value), value)
     elif ACTIVATION == "gelu":
         return value * 0.5 * (1.0 + libdevice.erf(value * SQRT_HALF))
     else:

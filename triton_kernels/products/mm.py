@@ -116,16 +116,24 @@ def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]
     return factory
 
 
+ACTIVATIONS = {None: None, False: "relu", True: "gelu"}
+"""By `_addmm_activation`'s ``use_gelu``, which the others do not have."""
+
+
 def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of ``beta * self + alpha * (left @ right)``; a beta of 0 drops `self`, its NaNs too."""
+    """The kernel factory of ``beta * self + alpha * (left @ right)``; a beta of 0 drops `self`, its NaNs too.
+
+    For a call with ``use_gelu`` that of its gelu (by erf, on every backend) or relu, in the same launch.
+    """
 
     def factory(call: StructuredCall) -> PlannedKernel:
         left, right, addend = call.args[names[0]], call.args[names[1]], call.args["self"]
         scales = Scales(call, accumulation(call, left))
         if call.outputs[0].numel == 0:
             return PlannedKernel(launch_nothing)
-        with_it = plan_matmul(call, left, right, addend, scales)
-        without = plan_matmul(call, left, right, None, scales)
+        activation = ACTIVATIONS[call.args.get("use_gelu")]
+        with_it = plan_matmul(call, left, right, addend, scales, activation)
+        without = plan_matmul(call, left, right, None, scales, activation)
 
         def into(to: Any, *inputs: Any) -> None:
             has_addend, numbers = scales.values(inputs)
@@ -199,5 +207,6 @@ def addbmm(call: StructuredCall) -> PlannedKernel:
 register_stub("mm_stub", "cuda", product(("self", "mat2")))
 register_stub("bmm_stub", "cuda", product(("self", "mat2")))
 register_stub("addmm_stub", "cuda", product_sum(("mat1", "mat2")))
+register_stub("_addmm_activation_stub", "cuda", product_sum(("mat1", "mat2")))
 register_stub("baddbmm_stub", "cuda", product_sum(("batch1", "batch2")))
 register_stub("addbmm_stub", "cuda", addbmm)
