@@ -26,6 +26,7 @@ REGISTERING = (
     "pooling.pooling",
     "products.mm",
     "products.matvec",
+    "products.scaled_mm",
     "random.dropout",
     "random.multinomial",
     "random.random",

@@ -23,6 +23,7 @@ FAMILIES = (
     "pooling",
     "random",
     "reduction",
+    "scaled_mm",
     "shapes",
     "softmax",
     "storage",

@@ -451,6 +451,9 @@ from .functions_reduction import (
     var,
     var_mean,
 )
+from .functions_scaled_mm import (
+    _scaled_mm,
+)
 from .functions_shapes import (
     atleast_1d,
     atleast_2d,
@@ -536,6 +539,7 @@ __all__ = [
     "_log_softmax_backward_data",
     "_pin_memory",
     "_restride",
+    "_scaled_mm",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",

@@ -2275,6 +2275,30 @@ def value_selecting_reduction_backward(
     grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
 ) -> Tensor: ...
 @overload
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = ...,
+    scale_result: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+    use_fast_accum: bool = ...,
+) -> Tensor: ...
+@overload
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = ...,
+    scale_result: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+    use_fast_accum: bool = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
 def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
 @overload
 def hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
@@ -2470,6 +2494,7 @@ __all__ = [
     "_log_softmax_backward_data",
     "_pin_memory",
     "_restride",
+    "_scaled_mm",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from .sample import FLOATING, Sample, empty, tt
@@ -69,3 +69,61 @@ def bulk_products(capability: int) -> Iterator[Sample]:
         yield Sample(f"mm {dtype} to rows of odd length", partial(tt.mm, a, b.t()))
         yield Sample(f"mm {dtype} of transposed", partial(tt.mm, a.t(), a.t()))
         yield Sample(f"addmm {dtype} of a row", partial(tt.addmm, a[0], a, a))
+    for dtype in (*NARROW, "float32"):
+        a, b = empty(64, 8192, dtype=dtype), empty(128, 8192, dtype=dtype)
+        yield Sample(f"mm {dtype} of a narrow result", partial(tt.mm, a, b.t()))
+    yield from tf32_products(capability)
+    yield from scaled_products(capability)
+
+
+def tf32_products(capability: int) -> Iterator[Sample]:
+    """float32 rounded on its way to the tensor cores."""
+
+    def allowed(call: Callable[[], object]) -> None:
+        tt.backends.cuda.matmul.allow_tf32 = True
+        try:
+            call()
+        finally:
+            tt.backends.cuda.matmul.allow_tf32 = False
+
+    wide = ("matmul_persistent",) if capability >= 90 else ("matmul",)
+    large, medium, small = empty(8192, 4096), empty(1024, 1024), empty(512, 512)
+    column, unaligned = empty(4096, 1), empty(4096, 4096, offset=1)
+    for label, call, held in (
+        ("mm tf32", partial(tt.mm, large, large.t()), wide),
+        ("mm tf32 of rows", partial(tt.mm, large[:4096], large[:4096]), ()),
+        ("mm tf32 transposed", partial(tt.mm, large.t(), large), ()),
+        ("mm tf32 of few tiles", partial(tt.mm, medium, medium.t()), wide),
+        ("mm tf32 of fewer tiles", partial(tt.mm, small, small.t()), wide),
+        ("mm tf32 in parts", partial(tt.mm, large[:16], large.t()[:, :4096]), ()),
+        ("addmm tf32", partial(tt.addmm, large[:4096], large[:4096], large[:4096]), ()),
+        ("addmm tf32 of a column", partial(tt.addmm, column, large[:4096], large[:4096].t()), ()),
+        ("mm tf32 unaligned", partial(tt.mm, unaligned, large[:4096].t()), ()),
+    ):
+        yield Sample(label, partial(allowed, call), held)
+
+
+def scaled_products(capability: int) -> Iterator[Sample]:
+    """8-bit floats, with scales for the whole and for rows, of which sm_80 has none."""
+    one, refused = empty(1), capability < 89
+    wide = () if refused else ("matmul_persistent",)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        for m, n, k in ((8192, 8192, 4096), (1024, 4096, 4096), (512, 512, 512), (16, 4096, 4096)):
+            a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype).t()
+            for out, fast in (("bfloat16", True), ("bfloat16", False), ("float32", True), (dtype, True)):
+                yield Sample(
+                    f"_scaled_mm {dtype} {m}x{n}x{k} to {out}{', fast' if fast else ''}",
+                    partial(tt._scaled_mm, a, b, one, one, out_dtype=getattr(tt, out), use_fast_accum=fast),
+                    wide,
+                    refused,
+                )
+            by_row = empty(m, 1), empty(1, n), empty(n, dtype="bfloat16")
+            yield Sample(
+                f"_scaled_mm {dtype} {m}x{n}x{k} by rows",
+                partial(tt._scaled_mm, a, b, *by_row, out_dtype=tt.bfloat16, use_fast_accum=True),
+                wide,
+                refused,
+            )
+        a = empty(4096, 4096, dtype=dtype, offset=1)
+        call = partial(tt._scaled_mm, a, a.t(), one, one, out_dtype=tt.bfloat16)
+        yield Sample(f"_scaled_mm {dtype} unaligned", call, (), refused)

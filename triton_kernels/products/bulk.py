@@ -11,7 +11,7 @@ from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
 from .parts import in_parts
-from .persistent import TF32_TILES, TILES, matmul_persistent
+from .persistent import EIGHT_BITS, EXACT_EIGHT_BITS, TF32_TILES, TILES, matmul_persistent
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import bounded, stride_arguments
 
@@ -60,8 +60,17 @@ def describe(matrices: Matrices, rows_only: bool = False) -> Description | None:
 
 
 def multiplied_by_tensor_cores(problem: Problem) -> bool:
-    """Whether sums are float32, and operands what the tensor cores take: float16, bfloat16, or rounded to TF32."""
-    return problem.left.dtype.name in ("float16", "bfloat16") or problem.precision == "tf32"
+    """Whether sums are float32, and operands what the tensor cores take: narrow floats, or float32 rounded to TF32."""
+    return (problem.left.dtype.itemsize <= 2 and problem.how.dot) or problem.precision == "tf32"
+
+
+def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
+    """The tiles to choose from, and those where shared memory or registers hold something more than sums."""
+    itemsize = problem.left.dtype.itemsize
+    if itemsize == 1:
+        exact = problem.imprecise is not None or problem.out.dtype.itemsize == 4
+        return (EXACT_EIGHT_BITS if exact else EIGHT_BITS), EXACT_EIGHT_BITS
+    return TILES if itemsize == 2 else TF32_TILES
 
 
 def cost(one: Configuration, problem: Problem, places: int) -> float:
@@ -87,7 +96,9 @@ def in_halves(one: Configuration) -> bool:
 def for_interpreter(problem: Problem) -> Configuration:
     """A tile that covers small products: a program costs far more than its elements."""
     m, n, k = problem.m, problem.n, problem.k
-    return Configuration((bounded(m, 256), bounded(n, 128), bounded(k, 128)), 4, 1, 1)
+    # `tl.dot` takes no fewer than 32 bytes along the inner side.
+    inner = max(bounded(k, 128), 32 // problem.left.dtype.itemsize)
+    return Configuration((bounded(m, 256), bounded(n, 128), inner), 4, 1, 1)
 
 
 def plan_bulk(problem: Problem) -> Callable[..., None] | None:
@@ -121,7 +132,7 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     plain = out is not None and beside is None
     large, crowded = (
         tuple(one for one in table if one.is_for(10 * properties.major + properties.minor))
-        for table in (TILES if problem.left.dtype.itemsize == 2 else TF32_TILES)
+        for table in tables_for(problem)
     )
     candidates = large if plain else crowded
     if interpreted():
@@ -167,8 +178,8 @@ def plan_launch(
     halves = out is not None and (block_n >= 32 if interpreted() else in_halves(chosen))
     width = block_n // 2 if halves else block_n
     element = problem.left.dtype.triton_name
-    out_element = problem.out.dtype.triton_name
-    assert element is not None and out_element is not None
+    right_element, out_element = problem.right.dtype.triton_name, problem.out.dtype.triton_name
+    assert element is not None and right_element is not None and out_element is not None
     addend = problem.epilogue.addend
     strides: dict[str, int] = dict.fromkeys(("oz", "om", "on", "sz", "sn"), 0)
     if out is None:
@@ -179,7 +190,7 @@ def plan_launch(
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
     every = {
         "a": left.type_name(element, block_m, block_k),
-        "b": right.type_name(element, block_k, block_n),
+        "b": right.type_name(right_element, block_k, block_n),
         **dict.fromkeys(("m", "n", "k", "batches", "parts"), "i32"),
         **signature,
     }
@@ -202,7 +213,8 @@ def plan_launch(
     else:
         every["steps"] = "i32"
     passed, fixed = problem.epilogue.signature()
-    every |= passed
+    scales, kinds = problem.epilogue.scale_arguments(problem.saturates)
+    every |= passed | scales
     sizes = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": batches, "parts": parts}
     launch = Launch(
         problem.device,
@@ -211,6 +223,7 @@ def plan_launch(
         {
             **constants,
             **fixed,
+            **kinds,
             "ADDEND": None if addend is None else "row" if beside is None else "tile",
             "ADDEND_BATCHED": beside is not None and beside.batched,
             "A_BATCHED": left.batched,
@@ -220,12 +233,14 @@ def plan_launch(
             "BULK_STORE": out is not None,
             "ACTIVATION": problem.epilogue.activation,
             "PRECISION": problem.precision,
+            "IMPRECISE": None if problem.imprecise is None else min(problem.imprecise, block_k),
             "BLOCK_M": block_m,
             "BLOCK_N": block_n,
             "BLOCK_K": block_k,
             "HALVES": halves,
         },
         divisible=divisible,
+        elements=tuple(scales),
         tensors=tensors,
         num_warps=chosen.warps,
         num_stages=chosen.stages,
@@ -237,7 +252,7 @@ def plan_launch(
     numbers = tuple(
         {**sizes, **values}[name] for name in matmul_persistent.arg_names if name in sizes or name in values
     )
-    pointers = 3 if addend is None else 4
+    pointers = 3 + problem.epilogue.pointers
 
     def run(*given: int | float) -> None:
         launch(grid, *given[:pointers], *numbers, *given[pointers:])

@@ -67,10 +67,12 @@ def matmul(
         k = tl.minimum(k - tl.program_id(1) * part, part)
         out += tl.program_id(1).to(tl.int64) * apart
     total = tl.zeros((BLOCK_M, BLOCK_N), ACCUMULATOR)
+    # No integer becomes an 8-bit float.
+    nothing: tl.constexpr = 0.0 if DOT else 0
     for done in range(0, k, BLOCK_K):
         left = k - done
-        x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=0)
-        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=0)
+        x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=nothing)
+        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=nothing)
         total = multiply_add(total, x, y, DOT, PRECISION)
         a_tile += BLOCK_K * ak
         b_tile += BLOCK_K * bk
@@ -103,6 +105,8 @@ TF32 = (
     Configuration((128, 128, 32), 8, 3, 1),
     Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}),
 )
+EIGHT_BITS = Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2})
+"""Where a tensor map cannot describe the operands, and before sm_90: the sums are scaled by a launch of its own."""
 SINGLE = (
     # 16 warps, four for each scheduler, hide the latency of FFMA.
     Configuration((64, 128, 16), 8, 3, 2),
@@ -123,6 +127,7 @@ declare(
     dtypes={
         ("bf16", "fp16"): HALF,
         ("fp32",): (*SINGLE, *TF32),
+        ("fp8e4nv", "fp8e5"): (EIGHT_BITS,),
         ("fp64",): DOUBLE,
         ("i32", "i64", "i8", "i16", "u8"): WHOLE,
     },
@@ -147,10 +152,12 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     tiles = cdiv(m, tile.m) * cdiv(n, tile.n) * batch
     # Sums of parts are float32.
     parts = 1
-    if how.dot and itemsize <= 4:
+    if itemsize == 1 and how.dot:
+        tile = Tiling(*EIGHT_BITS.tile, EIGHT_BITS.warps, EIGHT_BITS.stages)
+    elif how.dot and itemsize <= 4:
         places = 2 * multiprocessors(problem.device)
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
-    if parts == 1:
+    if parts == 1 and problem.epilogue.factors is None:
         return plan_launch(problem, tile, None)
     length = cdiv(cdiv(k, parts), tile.k) * tile.k
     parts = cdiv(k, length)

@@ -12,7 +12,7 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
-from .epilogue import finish
+from .epilogue import finish, saturated, scaled
 from .problem import Problem
 from .product import stride_arguments
 
@@ -22,6 +22,9 @@ def add_parts(
     parts,
     addend,
     out,
+    scale_a,
+    scale_b,
+    scale_out,
     count,
     m,
     n,
@@ -35,6 +38,8 @@ def add_parts(
     alpha,
     beta,
     ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr,
+    SATURATES: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
@@ -47,11 +52,14 @@ def add_parts(
     for _ in range(count):
         total += tl.load(part, mask=mask, other=0)
         part += apart
+    total = scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE)
     value = None
     if addend is not None:
         value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
         value = value.to(total.dtype)
     total = finish(total, value, alpha, beta, ACTIVATION)
+    if SATURATES:
+        total = saturated(total, scale_out, out.dtype.element_ty)
     tl.store(
         out + batch * oz + rows[:, None] * om + columns[None, :] * on,
         convert(total, out.dtype.element_ty),
@@ -64,7 +72,7 @@ declare(
     why=STREAMING,
     operand="out",
     tile=("BLOCK_M", "BLOCK_N"),
-    dtypes=("fp32", "fp16", "bf16"),
+    dtypes=("fp32", "fp16", "bf16", "fp8e4nv", "fp8e5"),
     configurations=(Configuration((1, 512)), Configuration((8, 64))),
     smaller=True,
     operations="m n parts",
@@ -93,12 +101,14 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
     kind = integer_type(2 * max(reach, apart))
     signature, constants, values, divisible = stride_arguments({"apart": apart, **strides}, kind)
     passed, fixed = epilogue.signature()
+    scales, kinds = epilogue.scale_arguments(problem.saturates)
     every = {
         "parts": "*fp32",
         "out": f"*{problem.out.dtype.triton_name}",
         **dict.fromkeys(("count", "m", "n"), "i32"),
         **signature,
         **passed,
+        **scales,
     }
     if addend is None:
         constants["addend"] = None
@@ -111,15 +121,17 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
         {
             **constants,
             **fixed,
+            **kinds,
             "ACTIVATION": epilogue.activation,
             "BLOCK_M": tile[0],
             "BLOCK_N": tile[1],
         },
+        elements=tuple(scales),
         divisible=[*divisible, *(name for name, size in (("m", m), ("n", n)) if size % 16 == 0)],
     )
     grid = (cdiv(n, tile[1]), cdiv(m, tile[0]), batch)
     numbers = (count, m, n, *(values[name] for name in add_parts.arg_names if name in values))
-    pointers = 2 if addend is None else 3
+    pointers = 2 + epilogue.pointers
 
     def run(*given: int | float) -> None:
         launch(grid, *given[:pointers], *numbers, *given[pointers:])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
-from .epilogue import finish
+from .epilogue import finish, saturated, scaled
 from .product import tile_of
 
 
@@ -41,6 +41,9 @@ def store_tile(
     total,
     addend,
     out,
+    scale_a,
+    scale_b,
+    scale_out,
     batch,
     row,
     column,
@@ -56,12 +59,15 @@ def store_tile(
     ADDEND: tl.constexpr,
     ADDEND_BATCHED: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr,
+    SATURATES: tl.constexpr,
     BULK_STORE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """The epilogue of a tile of sums, and its way to memory: by a descriptor, or by pointers with a mask."""
     columns = column + tl.arange(0, COLUMNS)
+    total = scaled(total, scale_a, scale_b, row + tl.arange(0, ROWS), columns, m, n, ROW_WISE)
     value = None
     if ADDEND == "row":
         line = tl.load(addend + batch.to(tl.int64) * sz + columns * sn, mask=columns < n, other=0)
@@ -70,6 +76,8 @@ def store_tile(
         value = addend.load([batch if ADDEND_BATCHED else 0, row, column]).reshape(ROWS, COLUMNS)
         value = value.to(total.dtype)
     total = finish(total, value, alpha, beta, ACTIVATION)
+    if SATURATES:
+        total = saturated(total, scale_out, out.dtype if BULK_STORE else out.dtype.element_ty)
     if BULK_STORE:
         out.store([batch, row, column], convert(total, out.dtype).reshape(1, ROWS, COLUMNS))
     else:
@@ -85,6 +93,9 @@ def matmul_persistent(
     b,
     addend,
     out,
+    scale_a,
+    scale_b,
+    scale_out,
     m,
     n,
     k,
@@ -106,7 +117,10 @@ def matmul_persistent(
     B_TRANSPOSED: tl.constexpr,
     BULK_STORE: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr,
+    SATURATES: tl.constexpr,
     PRECISION: tl.constexpr,
+    IMPRECISE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -130,22 +144,25 @@ def matmul_persistent(
             inner = (first + step) * BLOCK_K
             x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
             y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
-            total = tl.dot(x, y, total, input_precision=PRECISION)
+            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
         if HALVES:
             half: tl.constexpr = BLOCK_N // 2
             left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
             store_tile(
-                left, addend, out, place, row, column, m, n, oz, om, on, sz, sn, alpha, beta,
-                ADDEND, ADDEND_BATCHED, ACTIVATION, BULK_STORE, BLOCK_M, half,
+                left, addend, out, scale_a, scale_b, scale_out, place, row, column, m, n,
+                oz, om, on, sz, sn, alpha, beta,
+                ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, half,
             )  # fmt: skip
             store_tile(
-                right, addend, out, place, row, column + half, m, n, oz, om, on, sz, sn, alpha, beta,
-                ADDEND, ADDEND_BATCHED, ACTIVATION, BULK_STORE, BLOCK_M, half,
+                right, addend, out, scale_a, scale_b, scale_out, place, row, column + half, m, n,
+                oz, om, on, sz, sn, alpha, beta,
+                ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, half,
             )  # fmt: skip
         else:
             store_tile(
-                total, addend, out, place, row, column, m, n, oz, om, on, sz, sn, alpha, beta,
-                ADDEND, ADDEND_BATCHED, ACTIVATION, BULK_STORE, BLOCK_M, BLOCK_N,
+                total, addend, out, scale_a, scale_b, scale_out, place, row, column, m, n,
+                oz, om, on, sz, sn, alpha, beta,
+                ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, BLOCK_N,
             )  # fmt: skip
 
 
@@ -176,6 +193,13 @@ CROWDED_TF32 = (
     Configuration((128, 128, 32), 8, 2, {90: 1, 100: 1}),
     Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
 )
+EIGHT_BITS = (
+    Configuration((128, 256, 128), 8, 3, {90: 1, 100: 1}),
+    Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
+    Configuration((64, 64, 128), 4, 4, {90: 2, 100: 2}),
+)
+EXACT_EIGHT_BITS = EIGHT_BITS[1:]
+"""Where sums are kept twice: those of the tensor cores, and those that they are added to in float32."""
 TF32_TILES = (*LARGE_TF32[:2], CROWDED_TF32[0], LARGE_TF32[2]), CROWDED_TF32
 
 declare(
@@ -183,11 +207,15 @@ declare(
     why="see each configuration; shared memory has room for as many blocks, and a tile's sums need the registers",
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
-    dtypes={("bf16", "fp16"): LARGE + CROWDED[:2], ("fp32",): (*LARGE_TF32, CROWDED_TF32[0])},
+    dtypes={
+        ("bf16", "fp16"): LARGE + CROWDED[:2],
+        ("fp32",): (*LARGE_TF32, CROWDED_TF32[0]),
+        ("fp8e4nv", "fp8e5"): EIGHT_BITS,
+    },
     smaller=True,
     operations="2 m n k",
     traffic="(m k + k n + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
     loads=("a", "b"),
     stores=("out",),
-    tensor_cores=("bf16", "fp16", "fp32"),
+    tensor_cores=("bf16", "fp16", "fp32", "fp8e4nv", "fp8e5"),
 )

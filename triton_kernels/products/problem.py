@@ -69,6 +69,24 @@ class Scales:
 
 
 @dataclass(frozen=True)
+class Factors:
+    """The scales of 8-bit operands and outputs, numbers in memory which a launch is given the addresses of.
+
+    Args:
+        row_wise: whether there is one for each row of the left operand and each column of the right one.
+        result: whether an 8-bit output has one.
+    """
+
+    row_wise: bool
+    result: bool
+
+    def signature(self) -> dict[str, str]:
+        """The types of the addresses."""
+        names = ("scale_a", "scale_b", "scale_out") if self.result else ("scale_a", "scale_b")
+        return dict.fromkeys(names, "*fp32")
+
+
+@dataclass(frozen=True)
 class Epilogue:
     """What is done to sums: activation(alpha * sums + beta * addend).
 
@@ -76,11 +94,27 @@ class Epilogue:
         addend: its strides, expanded to the output's three dimensions, and its dtype; None for no addend.
         scales: those of the call; None where there are none.
         activation: "relu", "gelu" or None.
+        factors: those of 8-bit operands, applied before the addend.
     """
 
     addend: Matrices | None = None
     scales: Scales | None = None
     activation: str | None = None
+    factors: Factors | None = None
+
+    @property
+    def pointers(self) -> int:
+        """How many addresses a launch is given beside those of the operands and the output."""
+        count = 0 if self.factors is None else len(self.factors.signature())
+        return count + (self.addend is not None)
+
+    def scale_arguments(self, saturates: bool) -> tuple[dict[str, str], dict[str, object]]:
+        """Types of the scales' addresses, and constants of the kernel that has them."""
+        factors = self.factors
+        given = {} if factors is None else factors.signature()
+        missing = (name for name in ("scale_a", "scale_b", "scale_out") if name not in given)
+        row_wise = factors is not None and factors.row_wise
+        return given, {**dict.fromkeys(missing), "ROW_WISE": row_wise, "SATURATES": saturates}
 
     def signature(self) -> tuple[dict[str, str], dict[str, object]]:
         """Types of the scales that a launch is given after the addresses, and the others as constants."""
@@ -93,7 +127,8 @@ class Epilogue:
 class Problem:
     """out = epilogue(left @ right).
 
-    `precision` is what `tl.dot` calls ``input_precision``.
+    `precision` is what `tl.dot` calls ``input_precision``; `imprecise` its ``max_num_imprecise_acc``: how many products
+    of 8-bit floats the tensor cores of sm_90 may add before they are added in float32.
     """
 
     device: Device
@@ -103,6 +138,12 @@ class Problem:
     out: Matrices
     epilogue: Epilogue
     precision: str
+    imprecise: int | None = None
+
+    @property
+    def saturates(self) -> bool:
+        """Whether an 8-bit output holds its largest numbers where sums are beyond them."""
+        return self.epilogue.factors is not None and self.out.dtype.itemsize == 1
 
     @property
     def batch(self) -> int:
