@@ -127,3 +127,13 @@ def scaled_products(capability: int) -> Iterator[Sample]:
         a = empty(4096, 4096, dtype=dtype, offset=1)
         call = partial(tt._scaled_mm, a, a.t(), one, one, out_dtype=tt.bfloat16)
         yield Sample(f"_scaled_mm {dtype} unaligned", call, (), refused)
+    yield from complex_products(capability)
+
+
+def complex_products(capability: int) -> Iterator[Sample]:
+    for dtype in ("complex64", "complex128"):
+        a = empty(2048, 2048, dtype=dtype)
+        yield Sample(f"mm {dtype}", partial(tt.mm, a, a))
+        yield Sample(f"mm {dtype} transposed", partial(tt.mm, a.t(), a.t()))
+        yield Sample(f"addmm {dtype}", partial(tt.addmm, a[0], a, a, beta=2j, alpha=3))
+        yield Sample(f"vdot {dtype}", partial(tt.vdot, a[0], a[1]))

@@ -12,6 +12,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import copy_kernel
 from ..launch import ALIGNMENT, launch_nothing
 from .bulk import plan_bulk
+from .complex_matmul import complex_product
 from .matmul import plan_tiled
 from .matvec import plan_product
 from .problem import Epilogue, Matrices, Problem, Scales, expanded
@@ -107,6 +108,8 @@ def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]
 
     def factory(call: StructuredCall) -> PlannedKernel:
         left, right = call.args[names[0]], call.args[names[1]]
+        if left.dtype.is_complex:
+            return complex_product(call, names)
         accumulation(call, left)
         if call.outputs[0].numel == 0:
             return PlannedKernel(launch_nothing)
@@ -128,6 +131,8 @@ def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKer
 
     def factory(call: StructuredCall) -> PlannedKernel:
         left, right, addend = call.args[names[0]], call.args[names[1]], call.args["self"]
+        if left.dtype.is_complex:
+            return complex_product(call, names)
         scales = Scales(call, accumulation(call, left))
         if call.outputs[0].numel == 0:
             return PlannedKernel(launch_nothing)
@@ -173,7 +178,8 @@ def gapless_fold(spec: TensorSpec) -> TensorSpec:
 def addbmm(call: StructuredCall) -> PlannedKernel:
     """A sum over the batch is one product whose inner side runs over the batch too."""
     batches = (call.args["batch1"], transposed(call.args["batch2"]))
-    accumulation(call, batches[0])
+    if not batches[0].dtype.is_complex:
+        accumulation(call, batches[0])
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
     matrices: list[TensorSpec] = []
