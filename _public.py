@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from . import (
     amp,
     autograd,
+    backends,
     cpu_fallback,
     cuda,
     func,
@@ -71,6 +72,7 @@ from .runtime.errors import (
     _check_value,
     _check_with,
 )
+from .runtime.float32_precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from .runtime.layout import layout, sparse_coo, sparse_csr, strided
 from .runtime.memory_format import (

@@ -19,6 +19,7 @@ from . import (
     pooling,
     random,
     reduction,
+    scaled_mm,
     softmax,
 )
 
@@ -36,5 +37,6 @@ __all__ = [
     "pooling",
     "random",
     "reduction",
+    "scaled_mm",
     "softmax",
 ]

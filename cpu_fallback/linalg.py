@@ -12,6 +12,8 @@ from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import IGNORE, quiet, reset_state, set_state
 from .integer_matmul import integer_matmul
+from .pointwise import loaded
+from .pointwise_math import gelu_with
 from .widen import FLOAT32, NARROW
 
 Product = Callable[[Any, Any], Any]
@@ -162,9 +164,12 @@ def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
 
 
 def product_sum(
-    first: str, second: str, sum_batch: bool = False
+    first: str, second: str, sum_batch: bool = False, activated: bool = False
 ) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of beta * self + alpha * product; a beta of 0 drops `self`, its NaNs included."""
+    """The factory of beta * self + alpha * product; a beta of 0 drops `self`, its NaNs included.
+
+    Where it is `activated`, the relu of that, or the gelu where the call says so, before anything is rounded.
+    """
 
     def factory(call: StructuredCall) -> PlannedKernel:
         multiply = product_of(call, first, second)
@@ -194,13 +199,20 @@ def product_sum(
             made += addend if where_beta is None else addend * cast(beta)
             return made
 
+        finish = activation_of(call) if activated else None
+
         def into(out: Any, *values: Any) -> None:
             token = set_state(IGNORE)
             try:
-                np.copyto(out, combined(*values), casting="unsafe")
+                made = combined(*values)
+                if finish is not None:
+                    finish(made)
+                np.copyto(out, made, casting="unsafe")
             finally:
                 reset_state(token)
 
+        if finish is not None:
+            return PlannedKernel(into)
         fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quiet(combined)
         plain = where_beta is None and where_alpha is None and not is_empty and not widen
         if plain and multiply is np.dot and spec.ndim == 2 and spec.is_contiguous:
@@ -208,6 +220,14 @@ def product_sum(
         return PlannedKernel(into, fresh)
 
     return factory
+
+
+def activation_of(call: StructuredCall) -> Callable[[Any], None]:
+    """What writes relu, or gelu, of an array over it."""
+    if call.args["use_gelu"]:
+        gelu = gelu_with(loaded("scipy.special:erf"))
+        return lambda array: gelu(array, array)
+    return lambda array: np.copyto(array, 0, where=array < 0)
 
 
 def _addmm_fresh(self: Any, a: Any, b: Any) -> Any:
@@ -238,6 +258,7 @@ register_stub("mv_stub", "cpu", product("self", "vec"))
 register_stub("dot_stub", "cpu", dot)
 register_stub("vdot_stub", "cpu", vdot)
 register_stub("addmm_stub", "cpu", product_sum("mat1", "mat2"))
+register_stub("_addmm_activation_stub", "cpu", product_sum("mat1", "mat2", activated=True))
 register_stub("addmv_stub", "cpu", product_sum("mat", "vec"))
 register_stub("baddbmm_stub", "cpu", product_sum("batch1", "batch2"))
 register_stub("addbmm_stub", "cpu", product_sum("batch1", "batch2", sum_batch=True))

@@ -79,7 +79,8 @@ class Declaration:
         loads, stores: operands accessed 128 bits at a time where all is contiguous, aligned and whole.
         per_index: how many elements of an operand an index of the tile stands for.
         tensor_cores: dtypes whose tiles matrix instructions multiply.
-        exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it.
+        exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it; unless the kernel's
+            constant PRECISION is "tf32", which asks for one.
         functions: resident warps where a constant of the kernel is the function of this name, and why.
         local: bytes that such a function may keep in local memory, and why.
     """

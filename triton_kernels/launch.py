@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..runtime.cuda.device_guard import device_guard
-from ..runtime.cuda.driver import CompiledKernel, Grid, driver, wants_interpreter
+from ..runtime.cuda.driver import DescribedTensor, Grid, driver, wants_interpreter
 from ..runtime.device import device as Device
 
 ALIGNMENT = 16
@@ -29,6 +29,8 @@ class Launch:
         constexprs: all other parameters.
         divisible: integer parameters that are always multiples of 16.
         elements: pointers to one element only, whose alignment does not matter.
+        tensors: what the tensor descriptors in the signature describe, in its order. Their values are addresses, which
+            must be multiples of 16: whoever launches looks at them.
         num_warps, num_stages, enable_fp_fusion: as `Driver.compile` has them.
     """
 
@@ -39,6 +41,7 @@ class Launch:
         "_kernel",
         "_options",
         "_signature",
+        "_tensors",
         "aligned",
         "enqueue",
         "other",
@@ -61,6 +64,7 @@ class Launch:
         *,
         divisible: Sequence[str] = (),
         elements: Sequence[str] = (),
+        tensors: Sequence[DescribedTensor] = (),
         num_warps: int = 4,
         num_stages: int = 3,
         enable_fp_fusion: bool = False,
@@ -69,6 +73,7 @@ class Launch:
         self._index = device.resolved_index
         self._kernel = kernel
         self._signature = dict(signature)
+        self._tensors = tuple(tensors)
         self._options = (dict(constexprs), frozenset(divisible), num_warps, num_stages, enable_fp_fusion)
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
         self.aligned = self._compile_aligned
@@ -93,9 +98,9 @@ class Launch:
         with device_guard(self._index):
             self.enqueue(grid, *values)
 
-    def _compile(self, divisible: frozenset[str]) -> CompiledKernel:
+    def _compile(self, divisible: frozenset[str]) -> Callable[..., None]:
         constexprs, _, num_warps, num_stages, fusion = self._options
-        return self._driver.compile(
+        compiled = self._driver.compile(
             self._kernel,
             self._signature,
             constexprs,
@@ -104,13 +109,14 @@ class Launch:
             num_stages=num_stages,
             enable_fp_fusion=fusion,
         )
+        return compiled.bound(self._tensors) if self._tensors else compiled.launch
 
     def _compile_aligned(self, grid: Grid, stream: int, *values: int | float) -> None:
-        self.aligned = self._compile(self._options[1] | frozenset(self._blocks)).launch
+        self.aligned = self._compile(self._options[1] | frozenset(self._blocks))
         self.aligned(grid, stream, *values)
 
     def _compile_other(self, grid: Grid, stream: int, *values: int | float) -> None:
-        self.other = self._compile(self._options[1]).launch
+        self.other = self._compile(self._options[1])
         self.other(grid, stream, *values)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime import allocator, device, device_guard, scalar_type
+from ...runtime import allocator, device, device_guard, float32_precision, scalar_type
 from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import effective, local
 from ...runtime.tensor_impl import TensorImpl
@@ -649,3 +649,4 @@ scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
 device.on_default_change.append(Dispatcher.singleton().forget_all)
 allocator.on_change.append(Dispatcher.singleton().forget_all)
 device_guard.on_change.append(Dispatcher.singleton().forget_all)
+float32_precision.on_change.append(Dispatcher.singleton().forget_all)

@@ -24,6 +24,7 @@ FAMILIES = (
     "pooling",
     "random",
     "reduction",
+    "scaled_mm",
     "shapes",
     "softmax",
     "storage",

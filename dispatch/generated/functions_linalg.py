@@ -13,6 +13,7 @@ from ..core.constants import INT_1
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_addmm_activation",
     "addbmm",
     "addbmm_",
     "addmm",
@@ -182,6 +183,25 @@ addmm__packet.deprecated = (
 )
 addmm__plans = addmm__packet.plans
 addmm__scaled = addmm__packet.scaled
+_addmm_activation_packet = packet(
+    "_addmm_activation",
+    (
+        "_addmm_activation",
+        "_addmm_activation.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mat1", "tensor", NOT_GIVEN, False),
+        Parameter("mat2", "tensor", NOT_GIVEN, False),
+        Parameter("beta", "scale", INT_1, True),
+        Parameter("alpha", "scale", INT_1, True),
+        Parameter("use_gelu", "static", False, True),
+    ),
+    False,
+)
+_addmm_activation_plans = _addmm_activation_packet.plans
+_addmm_activation_scaled = _addmm_activation_packet.scaled
+_addmm_activation_outs = _addmm_activation_packet.outs
 addmv_packet = packet(
     "addmv",
     (
@@ -548,6 +568,52 @@ def addmm_(input: Any, mat1: Any, mat2: Any, *more: Any, beta: Any = INT_1, alph
         ]
     except (KeyError, AttributeError, TypeError):
         plan = addmm__packet.miss_scaled(input, mat1, mat2, beta, alpha)
+    return plan(input, mat1, mat2, beta, alpha)
+
+
+def _addmm_activation(
+    input: Any,
+    mat1: Any,
+    mat2: Any,
+    *,
+    beta: Any = INT_1,
+    alpha: Any = INT_1,
+    use_gelu: Any = False,
+    out: Any = None,
+) -> Any:
+    """_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return _addmm_activation_packet.call_parameters(input, mat1, mat2, beta, alpha, use_gelu, out=out)
+        try:
+            plan = _addmm_activation_outs[
+                input._spec,
+                mat1._spec,
+                mat2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+                use_gelu,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = _addmm_activation_packet.miss_out(input, mat1, mat2, beta, alpha, use_gelu, out)
+        return plan(input, mat1, mat2, beta, alpha, out)
+    if beta is INT_1 and alpha is INT_1:
+        try:
+            plan = _addmm_activation_plans[input._spec][mat1._spec, mat2._spec, use_gelu]
+        except (KeyError, AttributeError, TypeError):
+            plan = _addmm_activation_packet.miss(input, mat1, mat2, beta, alpha, use_gelu)
+        return plan(input, mat1, mat2)
+    try:
+        plan = _addmm_activation_scaled[input._spec][
+            mat1._spec,
+            mat2._spec,
+            (None if beta is INT_1 else beta.__class__),
+            (None if alpha is INT_1 else alpha.__class__),
+            use_gelu,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _addmm_activation_packet.miss_scaled(input, mat1, mat2, beta, alpha, use_gelu)
     return plan(input, mat1, mat2, beta, alpha)
 
 

@@ -10,6 +10,10 @@ from typing import Any
 from ...runtime.local_dispatch_key_set import modes
 from ..core.constants import INT_1
 from .functions_linalg import (
+    _addmm_activation_outs,
+    _addmm_activation_packet,
+    _addmm_activation_plans,
+    _addmm_activation_scaled,
     addbmm__packet,
     addbmm__plans,
     addbmm__scaled,
@@ -247,6 +251,53 @@ class LinalgMethods:
             ]
         except (KeyError, AttributeError, TypeError):
             plan = addmm__packet.miss_scaled_method(self, mat1, mat2, beta, alpha)
+        return plan(self, mat1, mat2, beta, alpha)
+
+    def _addmm_activation(
+        self,
+        mat1: Any,
+        mat2: Any,
+        *,
+        beta: Any = INT_1,
+        alpha: Any = INT_1,
+        use_gelu: Any = False,
+        out: Any = None,
+    ) -> Any:
+        """_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return _addmm_activation_packet.call_method_parameters(
+                    self, mat1, mat2, beta, alpha, use_gelu, out=out
+                )
+            try:
+                plan = _addmm_activation_outs[
+                    self._spec,
+                    mat1._spec,
+                    mat2._spec,
+                    (None if beta is INT_1 else beta.__class__),
+                    (None if alpha is INT_1 else alpha.__class__),
+                    use_gelu,
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _addmm_activation_packet.miss_out_method(self, mat1, mat2, beta, alpha, use_gelu, out)
+            return plan(self, mat1, mat2, beta, alpha, out)
+        if beta is INT_1 and alpha is INT_1:
+            try:
+                plan = _addmm_activation_plans[self._spec][mat1._spec, mat2._spec, use_gelu]
+            except (KeyError, AttributeError, TypeError):
+                plan = _addmm_activation_packet.miss_method(self, mat1, mat2, beta, alpha, use_gelu)
+            return plan(self, mat1, mat2)
+        try:
+            plan = _addmm_activation_scaled[self._spec][
+                mat1._spec,
+                mat2._spec,
+                (None if beta is INT_1 else beta.__class__),
+                (None if alpha is INT_1 else alpha.__class__),
+                use_gelu,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = _addmm_activation_packet.miss_scaled_method(self, mat1, mat2, beta, alpha, use_gelu)
         return plan(self, mat1, mat2, beta, alpha)
 
     def addmv(

@@ -24,6 +24,7 @@ from . import (
     registrations_pooling,
     registrations_random,
     registrations_reduction,
+    registrations_scaled_mm,
     registrations_shapes,
     registrations_softmax,
     registrations_storage,
@@ -51,6 +52,7 @@ def register_all() -> None:
     registrations_pooling.register()
     registrations_random.register()
     registrations_reduction.register()
+    registrations_scaled_mm.register()
     registrations_shapes.register()
     registrations_softmax.register()
     registrations_storage.register()

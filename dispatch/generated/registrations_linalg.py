@@ -107,79 +107,98 @@ def register() -> None:
     structured("addmm.out", native.addmm, "addmm_stub", "out")
     autograd("addmm.out", out_refuses_grad)
     define(
+        "_addmm_activation",
+        "_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor",
+        "native_functions/linalg.yaml:54",
+    )
+    structured(
+        "_addmm_activation",
+        native.addmm_activation,
+        "_addmm_activation_stub",
+        "functional",
+        "_addmm_activation.out",
+    )
+    define(
+        "_addmm_activation.out",
+        "_addmm_activation.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/linalg.yaml:54",
+    )
+    structured("_addmm_activation.out", native.addmm_activation, "_addmm_activation_stub", "out")
+    autograd("_addmm_activation.out", out_refuses_grad)
+    define(
         "addmv",
         "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml:54",
+        "native_functions/linalg.yaml:60",
     )
     structured("addmv", native.addmv, "addmv_stub", "functional", "addmv.out")
     autograd("addmv", autograd_linalg.plan_addmv)
     define(
         "addmv_",
         "addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml:54",
+        "native_functions/linalg.yaml:60",
     )
     structured("addmv_", native.addmv, "addmv_stub", "inplace", "addmv.out")
     autograd("addmv_", autograd_linalg.plan_addmv_)
     define(
         "addmv.out",
         "addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:54",
+        "native_functions/linalg.yaml:60",
     )
     structured("addmv.out", native.addmv, "addmv_stub", "out")
     autograd("addmv.out", out_refuses_grad)
     define(
         "baddbmm",
         "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml:59",
+        "native_functions/linalg.yaml:65",
     )
     structured("baddbmm", native.baddbmm, "baddbmm_stub", "functional", "baddbmm.out")
     autograd("baddbmm", autograd_linalg.plan_baddbmm)
     define(
         "baddbmm_",
         "baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml:59",
+        "native_functions/linalg.yaml:65",
     )
     structured("baddbmm_", native.baddbmm, "baddbmm_stub", "inplace", "baddbmm.out")
     autograd("baddbmm_", autograd_linalg.plan_baddbmm_)
     define(
         "baddbmm.out",
         "baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:59",
+        "native_functions/linalg.yaml:65",
     )
     structured("baddbmm.out", native.baddbmm, "baddbmm_stub", "out")
     autograd("baddbmm.out", out_refuses_grad)
     define(
         "addbmm",
         "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml:64",
+        "native_functions/linalg.yaml:70",
     )
     structured("addbmm", native.addbmm, "addbmm_stub", "functional", "addbmm.out")
     autograd("addbmm", autograd_linalg.plan_addbmm)
     define(
         "addbmm_",
         "addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml:64",
+        "native_functions/linalg.yaml:70",
     )
     structured("addbmm_", native.addbmm, "addbmm_stub", "inplace", "addbmm.out")
     autograd("addbmm_", autograd_linalg.plan_addbmm_)
     define(
         "addbmm.out",
         "addbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:64",
+        "native_functions/linalg.yaml:70",
     )
     structured("addbmm.out", native.addbmm, "addbmm_stub", "out")
     autograd("addbmm.out", out_refuses_grad)
-    define("matmul", "matmul(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml:69")
+    define("matmul", "matmul(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml:75")
     composite("matmul", "CompositeImplicitAutograd", composition.matmul)
     define(
         "matmul.out",
         "matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml:74",
+        "native_functions/linalg.yaml:80",
     )
     composite("matmul.out", "CompositeImplicitAutograd", composition.matmul_out)
     define(
         "linear",
         "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-        "native_functions/linalg.yaml:78",
+        "native_functions/linalg.yaml:84",
     )
     composite("linear", "CompositeImplicitAutograd", composition.linear)

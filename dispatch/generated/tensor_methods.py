@@ -23,6 +23,7 @@ from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
+from .methods_scaled_mm import ScaledMmMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_storage import StorageMethods
@@ -48,6 +49,7 @@ class TensorMethods(
     PoolingMethods,
     RandomMethods,
     ReductionMethods,
+    ScaledMmMethods,
     ShapesMethods,
     SoftmaxMethods,
     StorageMethods,

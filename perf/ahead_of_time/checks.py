@@ -24,6 +24,7 @@ class Expectation:
         loads, stores: the least width in bits of some access through a pointer.
         matrix: the matrix instruction that must be there; None where none is claimed.
         exact: whether no matrix instruction may be there.
+        bulk: copies by tensor maps that must be there.
     """
 
     registers: int
@@ -39,6 +40,7 @@ class Expectation:
     stores: dict[str, int] = field(default_factory=dict)
     matrix: str | None = None
     exact: bool = False
+    bulk: list[str] = field(default_factory=list)
 
 
 def faults_of(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
@@ -82,6 +84,9 @@ def _instructions(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
         faults.append(f"no {expected.matrix}, but {sorted(matrix) or 'no matrix instruction at all'}")
     if expected.exact and matrix:
         faults.append(f"{sorted(matrix)}, where products must round as IEEE 754 has it")
+    faults += [
+        f"no {name}, though a tensor map is given" for name in expected.bulk if name not in found["widths"]
+    ]
     unknown = set(matrix) - set(MATRIX)
     return [*faults, *(f"{name} is no matrix instruction" for name in sorted(unknown))]
 

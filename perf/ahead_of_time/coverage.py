@@ -15,6 +15,7 @@ from ...runtime.cuda.occupancy import (
     shared_budget,
     tensor_memory_budget,
 )
+from ...runtime.cuda.tensor_map import descriptor_type
 from ...triton_kernels.budget import DECLARATIONS, LEAST_CAPABILITY, Configuration, Declaration
 from .checks import Expectation
 from .disassembly import WIDEST
@@ -61,7 +62,9 @@ def seen_through_declaration(
     options: Mapping[str, Any],
 ) -> Launched | str:
     """The launch, or the fault that nothing declared covers it."""
-    dtype = signature[declaration.operand].removeprefix("*")
+    operand = signature[declaration.operand]
+    described = descriptor_type(operand)
+    dtype = operand.removeprefix("*") if described is None else described.element
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, options["num_warps"], options["num_stages"])
     covering = declaration.covering(dtype, found, target.capability)
@@ -117,6 +120,8 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
     lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
     aligned = sorted(set(request.divisible) & set(bits))
 
+    rounded = request.constants.get("PRECISION") == "tf32"
+
     def claimed(names: Iterable[str]) -> dict[str, int]:
         return {name: min(WIDEST, bits[name] * lanes) for name in names if wide and name in bits}
 
@@ -132,8 +137,13 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
         aligned=aligned,
         loads=claimed(declaration.loads),
         stores=claimed(declaration.stores),
-        matrix=target.matrix[dtype] if exact and dtype in declaration.tensor_cores else None,
-        exact=dtype in declaration.exact,
+        matrix=target.matrix[dtype] if exact and (rounded or dtype in declaration.tensor_cores) else None,
+        exact=dtype in declaration.exact and not rounded,
+        bulk=[
+            opcode
+            for opcode, names in (("UTMALDG", declaration.loads), ("UTMASTG", declaration.stores))
+            if any(descriptor_type(request.signature.get(name, "")) is not None for name in names)
+        ],
     )
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -45,6 +45,12 @@ class NotedKernel(cuda.CompiledKernel):
 
     def __init__(self, owner: RecordingDriver, request: Mapping[str, Any], name: str) -> None:
         self._owner, self._request, self.name = owner, request, name
+
+    def bound(self, tensors: Sequence[cuda.DescribedTensor]) -> Callable[..., None]:
+        for tensor in tensors:
+            if len(tensor.sizes) != len(tensor.strides) or tensor.strides[-1] != 1:
+                raise ValueError(f"kernel '{self.name}': no tensor map describes {tensor}")
+        return self.launch
 
     def launch(self, grid: cuda.Grid, stream: int, *values: int | float) -> None:
         given = len(self._request["signature"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .optimizer_samples import optimizers
 from .pointwise_samples import copies, elementwise, functions, pointwise_functions
+from .product_samples import products
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
 __all__ = ["functions", "kernel_files", "samples"]
@@ -142,39 +143,6 @@ def losses(capability: int) -> Iterator[Sample]:
             f"nll_loss2d {dtype}",
             lambda x=image: gradients(lambda y: nll(y, labels, reduction="none"), x),
         )
-
-
-def products(capability: int) -> Iterator[Sample]:
-    wide = ("matmul",)
-    for dtype in ("bfloat16", "float32", "float16", "float64", "int32", "int64", "int8", "int16", "uint8"):
-        for n in (4096, 512):
-            m = empty(n, n, dtype=dtype)
-            yield Sample(f"mm {dtype} {n}", partial(tt.mm, m, m), wide if dtype in FLOATING else ())
-        v = empty(4096, dtype=dtype)
-        large = empty(4096, 4096, dtype=dtype)
-        if dtype in FLOATING:
-            yield Sample(f"mm {dtype} transposed", partial(tt.mm, large.t(), large))
-            yield Sample(f"mm {dtype} by transposed", partial(tt.mm, large, large.t()))
-        if dtype in ("bfloat16", "float32", "int64"):
-            yield Sample(f"addmm {dtype}", lambda v=v, m=large: tt.addmm(v, m, m, alpha=2, beta=3))
-            yield Sample(f"dot {dtype}", lambda d=dtype: empty(1 << 22, dtype=d).dot(empty(1 << 22, dtype=d)))
-        yield Sample(f"mv {dtype}", partial(tt.mv, empty(1 << 16, 4096, dtype=dtype), v), ("matvec",))
-        yield Sample(f"mv {dtype} short rows", partial(tt.mv, empty(65536, 64, dtype=dtype), v[:64]))
-        yield Sample(f"mv {dtype} transposed", partial(tt.mv, empty(4096, 1 << 16, dtype=dtype).t(), v))
-    for dtype in ("bfloat16", "float16"):
-        for m, k, n in ((4095, 4095, 4095), (333, 777, 555)):
-            a, b = empty(m, k, dtype=dtype), empty(k, n, dtype=dtype)
-            yield Sample(f"mm {dtype} of odd sizes, {m}", partial(tt.mm, a, b))
-    for dtype in FLOATING:
-        for n in (4096, 512):
-            a, b = empty(n, n, dtype=dtype, offset=1), empty(n, n, dtype=dtype)
-            yield Sample(f"mm {dtype} unaligned, {n}", partial(tt.mm, a, b))
-    a, b = empty(8, 24, dtype="bfloat16"), empty(24, 40, dtype="bfloat16")
-    yield Sample("mm bfloat16 of small sizes", partial(tt.mm, a, b))
-    batch = empty(64, 512, 512, dtype="float16")
-    yield Sample("baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2))
-    yield Sample("addbmm float16", lambda: tt.addbmm(batch[0], batch, batch))
-    yield Sample("addmv float32", lambda: tt.addmv(empty(4096), empty(4096, 4096), empty(4096), beta=2))
 
 
 def convolutions(capability: int) -> Iterator[Sample]:

@@ -34,6 +34,7 @@ def inspect(request: Request) -> dict[str, Any]:
     import triton
 
     from ...runtime.cuda.compile import compile_kernel
+    from ...runtime.cuda.tensor_map import descriptor_type
 
     kernel = find(request.kernel)
     binary = compile_kernel(
@@ -47,11 +48,14 @@ def inspect(request: Request) -> dict[str, Any]:
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     sass, usage = disassemble(binary.cubin, tools)
     instructions, used, ptx = count_instructions(sass), resources(usage), binary.asm["ptx"]
-    pointers = [
-        name if request.signature[name].startswith("*") else None
-        for name in kernel.arg_names
-        if name in request.signature
-    ]
+    pointers: list[str | None] = []
+    for name in kernel.arg_names:
+        type_ = request.signature.get(name)
+        if type_ is not None:
+            described = descriptor_type(type_)
+            # A descriptor is a map, and a size and a stride for each dimension.
+            count = 1 if described is None else 1 + 2 * len(described.block)
+            pointers += [name if type_.startswith("*") else None] * count
     return {
         "registers": used["REG"],
         "local": used.get("STACK", 0) + used.get("LOCAL", 0),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .lazy_triton import stand_in
+from .tensor_map import descriptor_type
 
 OLDEST = 80
 """The oldest compute capability that Triton supports, major times 10 plus minor."""
@@ -45,7 +46,8 @@ def check_architecture(
             f"kernel '{name}' is not implemented for sm_{capability}: Triton supports sm_{OLDEST} (compute "
             f"capability {OLDEST // 10}.{OLDEST % 10}) and later"
         )
-    used = {type_.lstrip("*k") for type_ in signature.values()}
+    described = {type_: descriptor_type(type_) for type_ in signature.values()}
+    used = {type_.lstrip("*k") if found is None else found.element for type_, found in described.items()}
     used |= {getattr(stand_in(constant), "name", "") for constant in constants}
     for type_, first in FIRST_WITH.items():
         if type_ in used and capability < first:

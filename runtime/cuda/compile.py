@@ -12,6 +12,7 @@ from typing import Any
 
 from .architecture import check_architecture
 from .real_triton import real, real_constants
+from .tensor_map import ALIGNMENT, NBYTES, descriptor_type, parameter_format
 
 WARP_SIZE = 32
 DIVISIBILITY = 16
@@ -38,7 +39,8 @@ _FORMATS = {
 class KernelBinary:
     """A compiled kernel: its code, and what a launch must know.
 
-    `num_warps`, `num_ctas` and `shared` are what the compiler decided, which need not be what was asked.
+    `num_warps`, `num_ctas` and `shared` are what the compiler decided, which need not be what was asked. `tensor_maps`
+    says how each descriptor among the parameters is encoded (`tensor_map.encode_tiled`).
     """
 
     name: str
@@ -53,6 +55,7 @@ class KernelBinary:
     global_scratch_align: int
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
+    tensor_maps: tuple[Mapping[str, Any], ...] = ()
 
 
 def compile_kernel(
@@ -127,6 +130,10 @@ def compile_kernel(
         global_scratch_align=metadata.global_scratch_align,
         launch_cooperative_grid=metadata.launch_cooperative_grid,
         launch_pdl=metadata.launch_pdl,
+        tensor_maps=tuple(
+            {name: list(v) if isinstance(v, tuple) else v for name, v in each.items()}
+            for each in getattr(metadata, "tensordesc_meta", None) or ()
+        ),
     )
 
 
@@ -151,23 +158,39 @@ def check_globals(kernel: Any) -> None:
 class ParameterLayout:
     """Where a kernel's arguments lie in one buffer: natural alignment, two scratch pointers at the end.
 
-    `struct` packs all of it, `values` what comes before the scratch pointers.
+    `struct` packs all of it, `values` what comes before the scratch pointers. Tensor maps come first, each at a
+    multiple of 64 bytes with sizes and strides behind it, as one string of bytes: `maps` has their positions among the
+    values and `plain` those of the others, which are packed after them.
 
     Example:
         >>> ParameterLayout(("*fp32", "i32", "fp64")).offsets
         (0, 8, 16, 24, 32)
+        >>> ParameterLayout(("i32", "tensordesc<fp16[64, 64]>")).offsets
+        (192, 0, 128, 132, 136, 144, 200, 208)
     """
 
     def __init__(self, types: tuple[str, ...]) -> None:
-        codes = [format_of(type_name) for type_name in types] + ["Q", "Q"]
-        self.values = struct.Struct("@" + "".join(codes[:-2]))
-        self.struct = struct.Struct("@" + "".join(codes))
-        offsets = []
+        described = [descriptor_type(type_name) for type_name in types]
+        self.maps = tuple(i for i, found in enumerate(described) if found is not None)
+        self.plain = tuple(i for i, found in enumerate(described) if found is None)
+        front, places = "", {}
+        for i in self.maps:
+            found = described[i]
+            assert found is not None
+            rank, start = len(found.block), struct.calcsize("@" + front)
+            nbytes = struct.calcsize(parameter_format(rank))
+            front += f"{nbytes}s{-nbytes % ALIGNMENT}x"
+            strides = start + nbytes - 8 * rank
+            places[i] = [start, *range(start + NBYTES, start + NBYTES + 4 * rank, 4)]
+            places[i] += range(strides, strides + 8 * rank, 8)
+        codes = [format_of(types[i]) for i in self.plain] + ["Q", "Q"]
+        self.values = struct.Struct("@" + front + "".join(codes[:-2]))
+        self.struct = struct.Struct("@" + front + "".join(codes))
         for i, code in enumerate(codes):
-            before = struct.calcsize("@" + "".join(codes[:i]))
-            alignment = struct.calcsize("@" + code)
-            offsets.append(before + -before % alignment)
-        self.offsets = tuple(offsets)
+            before = struct.calcsize("@" + front + "".join(codes[:i]))
+            before += -before % struct.calcsize("@" + code)
+            places[self.plain[i] if i < len(self.plain) else len(types) + i] = [before]
+        self.offsets = tuple(offset for i in sorted(places) for offset in places[i])
         self.bfloat16 = tuple(i for i, type_name in enumerate(types) if type_name == "bf16")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from .compile import WARP_SIZE, KernelBinary, ParameterLayout
 from .cupy_errors import INVALID_CONTEXT, INVALID_HANDLE, NATIVE, CUDAError, reported_as, runtime
 from .driver import CompiledKernel, DeviceProperties, Grid, LaunchObserver, check_grid
 from .libcuda import choose_launch_kernel, launch_attributes, launch_kernel_ex
+from .tensor_map import ALIGNMENT, DescribedTensor, TensorMaps
 
 if TYPE_CHECKING:
     from .cupy_driver import CuPyDriver
@@ -102,6 +103,15 @@ class CuPyKernel(CompiledKernel):
             )
         return function
 
+    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
+        code = self._driver.machine_code()
+        bound = self._launcher()
+        bound.__kwdefaults__ = {
+            f"map{i}": TensorMaps(code, tensor, meta)
+            for i, tensor, meta in zip(self._layout.maps, tensors, self._binary.tensor_maps, strict=True)
+        }
+        return bound
+
     def observe(self, observer: LaunchObserver | None) -> None:
         """Have launches go through `observer`, or as they did: by exchanging what the launcher calls."""
         call = self._names["call"]
@@ -116,13 +126,14 @@ class CuPyKernel(CompiledKernel):
 
         self._names["launch_kernel"] = observed
 
-    def _launcher(self) -> Callable[..., None]:
+    def _launcher(self) -> FunctionType:
         binary = self._binary
         code = launcher_code(
             len(binary.parameter_types),
             self._layout.bfloat16,
             binary.num_ctas,
             binary.global_scratch_size > 0,
+            self._layout.maps,
         )
         name = self.name if self.name.isidentifier() else "kernel"
         return FunctionType(code.replace(co_name=name, co_qualname=name), self._names, name)
@@ -187,12 +198,22 @@ def launch_kernel() -> Callable[..., None]:
 
 
 @functools.lru_cache(maxsize=512)
-def launcher_code(count: int, bfloat16: tuple[int, ...], num_ctas: int, has_scratch: bool) -> CodeType:
-    """The code of `launch(grid, stream, value0, ...)` for this many arguments; its globals come with the kernel."""
+def launcher_code(
+    count: int, bfloat16: tuple[int, ...], num_ctas: int, has_scratch: bool, maps: tuple[int, ...] = ()
+) -> CodeType:
+    """The code of `launch(grid, stream, value0, ...)` for this many arguments; its globals come with the kernel.
+
+    The values at `maps` are addresses of tensors whose maps are looked up in the keywords ``map0`` and so on.
+    """
     names = [f"value{i}" for i in range(count)]
     values = ", ".join(names)
     comma = ", " if names else ""
-    packed = ", ".join(f"bfloat16_bits({name})" if i in bfloat16 else name for i, name in enumerate(names))
+    plain = (i for i in range(count) if i not in maps)
+    packed = ", ".join(
+        [f"map{i}[value{i}]" for i in maps]
+        + [f"bfloat16_bits(value{i})" if i in bfloat16 else f"value{i}" for i in plain]
+    )
+    keywords = ", *, " + ", ".join(f"map{i}" for i in maps) if maps else ""
     clusters = f"gx * {num_ctas}" if num_ctas > 1 else "gx"
     scratch = (
         f"""
@@ -202,7 +223,7 @@ def launcher_code(count: int, bfloat16: tuple[int, ...], num_ctas: int, has_scra
         else ""
     )
     source = f"""
-def launch(grid, stream{comma}{values}):
+def launch(grid, stream{comma}{values}{keywords}):
     gx, gy, gz = grid
     if not (gx and gy and gz):
         return
@@ -228,8 +249,12 @@ def launch(grid, stream{comma}{values}):
 def new_buffer(layout: ParameterLayout) -> tuple[Any, int]:
     """A buffer of the arguments with the table of pointers to them behind, and the address of that table."""
     start = layout.struct.size + -layout.struct.size % 8
-    buffer = ctypes.create_string_buffer(start + 8 * len(layout.offsets))
+    nbytes = start + 8 * len(layout.offsets)
+    buffer: Any = ctypes.create_string_buffer(nbytes + ALIGNMENT if layout.maps else nbytes)
     base = ctypes.addressof(buffer)
+    if layout.maps:
+        skipped = -base % ALIGNMENT
+        base, buffer = base + skipped, memoryview(buffer)[skipped : skipped + nbytes]
     struct.pack_into(f"{len(layout.offsets)}Q", buffer, start, *(base + offset for offset in layout.offsets))
     return buffer, base + start
 

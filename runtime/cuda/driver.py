@@ -11,13 +11,14 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
+from .tensor_map import DescribedTensor as DescribedTensor
 
 if TYPE_CHECKING:
     from .machine_code import MachineCode
@@ -53,6 +54,15 @@ class CompiledKernel(ABC):
         `values` are the arguments that are no constants, in the order of the parameters: addresses as ints,
         scalars as Python numbers. A grid with a zero in it launches nothing. Raises RuntimeError for a grid
         beyond CUDA's limits.
+        """
+
+    @abstractmethod
+    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
+        """`launch` for a kernel with tensor descriptors, whose values are the addresses of these tensors.
+
+        Args:
+            tensors: sizes and strides for each descriptor in the order of the parameters; strides and addresses are
+                multiples of 16 bytes.
         """
 
 

@@ -12,7 +12,7 @@ import ctypes
 import itertools
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,15 @@ from .driver import CompiledKernel, DeviceProperties, Driver, Grid, HostArray, c
 from .interpreter_capture import CapturedRecord, refuse_waiting
 from .interpreter_graph import InterpreterCapture
 from .interpreter_memory import DeviceMemory, HostMemory
-from .interpreter_semantics import ProgramRunner, argument_type, scalar_or_pointer
+from .interpreter_semantics import ProgramRunner, argument_type, described, scalar_or_pointer
 from .interpreter_stream import Event, EventRecord, Scheduler, Stream, most_urgent
 from .real_triton import real, real_constants
+from .tensor_map import DescribedTensor, descriptor_type
 
 DEVICE_COUNT = 2
 DIVISIBILITY = 16
+MAX_RANK, MAX_EXTENT, MAX_PITCH = 5, 2**32, 2**40
+"""What a tensor map can describe: dimensions, elements along one, bytes from one to the next."""
 PROPERTIES = DeviceProperties(
     name="Triton interpreter",
     major=9,
@@ -47,7 +50,7 @@ PRIORITIES = (0, -5)
 class InterpretedKernel(CompiledKernel):
     """A kernel bound to its constants; its arguments are given the signature's exact types."""
 
-    __slots__ = ("_constexprs", "_divisible", "_driver", "_kernel", "_names", "_types")
+    __slots__ = ("_constexprs", "_descriptors", "_divisible", "_driver", "_kernel", "_names", "_types")
 
     def __init__(
         self,
@@ -61,11 +64,24 @@ class InterpretedKernel(CompiledKernel):
         self._driver = driver
         self._kernel = kernel
         self._names = [name for name in kernel.arg_names if name in signature]
-        self._types = [argument_type(signature[name]) for name in self._names]
+        found = {name: descriptor_type(signature[name]) for name in self._names}
+        self._descriptors = {name: each for name, each in found.items() if each is not None}
+        self._types = [
+            argument_type(f"*{found_.element}" if (found_ := found[name]) is not None else signature[name])
+            for name in self._names
+        ]
         self._constexprs = dict(constexprs)
         self._divisible = divisible
 
     def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
+        self._launch({}, grid, stream, *values)
+
+    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
+        return partial(self._launch, dict(zip(self._descriptors, tensors, strict=True)))
+
+    def _launch(
+        self, tensors: Mapping[str, DescribedTensor], grid: Grid, stream: int, *values: int | float
+    ) -> None:
         check_grid(self.name, grid)
         if 0 in grid:
             return
@@ -87,6 +103,8 @@ class InterpretedKernel(CompiledKernel):
                 raise TypeError(
                     f"kernel '{self.name}': argument '{name}': expected {type_}, got {value!r}"
                 ) from error
+            if name in self._descriptors:
+                arguments[name] = self._described(name, arguments[name], int(value), tensors)
         if self._driver.launch_observer is None:
             self._enqueue(grid, stream, arguments)
         else:
@@ -96,6 +114,28 @@ class InterpretedKernel(CompiledKernel):
                 stream,
                 partial(self._enqueue, grid, stream, arguments),
             )
+
+    def _described(self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]) -> Any:
+        """A descriptor as the kernel sees it. What `cuTensorMapEncodeTiled` refuses is refused."""
+        tensor, type_ = tensors.get(name), self._descriptors[name]
+        if tensor is None:
+            raise TypeError(
+                f"kernel '{self.name}': tensor descriptor '{name}' was given no sizes and strides"
+            )
+        itemsize = base.dtype.element_ty.primitive_bitwidth // 8
+        pitches = [stride * itemsize for stride in tensor.strides[:-1]]
+        if (
+            not (len(tensor.sizes) == len(tensor.strides) == len(type_.block) <= MAX_RANK)
+            or tensor.strides[-1] != 1
+            or any(pitch % DIVISIBILITY or not 0 <= pitch < MAX_PITCH for pitch in pitches)
+            or any(not 0 < size <= MAX_EXTENT for size in tensor.sizes)
+            or address % DIVISIBILITY
+        ):
+            raise RuntimeError(
+                f"CUDA error: invalid argument: kernel '{self.name}': tensor descriptor '{name}' of {tensor}, block "
+                f"{type_.block}, {itemsize} bytes an element, at {address:#x}"
+            )
+        return described(base, tensor, type_.block)
 
     def _enqueue(self, grid: Grid, stream: int, arguments: dict[str, Any]) -> None:
         driver = self._driver

@@ -213,6 +213,14 @@ def descriptor(base: Any, given: Any) -> Any:
     return made
 
 
+def described(base: Any, tensor: Any, block: tuple[int, ...]) -> Any:
+    """A `DescribedTensor` as a kernel sees it, its elements outside read as zeros."""
+    return descriptor(
+        base,
+        SimpleNamespace(shape=tensor.sizes, strides=tensor.strides, block_shape=block, padding="zero"),
+    )
+
+
 class _Located:
     """Adds the kernel and the program to whatever is raised inside."""
 

@@ -54,18 +54,29 @@ class Target:
         return f"sm_{self.capability}"
 
 
+SINGLES, EIGHT_BITS = ("fp16", "bf16", "fp32"), ("fp8e4nv", "fp8e5")
+"""Types whose products are added up in float32; those of float32 itself are rounded to TF32 before."""
+DOUBLES = {"fp64": "DMMA"}
+
 TARGETS: dict[int, Target] = {
     target.capability: target
     for target in (
-        Target(80, "A100", 108, 164 * KIB, 163 * KIB, {"fp16": "HMMA", "bf16": "HMMA", "fp64": "DMMA"}),
-        Target(90, "H100", 132, 228 * KIB, 227 * KIB, {"fp16": "HGMMA", "bf16": "HGMMA", "fp64": "DMMA"}),
+        Target(80, "A100", 108, 164 * KIB, 163 * KIB, dict.fromkeys(SINGLES, "HMMA") | DOUBLES),
+        Target(
+            90,
+            "H100",
+            132,
+            228 * KIB,
+            227 * KIB,
+            dict.fromkeys(SINGLES, "HGMMA") | dict.fromkeys(EIGHT_BITS, "QGMMA") | DOUBLES,
+        ),
         Target(
             100,
             "B200",
             148,
             228 * KIB,
             227 * KIB,
-            {"fp16": "UTCHMMA", "bf16": "UTCHMMA", "fp64": "DMMA"},
+            dict.fromkeys(SINGLES, "UTCHMMA") | dict.fromkeys(EIGHT_BITS, "UTCQMMA") | DOUBLES,
             tensor_memory=512,
         ),
     )

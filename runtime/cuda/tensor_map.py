@@ -7,8 +7,11 @@ API, `cuTensorMapEncodeTiled`.
 from __future__ import annotations
 
 import ctypes
+import functools
+import re
+import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .machine_code import MachineCode
 
@@ -24,6 +27,76 @@ FILL_NAN = 1
 SMALL_TENSOR = 128 * 1024
 LAST_DRIVER_WITH_SMALL_TENSORS_WRONG = 13010
 SMALL_TENSOR_BIT = 1 << 21
+
+
+KEPT = 256
+"""How many maps of a descriptor a kernel remembers; a caching allocator gives the same addresses again and again."""
+
+
+class DescribedTensor(NamedTuple):
+    """The tensor behind a kernel's descriptor, all but its address: sizes and strides in elements, the last one 1."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class DescriptorType(NamedTuple):
+    """What a signature says of a descriptor: the elements' type, and the block that is loaded or stored at a time."""
+
+    element: str
+    block: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=512)
+def descriptor_type(type_: str) -> DescriptorType | None:
+    """A signature's entry such as ``"tensordesc<bf16[128, 64]>"`` taken apart; None for every other type.
+
+    Example:
+        >>> descriptor_type("tensordesc<bf16[128, 64]>")
+        DescriptorType(element='bf16', block=(128, 64))
+        >>> descriptor_type("*bf16") is None
+        True
+    """
+    found = re.fullmatch(r"tensordesc<(\w+)\[([\d, ]+)\]>", type_)
+    if found is None:
+        return None
+    return DescriptorType(found[1], tuple(int(size) for size in found[2].split(",")))
+
+
+class TensorMaps(dict[int, bytes]):
+    """The parameter that a kernel is given for a descriptor, by the tensor's address; encoded when first asked for.
+
+    It is the map, then sizes as int32 and strides as int64, as the compiler lays them out.
+
+    Args:
+        code: where the driver's library is.
+        tensor: sizes and strides.
+        meta: what the compiler says of the descriptor; see `encode_tiled`.
+    """
+
+    def __init__(self, code: MachineCode, tensor: DescribedTensor, meta: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._code, self._tensor, self._meta = code, tensor, meta
+        rank = len(tensor.sizes)
+        self._rest = struct.pack(parameter_format(rank), bytes(NBYTES), *tensor.sizes, *tensor.strides)[
+            NBYTES:
+        ]
+
+    def __missing__(self, address: int) -> bytes:
+        memory = ctypes.create_string_buffer(NBYTES + ALIGNMENT)
+        target = ctypes.addressof(memory)
+        target += -target % ALIGNMENT
+        encode_tiled(self._code, target, address, self._tensor.sizes, self._tensor.strides, self._meta)
+        made = ctypes.string_at(target, NBYTES) + self._rest
+        if len(self) >= KEPT:
+            self.clear()
+        self[address] = made
+        return made
+
+
+def parameter_format(rank: int) -> str:
+    """The `struct` format of what a kernel is given for a descriptor of this rank."""
+    return f"@{NBYTES}s{rank}i{rank}q"
 
 
 def encode_tiled(

@@ -32,6 +32,9 @@ class NothingLaunched(cuda.CompiledKernel):
         assert len(values) == len(self.binary.parameter_types), (self.name, values)
         self.owner.launched.append((self.name, list(grid), len(self.binary.cubin)))
 
+    def bound(self, tensors):
+        return self.launch
+
 
 def nothing(self, *args, **kwargs): ...
 

@@ -5,28 +5,18 @@ The kernel ends with ``alpha * product + beta * addend`` where there is an adden
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl, triton
-from ...runtime.tensor_spec import TensorSpec
+from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration, declare
-from ..conversion import convert, type_name
-from ..elementwise.copy import copy_kernel
-from ..elementwise.elementwise import number_for
-from ..geometry import broadcast_strides
-from ..launch import ALIGNMENT, Launch, cdiv, integer_type, launch_nothing
-from .product import (
-    Accumulation,
-    accumulation,
-    multiply_add,
-    stride_arguments,
-    tile_of,
-    tiling,
-    with_addend,
-)
+from ..conversion import convert
+from ..launch import Launch, cdiv, integer_type, interpreted
+from .epilogue import finish
+from .parts import in_parts
+from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
+from .product import Tiling, multiply_add, stride_arguments, tile_of, tiling
 
 
 @triton.jit
@@ -38,6 +28,8 @@ def matmul(
     m,
     n,
     k,
+    part,
+    apart,
     az,
     am,
     ak,
@@ -54,6 +46,8 @@ def matmul(
     beta,
     ACCUMULATOR: tl.constexpr,
     DOT: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -66,18 +60,28 @@ def matmul(
     inner = tl.arange(0, BLOCK_K)
     a_tile = a + batch * az + rows[:, None] * am + inner[None, :] * ak
     b_tile = b + batch * bz + inner[:, None] * bk + columns[None, :] * bn
+    if part is not None:
+        first = tl.program_id(1).to(tl.int64) * part
+        a_tile += first * ak
+        b_tile += first * bk
+        k = tl.minimum(k - tl.program_id(1) * part, part)
+        out += tl.program_id(1).to(tl.int64) * apart
     total = tl.zeros((BLOCK_M, BLOCK_N), ACCUMULATOR)
+    # No integer becomes an 8-bit float.
+    nothing: tl.constexpr = 0.0 if DOT else 0
     for done in range(0, k, BLOCK_K):
         left = k - done
-        x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=0)
-        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=0)
-        total = multiply_add(total, x, y, DOT)
+        x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=nothing)
+        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=nothing)
+        total = multiply_add(total, x, y, DOT, PRECISION)
         a_tile += BLOCK_K * ak
         b_tile += BLOCK_K * bk
     mask = (rows < m)[:, None] & (columns < n)[None, :]
+    value = None
     if addend is not None:
-        addend += batch * sz + rows[:, None] * sm + columns[None, :] * sn
-    total = with_addend(total, addend, mask, alpha, beta)
+        value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
+        value = value.to(total.dtype)
+    total = finish(total, value, alpha, beta, ACTIVATION)
     to = out + batch * oz + rows[:, None] * om + columns[None, :] * on
     tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
 
@@ -96,6 +100,13 @@ HALF = (
     Configuration((128, 64, 32), 8, 3, 1),
     Configuration((64, 64, 32), 4, 3, 2),
 )
+TF32 = (
+    # Operands wait in registers on sm_80, and on sm_90 where they do not lie along the inner side.
+    Configuration((128, 128, 32), 8, 3, 1),
+    Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}),
+)
+EIGHT_BITS = Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2})
+"""Where a tensor map cannot describe the operands, and before sm_90: the sums are scaled by a launch of its own."""
 SINGLE = (
     # 16 warps, four for each scheduler, hide the latency of FFMA.
     Configuration((64, 128, 16), 8, 3, 2),
@@ -115,7 +126,8 @@ declare(
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
     dtypes={
         ("bf16", "fp16"): HALF,
-        ("fp32",): SINGLE,
+        ("fp32",): (*SINGLE, *TF32),
+        ("fp8e4nv", "fp8e5"): (EIGHT_BITS,),
         ("fp64",): DOUBLE,
         ("i32", "i64", "i8", "i16", "u8"): WHOLE,
     },
@@ -129,204 +141,98 @@ declare(
 )
 
 
-def has_whole_vectors(spec: TensorSpec) -> bool:
-    """Whether the lines of a matrix lie whole vectors of 128 bits apart; else its elements are loaded one by one."""
-    strides = sorted(spec.strides[-2:])
-    return strides[0] == 1 and strides[1] * spec.itemsize % ALIGNMENT == 0
+def plan_tiled(problem: Problem) -> Callable[..., None]:
+    """``launch(a, b, [addend,] out, *scales)`` over any addresses: every tile a program, through pointers."""
+    m, n, k, batch = problem.shape
+    itemsize, how = problem.left.dtype.itemsize, problem.how
+    gathered = itemsize == 2 and not (problem.left.has_whole_vectors and problem.right.has_whole_vectors)
+    tile = tiling(problem.device, itemsize, how, m, n, k, batch, gathered)
+    if problem.precision == "tf32" and not interpreted():
+        tile = tiling_tf32(problem)
+    tiles = cdiv(m, tile.m) * cdiv(n, tile.n) * batch
+    # Sums of parts are float32.
+    parts = 1
+    if itemsize == 1 and how.dot:
+        tile = Tiling(*EIGHT_BITS.tile, EIGHT_BITS.warps, EIGHT_BITS.stages)
+    elif how.dot and itemsize <= 4:
+        places = 2 * multiprocessors(problem.device)
+        parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
+    if parts == 1 and problem.epilogue.factors is None:
+        return plan_launch(problem, tile, None)
+    length = cdiv(cdiv(k, parts), tile.k) * tile.k
+    parts = cdiv(k, length)
+    workspace = Matrices((batch, m, n), (m * n, n, 1), BY_NAME["float32"])
+    multiply = plan_launch(replace(problem, out=workspace, epilogue=Epilogue()), tile, length, parts)
+    return in_parts(problem, parts, multiply)
 
 
-class Scales:
-    """The runtime numbers `beta` and `alpha` of a product-sum: where they stand, and how they are passed.
-
-    Each is passed only where the call has one; a beta of 0 at the call takes the variant without an addend.
-    """
-
-    def __init__(self, call: StructuredCall, how: Accumulation) -> None:
-        self.position = {name: call.runtime.index(name) for name in ("alpha", "beta") if name in call.runtime}
-        self.number = number_for(how.type)
-        self.type_name = type_name(how.type)
-        self.drops_addend = "beta" not in self.position and call.args.get("beta") == 0
-
-    def signature(self, has_addend: bool) -> tuple[dict[str, str], dict[str, object]]:
-        """Types of the scales that are passed, and the others as constants."""
-        passed = [name for name in self.position if has_addend or name == "alpha"]
-        fixed = [name for name in ("alpha", "beta") if name not in passed]
-        return dict.fromkeys(passed, self.type_name), dict.fromkeys(fixed)
-
-    def values(self, inputs: Sequence[Any]) -> tuple[bool, list[int | float]]:
-        """Whether the addend counts, and the scales as the kernel is given them."""
-        beta = self.position.get("beta")
-        has_addend = not self.drops_addend and (beta is None or inputs[beta] != 0)
-        names = [name for name in self.position if has_addend or name == "alpha"]
-        return has_addend, [self.number(inputs[self.position[name]]) for name in names]
+def tiling_tf32(problem: Problem) -> Tiling:
+    """A tile for operands that are rounded to TF32."""
+    tiles = cdiv(problem.m, 128) * cdiv(problem.n, 128) * problem.batch
+    whole = problem.left.has_whole_vectors and problem.right.has_whole_vectors
+    one = TF32[0] if whole and tiles >= multiprocessors(problem.device) else TF32[1]
+    return Tiling(*one.tile, one.warps, one.stages)
 
 
-def plan_matmul(
-    call: StructuredCall,
-    left: TensorSpec,
-    right: TensorSpec,
-    addend: TensorSpec | None,
-    scales: Scales | None,
-) -> Callable[..., None]:
-    """``launch(a address, b address, [addend address,] out address, *scales)``."""
-    out = call.outputs[0]
-    how = accumulation(call, left)
-    batch = out.sizes[0] if out.ndim == 3 else 1
-    m, n, k = out.sizes[-2], out.sizes[-1], left.sizes[-1]
+def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1) -> Callable[..., None]:
+    """The launch of the tiled kernel; with parts of `part` along the inner side, one workspace after another."""
+    m, n, k, batch = problem.shape
+    addend = problem.epilogue.addend
     strides: dict[str, int] = {}
-    for spec, letters in (
-        (left, ("az", "am", "ak")),
-        (right, ("bz", "bk", "bn")),
-        (out, ("oz", "om", "on")),
+    for letters, own in (
+        (("az", "am", "ak"), problem.left.strides),
+        (("bz", "bk", "bn"), problem.right.strides),
+        (("oz", "om", "on"), problem.out.strides),
+        (("sz", "sm", "sn"), (0, 0, 0) if addend is None else addend.strides),
     ):
-        own = spec.strides if spec.ndim == 3 else (0, *spec.strides)
         strides |= dict(zip(letters, own, strict=True))
-    expanded = (0, 0, 0) if addend is None else (0, *broadcast_strides(addend, out.sizes))[-3:]
-    strides |= dict(zip(("sz", "sm", "sn"), expanded, strict=True))
-    gathered = left.itemsize == 2 and not (has_whole_vectors(left) and has_whole_vectors(right))
-    tile = tiling(call.device, left.itemsize, how, m, n, k, batch, gathered)
     reach = max(
         (m + tile.m) * max(abs(strides[s]) for s in ("am", "om", "sm")) + (k + tile.k) * abs(strides["ak"]),
         (n + tile.n) * max(abs(strides[s]) for s in ("bn", "on", "sn")) + (k + tile.k) * abs(strides["bk"]),
     )
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
+    sizes = {"m": m, "n": n, "k": k}
+    if part is None:
+        constants |= {"part": None, "apart": None}
+    else:
+        sizes["part"] = part
+        signature["apart"] = integer_type(batch * m * n)
+        values["apart"] = batch * m * n
     every = {
-        "a": f"*{left.dtype.triton_name}",
-        "b": f"*{right.dtype.triton_name}",
-        "out": f"*{out.dtype.triton_name}",
-        "m": "i32",
-        "n": "i32",
-        "k": "i32",
+        "a": f"*{problem.left.dtype.triton_name}",
+        "b": f"*{problem.right.dtype.triton_name}",
+        "out": f"*{problem.out.dtype.triton_name}",
+        **dict.fromkeys(sizes, "i32"),
         **signature,
     }
     if addend is None:
         constants["addend"] = None
     else:
         every["addend"] = f"*{addend.dtype.triton_name}"
-    if scales is None:
-        constants |= {"alpha": None, "beta": None}
-    else:
-        passed, fixed = scales.signature(addend is not None)
-        every |= passed
-        constants |= fixed
+    passed, fixed = problem.epilogue.signature()
+    every |= passed
     launch = Launch(
-        call.device,
+        problem.device,
         matmul,
         {name: every[name] for name in matmul.arg_names if name in every},
-        {**constants, **tile.constants(), "ACCUMULATOR": how.type, "DOT": how.dot},
-        divisible=[
-            *divisible,
-            *(name for name, size in (("m", m), ("n", n), ("k", k)) if size % 16 == 0),
-        ],
+        {
+            **constants,
+            **fixed,
+            **tile.constants(),
+            "ACCUMULATOR": problem.how.type,
+            "DOT": problem.how.dot,
+            "PRECISION": problem.precision,
+            "ACTIVATION": problem.epilogue.activation,
+        },
+        divisible=[*divisible, *(name for name, size in sizes.items() if size % 16 == 0)],
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
-    grid = (cdiv(m, tile.m) * cdiv(n, tile.n) * batch, 1, 1)
-    numbers = (m, n, k, *(values[name] for name in matmul.arg_names if name in values))
+    grid = (cdiv(m, tile.m) * cdiv(n, tile.n) * batch, parts, 1)
+    numbers = tuple({**sizes, **values}[name] for name in matmul.arg_names if name in sizes or name in values)
     pointers = 3 if addend is None else 4
 
     def run(*given: int | float) -> None:
         launch(grid, *given[:pointers], *numbers, *given[pointers:])
 
     return run
-
-
-def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of ``left @ right`` for two matrices, or two batches of them; `names` are theirs."""
-
-    def factory(call: StructuredCall) -> PlannedKernel:
-        left, right = call.args[names[0]], call.args[names[1]]
-        accumulation(call, left)
-        if call.outputs[0].numel == 0:
-            return PlannedKernel(launch_nothing)
-        run = plan_matmul(call, left, right, None, None)
-        return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
-
-    return factory
-
-
-def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of ``beta * self + alpha * (left @ right)``; a beta of 0 drops `self`, its NaNs too."""
-
-    def factory(call: StructuredCall) -> PlannedKernel:
-        left, right, addend = call.args[names[0]], call.args[names[1]], call.args["self"]
-        scales = Scales(call, accumulation(call, left))
-        if call.outputs[0].numel == 0:
-            return PlannedKernel(launch_nothing)
-        with_it = plan_matmul(call, left, right, addend, scales)
-        without = plan_matmul(call, left, right, None, scales)
-
-        def into(to: Any, *inputs: Any) -> None:
-            has_addend, numbers = scales.values(inputs)
-            old, x, y = inputs[:3]
-            if has_addend:
-                with_it(x.address, y.address, old.address, to.address, *numbers)
-            else:
-                without(x.address, y.address, to.address, *numbers)
-
-        return PlannedKernel(into)
-
-    return factory
-
-
-def folded(spec: TensorSpec) -> TensorSpec | None:
-    """(b, n, k) as a matrix (n, b * k), or None where the strides do not allow it."""
-    (b, n, k), (sb, sn, sk) = spec.sizes, spec.strides
-    if b != 1 and k != 1 and sb != k * sk:
-        return None
-    return spec.replace(sizes=(n, b * k), strides=(sn, sb if k == 1 else sk))
-
-
-def transposed(spec: TensorSpec) -> TensorSpec:
-    """The spec with its last two dimensions exchanged."""
-    return spec.replace(
-        sizes=(*spec.sizes[:-2], spec.sizes[-1], spec.sizes[-2]),
-        strides=(*spec.strides[:-2], spec.strides[-1], spec.strides[-2]),
-    )
-
-
-def gapless_fold(spec: TensorSpec) -> TensorSpec:
-    """(b, n, k) with the strides of a contiguous (n, b, k), which folds."""
-    b, _, k = spec.sizes
-    return spec.replace(strides=(k, b * k, 1))
-
-
-def addbmm(call: StructuredCall) -> PlannedKernel:
-    """A sum over the batch is one product whose inner side runs over the batch too."""
-    batches = (call.args["batch1"], transposed(call.args["batch2"]))
-    accumulation(call, batches[0])
-    if call.outputs[0].numel == 0:
-        return PlannedKernel(launch_nothing)
-    matrices: list[TensorSpec] = []
-    gathers: list[tuple[Any, int] | None] = []
-    for spec in batches:
-        found = folded(spec)
-        if found is None:
-            gapless = gapless_fold(spec)
-            gathers.append((copy_kernel(gapless, spec), gapless.numel * gapless.itemsize))
-            found = folded(gapless)
-            assert found is not None
-        else:
-            gathers.append(None)
-        matrices.append(found)
-    args = {**call.args, "batch1": matrices[0], "batch2": transposed(matrices[1])}
-    multiply = product_sum(("batch1", "batch2"))(call._replace(args=args)).into
-    allocate, device = get_allocator("cuda").allocate, call.device
-
-    def into(to: Any, old: Any, *inputs: Any) -> None:
-        operands = list(inputs)
-        for i, gather in enumerate(gathers):
-            if gather is not None:
-                copy, nbytes = gather
-                operands[i] = allocate(nbytes, device)
-                copy(operands[i], inputs[i])
-        multiply(to, old, *operands)
-
-    return PlannedKernel(into)
-
-
-register_stub("mm_stub", "cuda", product(("self", "mat2")))
-register_stub("bmm_stub", "cuda", product(("self", "mat2")))
-register_stub("addmm_stub", "cuda", product_sum(("mat1", "mat2")))
-register_stub("baddbmm_stub", "cuda", product_sum(("batch1", "batch2")))
-register_stub("addbmm_stub", "cuda", addbmm)

@@ -18,7 +18,8 @@ from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..geometry import broadcast_strides
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
-from .matmul import Scales
+from .complex_matmul import complex_product
+from .problem import Scales
 from .product import Accumulation, accumulation, stride_arguments, with_addend
 
 TILE = 2048
@@ -222,6 +223,8 @@ def plan_product(
 def mv(call: StructuredCall) -> PlannedKernel:
     """(m, k) by (k,)."""
     matrix, vector = call.args["self"], call.args["vec"]
+    if matrix.dtype.is_complex:
+        return complex_product(call, ("self", "vec"))
     accumulation(call, matrix)
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
@@ -232,6 +235,8 @@ def mv(call: StructuredCall) -> PlannedKernel:
 def addmv(call: StructuredCall) -> PlannedKernel:
     """beta * self + alpha * (matrix by vector)."""
     matrix, vector, addend = call.args["mat"], call.args["vec"], call.args["self"]
+    if matrix.dtype.is_complex:
+        return complex_product(call, ("mat", "vec"))
     scales = Scales(call, accumulation(call, matrix))
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
@@ -250,7 +255,10 @@ def addmv(call: StructuredCall) -> PlannedKernel:
 
 def dot(call: StructuredCall) -> PlannedKernel:
     """(k,) by (k,): a matrix of one row."""
-    left, right = (call.args[name] for name in call.runtime)
+    first, second = call.runtime
+    left, right = call.args[first], call.args[second]
+    if left.dtype.is_complex:
+        return complex_product(call, (first, second), row=True, conjugated=call.name == "vdot")
     row = left.replace(sizes=(1, *left.sizes), strides=(left.numel, *left.strides))
     run = plan_product(call, row, right, None, None)
     return PlannedKernel(lambda to, a, x: run(a.address, x.address, None, to.address))

@@ -21,10 +21,10 @@ LEAST = 16
 
 
 @triton.jit
-def multiply_add(total, a, b, DOT: tl.constexpr):
-    """total + a @ b for tiles (M, K) and (K, N)."""
+def multiply_add(total, a, b, DOT: tl.constexpr, PRECISION: tl.constexpr = "ieee"):
+    """total + a @ b for tiles (M, K) and (K, N); `PRECISION` is what `tl.dot` calls ``input_precision``."""
     if DOT:
-        return tl.dot(a, b, total, input_precision="ieee", out_dtype=total.dtype)
+        return tl.dot(a, b, total, input_precision=PRECISION, out_dtype=total.dtype)
     else:
         return total + tl.sum(a.to(total.dtype)[:, :, None] * b.to(total.dtype)[None, :, :], 1)
 

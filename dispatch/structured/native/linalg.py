@@ -166,6 +166,23 @@ def addmm(
     _check_product_sum("addmm", meta, self, mat1, mat2, sizes, beta, alpha)
 
 
+def addmm_activation(
+    meta: MetaBase,
+    self: TensorSpec,
+    mat1: TensorSpec,
+    mat2: TensorSpec,
+    beta: Any,
+    alpha: Any,
+    use_gelu: bool,
+) -> None:
+    """`addmm`, then relu or gelu."""
+    if mat2.dtype.is_complex and not use_gelu:
+        raise NotImplementedError("clamp is not supported for complex types")
+    if use_gelu and not mat2.dtype.is_floating_point:
+        raise NotImplementedError(f"\"GeluKernelImpl\" not implemented for '{mat2.dtype.scalar_name}'")
+    addmm(meta, self, mat1, mat2, beta, alpha)
+
+
 def _check_product_sum(
     name: str,
     meta: MetaBase,

@@ -203,6 +203,7 @@ def test_in_place_operators(name, remove):
 OUT_SAMPLES = {
     "arange.out": (5,),
     "arange.start_out": (1, 7, 2),
+    "_addmm_activation.out": SAMPLES["addmm_"],
     "addbmm.out": SAMPLES["addbmm_"],
     "addmm.out": SAMPLES["addmm_"],
     "addmv.out": SAMPLES["addmv_"],

@@ -15,6 +15,8 @@ SAMPLES: list[Sample] = [
     *rows("bmm matmul", BATCH, T("n b c"), terms="b"),
     *rows("addmm", T("c"), A, MAT, beta=2, alpha=3, terms="b", roundings=3),
     *rows("addmm", T("a c"), A, MAT, terms="b"),
+    *rows("_addmm_activation", T("c"), A, MAT, terms="b", dtypes="fi", roundings=2, backward=False),
+    *rows("_addmm_activation", T("c"), A, MAT, use_gelu=True, terms="b", dtypes="f", roundings=3, backward=False),
     *rows("addmv", T("a"), A, T("b"), beta=2, alpha=3, terms="b", roundings=3),
     *rows("baddbmm", T("n a c"), BATCH, T("n b c"), beta=2, alpha=3, terms="b", roundings=3),
     *rows("addbmm", T("a c"), BATCH, T("n b c"), beta=2, alpha=3, terms="n b", roundings=3),

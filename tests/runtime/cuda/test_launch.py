@@ -126,7 +126,7 @@ def test_a_signature_must_cover_the_parameters(cuda, signature, constexprs, divi
 
 def test_unsupported_argument_types_are_refused(cuda):
     with pytest.raises(ValueError, match="tensordesc"):
-        cuda.driver.compile(grid_kernel, {"out": "tensordesc<fp16[64, 64]>"}, {})
+        cuda.driver.compile(grid_kernel, {"out": "tensordesc_im2col<fp16[64, 64]>"}, {})
 
 
 def test_there_is_one_driver(cuda):

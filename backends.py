@@ -1,0 +1,83 @@
+"""`tt.backends`: flags of the libraries that PyTorch computes with, for those that mean something here.
+
+``cuda.matmul`` and ``cudnn.conv`` say how float32 products and convolutions are multiplied on CUDA
+(`torch.backends.cuda.matmul`, `torch.backends.cudnn`); the state behind is `runtime/float32_precision.py`.
+"""
+
+from __future__ import annotations
+
+from .runtime import float32_precision as _float32
+
+__all__ = ["cuda", "cudnn"]
+
+
+class _MatrixProducts:
+    """``tt.backends.cuda.matmul``.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.backends.cuda.matmul.allow_tf32
+        False
+    """
+
+    __slots__ = ()
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether products of float32 may round their operands to TF32."""
+        return _float32.allow_tf32_matmul()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allow: bool) -> None:
+        _float32.set_allow_tf32_matmul(allow)
+
+    @property
+    def fp32_precision(self) -> str:
+        """The precision of float32 products: "ieee", "tf32", or "none" for the default, "ieee"."""
+        return _float32.precision_of("matmul")
+
+    @fp32_precision.setter
+    def fp32_precision(self, precision: str) -> None:
+        _float32.set_precision("matmul", precision)
+
+
+class _Convolutions:
+    """``tt.backends.cudnn.conv``."""
+
+    __slots__ = ()
+
+    @property
+    def fp32_precision(self) -> str:
+        """The precision of float32 convolutions: "tf32", "ieee", or "none", which is "ieee"."""
+        return _float32.precision_of("conv")
+
+    @fp32_precision.setter
+    def fp32_precision(self, precision: str) -> None:
+        _float32.set_precision("conv", precision)
+
+
+class _CUDA:
+    """``tt.backends.cuda``."""
+
+    __slots__ = ()
+    matmul = _MatrixProducts()
+
+
+class _CuDNN:
+    """``tt.backends.cudnn``, whose library is not used: its flag rules the convolutions that are written here."""
+
+    __slots__ = ()
+    conv = _Convolutions()
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether convolutions of float32 may round their operands to TF32."""
+        return _float32.allow_tf32_convolution()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allow: bool) -> None:
+        _float32.set_allow_tf32_convolution(allow)
+
+
+cuda = _CUDA()
+cudnn = _CuDNN()

@@ -1,0 +1,88 @@
+"""The meta function of products of 8-bit floats with scales (ATen/native/cuda/ScaledBlas.cpp)."""
+
+from __future__ import annotations
+
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.tensor_spec import TensorSpec
+from ..meta_base import MetaBase
+from .linalg import check_same_device
+
+FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
+OUTPUTS = ("float32", "float16", "bfloat16", *FLOATS8)
+
+
+def scaled_mm(
+    meta: MetaBase,
+    self: TensorSpec,
+    mat2: TensorSpec,
+    scale_a: TensorSpec,
+    scale_b: TensorSpec,
+    bias: TensorSpec | None,
+    scale_result: TensorSpec | None,
+    out_dtype: ScalarType | None,
+    use_fast_accum: bool,
+) -> None:
+    """(m, k) by (k, n), each times its scales, plus a bias: (m, n) of `out_dtype`, or of the dtype of `self`."""
+    if self.ndim != 2:
+        raise RuntimeError("mat1 must be a matrix")
+    if mat2.ndim != 2:
+        raise RuntimeError("mat2 must be a matrix")
+    (m, k), n = self.sizes, mat2.sizes[1]
+    if k != mat2.sizes[0]:
+        raise RuntimeError(
+            f"mat_a and mat_b shapes cannot be multiplied ({m}x{k} and {mat2.sizes[0]}x{mat2.sizes[1]})"
+        )
+    _check_scaling(self, mat2, scale_a, scale_b)
+    if bias is not None and bias.numel != n:
+        raise RuntimeError(f"Bias must be size {n} but got {bias.numel}")
+    if scale_result is not None and not (scale_result.numel == 1 and scale_result.dtype.name == "float32"):
+        raise RuntimeError("scale_result must be a float scalar")
+    if self.device.type == "cuda":
+        _check_layouts(self, mat2)
+    dtype = self.dtype if out_dtype is None else out_dtype
+    if dtype.name not in OUTPUTS:
+        raise RuntimeError(f"_scaled_mm: expected an out_dtype of {', '.join(OUTPUTS)}, got {dtype}")
+    check_same_device("_scaled_mm", self, mat2, scale_a, scale_b, bias, scale_result)
+    meta.set_output_raw_strided(0, (m, n), dtype=dtype)
+
+
+def _check_scaling(self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec) -> None:
+    m, n = self.sizes[0], mat2.sizes[1]
+    scales = (scale_a, scale_b)
+    floats = all(spec.dtype.name in FLOATS8 for spec in (self, mat2))
+    floats = floats and all(spec.dtype.name == "float32" for spec in scales)
+    single = scale_a.numel == 1 and scale_b.numel == 1
+    by_row = (
+        scale_a.sizes == (m, 1) and scale_b.sizes == (1, n) and all(spec.is_contiguous for spec in scales)
+    )
+    if floats and (single or by_row):
+        return
+    got = (
+        f"{letter}.dtype()={spec.dtype.scalar_name}" + (
+            f", {letter}.size()={list(spec.sizes)}, {letter}.stride()={list(spec.strides)}" if spec in scales else ""
+        )
+        for letter, spec in (("mat_a", self), ("scale_a", scale_a), ("mat_b", mat2), ("scale_b", scale_b))
+    )  # fmt: skip
+    raise ValueError(
+        "Invalid scaling configuration.\n"
+        "- For TensorWise scaling, a and b should be float8, scales should be float and singletons.\n"
+        f"- For RowWise scaling, a and b should be float8, scales should be float, scale_a should be ({m}, 1) and "
+        f"scale_b should be (1, {n}), and both should be contiguous.\n"
+        f"Got {', '.join(got)}"
+    )
+
+
+def _check_layouts(self: TensorSpec, mat2: TensorSpec) -> None:
+    """What the tensor cores' library asks for on CUDA, asked for here too so that programs run on both."""
+    if self.numel and not (self.strides[0] > self.strides[1] == 1):
+        raise RuntimeError(f"self must be row_major, got stride {self.strides}")
+    if mat2.numel and not (mat2.strides[0] == 1 < mat2.strides[1]):
+        raise RuntimeError(f"mat2 must be col_major, got stride {mat2.strides}")
+    if self.sizes[1] % 16:
+        raise RuntimeError(
+            f"Expected self.size(1) to be divisible by 16, but got self.size(1)={self.sizes[1]}"
+        )
+    if mat2.sizes[0] % 16 or mat2.sizes[1] % 16:
+        raise RuntimeError(
+            f"Expected both dimensions of mat2 to be divisible by 16 but got {list(mat2.sizes)}"
+        )

@@ -1,0 +1,139 @@
+"""Calls of matrix products that reach every kernel and configuration of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from .sample import FLOATING, Sample, empty, tt
+
+NARROW = ("bfloat16", "float16")
+
+
+def products(capability: int) -> Iterator[Sample]:
+    wide = ("matmul_persistent", "add_parts") if capability >= 90 else ("matmul", "add_parts")
+    for dtype in ("bfloat16", "float32", "float16", "float64", "int32", "int64", "int8", "int16", "uint8"):
+        for n in (4096, 512):
+            m = empty(n, n, dtype=dtype)
+            held = wide if dtype in NARROW else ("matmul",) if dtype in FLOATING else ()
+            yield Sample(f"mm {dtype} {n}", partial(tt.mm, m, m), held)
+        v = empty(4096, dtype=dtype)
+        large = empty(4096, 4096, dtype=dtype)
+        if dtype in FLOATING:
+            yield Sample(f"mm {dtype} transposed", partial(tt.mm, large.t(), large))
+            yield Sample(f"mm {dtype} by transposed", partial(tt.mm, large, large.t()))
+        if dtype in ("bfloat16", "float32", "int64"):
+            yield Sample(f"addmm {dtype}", lambda v=v, m=large: tt.addmm(v, m, m, alpha=2, beta=3))
+            yield Sample(f"dot {dtype}", lambda d=dtype: empty(1 << 22, dtype=d).dot(empty(1 << 22, dtype=d)))
+        yield Sample(f"mv {dtype}", partial(tt.mv, empty(1 << 16, 4096, dtype=dtype), v), ("matvec",))
+        yield Sample(f"mv {dtype} short rows", partial(tt.mv, empty(65536, 64, dtype=dtype), v[:64]))
+        yield Sample(f"mv {dtype} transposed", partial(tt.mv, empty(4096, 1 << 16, dtype=dtype).t(), v))
+    for dtype in ("bfloat16", "float16"):
+        for m, k, n in ((4095, 4095, 4095), (333, 777, 555)):
+            a, b = empty(m, k, dtype=dtype), empty(k, n, dtype=dtype)
+            yield Sample(f"mm {dtype} of odd sizes, {m}", partial(tt.mm, a, b))
+    for dtype in FLOATING:
+        for n in (4096, 512):
+            a, b = empty(n, n, dtype=dtype, offset=1), empty(n, n, dtype=dtype)
+            yield Sample(f"mm {dtype} unaligned, {n}", partial(tt.mm, a, b))
+    a, b = empty(8, 24, dtype="bfloat16"), empty(24, 40, dtype="bfloat16")
+    yield Sample("mm bfloat16 of small sizes", partial(tt.mm, a, b))
+    batch = empty(64, 512, 512, dtype="float16")
+    yield Sample("baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2))
+    yield Sample("addbmm float16", lambda: tt.addbmm(batch[0], batch, batch))
+    yield Sample("addmv float32", lambda: tt.addmv(empty(4096), empty(4096, 4096), empty(4096), beta=2))
+
+    yield from bulk_products(capability)
+
+
+def bulk_products(capability: int) -> Iterator[Sample]:
+    """Every way through tensor descriptors, and every tile of it."""
+    wide = ("matmul_persistent", "add_parts") if capability >= 90 else ("matmul", "add_parts")
+    for dtype in NARROW:
+        for m, n, k in (
+            (33792, 128, 4096),
+            (2048, 2048, 512),
+            (384, 4096, 4096),
+            (384, 1024, 512),
+            (16, 4096, 4096),
+        ):
+            a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype)
+            yield Sample(f"mm {dtype} {m}x{n}x{k}", partial(tt.mm, a, b.t()), wide)
+        for m, n, k in ((4096, 4096, 4096), (384, 5000, 4096), (512, 512, 512), (512, 512, 8192)):
+            a, b, c = empty(m, k, dtype=dtype), empty(k, n, dtype=dtype), empty(m, n, dtype=dtype)
+            yield Sample(f"addmm {dtype} {m}x{n}x{k}", partial(tt.addmm, c, a, b, beta=2))
+            yield Sample(
+                f"addmm {dtype} of a column {m}x{n}x{k}", partial(tt.addmm, c[:, :1], a, b), ("matmul",)
+            )
+        a, b = empty(4096, 4096, dtype=dtype), empty(50257, 4096, dtype=dtype)
+        yield Sample(f"mm {dtype} to rows of odd length", partial(tt.mm, a, b.t()))
+        yield Sample(f"mm {dtype} of transposed", partial(tt.mm, a.t(), a.t()))
+        yield Sample(f"addmm {dtype} of a row", partial(tt.addmm, a[0], a, a))
+    for dtype in (*NARROW, "float32"):
+        a, b = empty(64, 8192, dtype=dtype), empty(128, 8192, dtype=dtype)
+        yield Sample(f"mm {dtype} of a narrow result", partial(tt.mm, a, b.t()))
+    yield from tf32_products(capability)
+    yield from scaled_products(capability)
+
+
+def tf32_products(capability: int) -> Iterator[Sample]:
+    """float32 rounded on its way to the tensor cores."""
+
+    def allowed(call: Callable[[], object]) -> None:
+        tt.backends.cuda.matmul.allow_tf32 = True
+        try:
+            call()
+        finally:
+            tt.backends.cuda.matmul.allow_tf32 = False
+
+    wide = ("matmul_persistent",) if capability >= 90 else ("matmul",)
+    large, medium, small = empty(8192, 4096), empty(1024, 1024), empty(512, 512)
+    column, unaligned = empty(4096, 1), empty(4096, 4096, offset=1)
+    for label, call, held in (
+        ("mm tf32", partial(tt.mm, large, large.t()), wide),
+        ("mm tf32 of rows", partial(tt.mm, large[:4096], large[:4096]), ()),
+        ("mm tf32 transposed", partial(tt.mm, large.t(), large), ()),
+        ("mm tf32 of few tiles", partial(tt.mm, medium, medium.t()), wide),
+        ("mm tf32 of fewer tiles", partial(tt.mm, small, small.t()), wide),
+        ("mm tf32 in parts", partial(tt.mm, large[:16], large.t()[:, :4096]), ()),
+        ("addmm tf32", partial(tt.addmm, large[:4096], large[:4096], large[:4096]), ()),
+        ("addmm tf32 of a column", partial(tt.addmm, column, large[:4096], large[:4096].t()), ()),
+        ("mm tf32 unaligned", partial(tt.mm, unaligned, large[:4096].t()), ()),
+    ):
+        yield Sample(label, partial(allowed, call), held)
+
+
+def scaled_products(capability: int) -> Iterator[Sample]:
+    """8-bit floats, with scales for the whole and for rows, of which sm_80 has none."""
+    one, refused = empty(1), capability < 89
+    wide = () if refused else ("matmul_persistent",)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        for m, n, k in ((8192, 8192, 4096), (1024, 4096, 4096), (512, 512, 512), (16, 4096, 4096)):
+            a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype).t()
+            for out, fast in (("bfloat16", True), ("bfloat16", False), ("float32", True), (dtype, True)):
+                yield Sample(
+                    f"_scaled_mm {dtype} {m}x{n}x{k} to {out}{', fast' if fast else ''}",
+                    partial(tt._scaled_mm, a, b, one, one, out_dtype=getattr(tt, out), use_fast_accum=fast),
+                    wide,
+                    refused,
+                )
+            by_row = empty(m, 1), empty(1, n), empty(n, dtype="bfloat16")
+            yield Sample(
+                f"_scaled_mm {dtype} {m}x{n}x{k} by rows",
+                partial(tt._scaled_mm, a, b, *by_row, out_dtype=tt.bfloat16, use_fast_accum=True),
+                wide,
+                refused,
+            )
+        a = empty(4096, 4096, dtype=dtype, offset=1)
+        call = partial(tt._scaled_mm, a, a.t(), one, one, out_dtype=tt.bfloat16)
+        yield Sample(f"_scaled_mm {dtype} unaligned", call, (), refused)
+    yield from complex_products(capability)
+
+
+def complex_products(capability: int) -> Iterator[Sample]:
+    for dtype in ("complex64", "complex128"):
+        a = empty(2048, 2048, dtype=dtype)
+        yield Sample(f"mm {dtype}", partial(tt.mm, a, a))
+        yield Sample(f"mm {dtype} transposed", partial(tt.mm, a.t(), a.t()))
+        yield Sample(f"addmm {dtype}", partial(tt.addmm, a[0], a, a, beta=2j, alpha=3))
+        yield Sample(f"vdot {dtype}", partial(tt.vdot, a[0], a[1]))

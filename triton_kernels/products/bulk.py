@@ -1,0 +1,260 @@
+"""Plans of products by tensor descriptors: which operands can be described, which tile is taken, how it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...runtime.cuda.driver import DescribedTensor, driver
+from ...runtime.scalar_type import BY_NAME
+from ..budget import Configuration
+from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
+from ..tuning.choice import configuration
+from .parts import in_parts
+from .persistent import EIGHT_BITS, EXACT_EIGHT_BITS, TF32_TILES, TILES, matmul_persistent
+from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
+from .product import bounded, stride_arguments
+
+FIRST_CAPABILITY = 9
+"""The first major compute capability with a tensor memory accelerator."""
+MAX_PITCH = 1 << 40
+"""Bytes from one line to the next that a tensor map can hold."""
+LOAD_COST = 40.0
+"""What an element of an operand costs a tile beside one of its multiply-adds: a guess, until tables are measured."""
+EPILOGUE_COST = 128.0
+"""What an element of a tile costs to store where no other block of the multiprocessor multiplies meanwhile: a guess."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """An operand as a tensor map has it: lines of adjacent elements, which are columns where it is transposed."""
+
+    tensor: DescribedTensor
+    transposed: bool
+    batched: bool
+
+    def type_name(self, element: str, rows: int, columns: int) -> str:
+        """The signature's entry for tiles of this size."""
+        block = (columns, rows) if self.transposed else (rows, columns)
+        return f"tensordesc<{element}[1, {block[0]}, {block[1]}]>"
+
+
+def describe(matrices: Matrices, rows_only: bool = False) -> Description | None:
+    """The map of matrices whose lines lie whole vectors apart, by rows or else by columns; None for others."""
+    batch, sizes, strides = matrices.sizes[0], matrices.sizes[1:], matrices.strides[1:]
+    whole = ALIGNMENT // matrices.dtype.itemsize
+    batched = batch > 1 and matrices.strides[0] != 0
+    if batched and (matrices.strides[0] % whole or matrices.strides[0] < 0):
+        return None
+    for transposed in (False,) if rows_only else (False, True):
+        lines, length = sizes[::-1] if transposed else sizes
+        pitch, near = strides[::-1] if transposed else strides
+        if lines == 1:
+            pitch = cdiv(length, whole) * whole
+        fits = near == 1 or length == 1
+        if fits and 0 < pitch < MAX_PITCH // matrices.dtype.itemsize and pitch % whole == 0:
+            apart = matrices.strides[0] if batched else pitch * lines
+            tensor = DescribedTensor((batch if batched else 1, lines, length), (apart, pitch, 1))
+            return Description(tensor, transposed, batched)
+    return None
+
+
+def multiplied_by_tensor_cores(problem: Problem) -> bool:
+    """Whether sums are float32, and operands what the tensor cores take: narrow floats, or float32 rounded to TF32."""
+    return (problem.left.dtype.itemsize <= 2 and problem.how.dot) or problem.precision == "tf32"
+
+
+def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
+    """The tiles to choose from, and those where shared memory or registers hold something more than sums."""
+    itemsize = problem.left.dtype.itemsize
+    if itemsize == 1:
+        exact = problem.imprecise is not None or problem.out.dtype.itemsize == 4
+        return (EXACT_EIGHT_BITS if exact else EIGHT_BITS), EXACT_EIGHT_BITS
+    return TILES if itemsize == 2 else TF32_TILES
+
+
+def cost(one: Configuration, problem: Problem, places: int) -> float:
+    """How long a tile makes a product take, in multiply-adds of a place: whole waves, and loads beside arithmetic."""
+    rows, columns = one.tile[:2]
+    blocks = resident(one)
+    tiles = cdiv(problem.m, rows) * cdiv(problem.n, columns) * problem.batch
+    waves = cdiv(tiles, places * blocks)
+    alone = EPILOGUE_COST * rows * columns if blocks == 1 else 0.0
+    return waves * blocks * (problem.k * (rows * columns + LOAD_COST * (rows + columns)) + alone)
+
+
+def resident(one: Configuration) -> int:
+    """How many blocks of a configuration a multiprocessor is meant to have; it is the same on every target."""
+    return one.blocks if isinstance(one.blocks, int) else next(iter((one.blocks or {90: 1}).values()))
+
+
+def in_halves(one: Configuration) -> bool:
+    """Whether a tile's output is stored half by half: it takes half of the shared memory, and fewer registers."""
+    return one.elements // one.tile[2] >= 128 * 32 * one.warps
+
+
+def for_interpreter(problem: Problem) -> Configuration:
+    """A tile that covers small products: a program costs far more than its elements."""
+    m, n, k = problem.m, problem.n, problem.k
+    # `tl.dot` takes no fewer than 32 bytes along the inner side.
+    inner = max(bounded(k, 128), 32 // problem.left.dtype.itemsize)
+    return Configuration((bounded(m, 256), bounded(n, 128), inner), 4, 1, 1)
+
+
+def plan_bulk(problem: Problem) -> Callable[..., None] | None:
+    """``launch(a, b, [addend,] out, *scales)`` over addresses that are multiples of 16; None where there is none.
+
+    The addend's and the output's addresses need be multiples only where tensor maps describe them, and are asked to be
+    all the same.
+    """
+    if not multiplied_by_tensor_cores(problem) or problem.k == 0:
+        return None
+    properties = driver().properties(problem.device.resolved_index)
+    if properties.major < FIRST_CAPABILITY:
+        return None
+    if max(problem.shape) > INT32_MAX:
+        return None
+    left, right = describe(problem.left), describe(problem.right)
+    if left is None or right is None:
+        return None
+    out = describe(problem.out, rows_only=True)
+    addend = problem.epilogue.addend
+    row_wise = addend is not None and (addend.strides[1] == 0 or problem.m == 1)
+    beside = None
+    if addend is not None and not row_wise:
+        if addend.strides[2] == 0 and problem.n > 1:
+            return None
+        sizes = (1 if addend.strides[0] == 0 else problem.batch, *problem.out.sizes[1:])
+        beside = describe(replace(addend, sizes=sizes), rows_only=True)
+        if beside is None or out is None:
+            return None
+    places = multiprocessors(problem.device)
+    plain = out is not None and beside is None
+    large, crowded = (
+        tuple(one for one in table if one.is_for(10 * properties.major + properties.minor))
+        for table in tables_for(problem)
+    )
+    candidates = large if plain else crowded
+    if interpreted():
+        chosen = for_interpreter(problem)
+    else:
+        chosen = min(candidates, key=lambda one: cost(one, problem, places))
+        if plain:
+            name = problem.left.dtype.triton_name
+            assert name is not None
+            asked = configuration(matmul_persistent, problem.device, name, problem.shape, chosen)
+            chosen = asked if asked in large else chosen
+    m, n, k, batch = problem.shape
+    tiles = cdiv(m, chosen.tile[0]) * cdiv(n, chosen.tile[1]) * batch
+    small = chosen if interpreted() else crowded[-2] if m > 64 else crowded[-1]
+    small_tiles = cdiv(m, small.tile[0]) * cdiv(n, small.tile[1]) * batch
+    small_places = places * resident(small)
+    parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
+    if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:
+        steps = cdiv(cdiv(k, small.tile[2]), parts)
+        parts = cdiv(cdiv(k, small.tile[2]), steps)
+        workspace = Matrices((parts * batch, m, n), (m * n, n, 1), BY_NAME["float32"])
+        partial = replace(problem, out=workspace, epilogue=Epilogue())
+        described = describe(workspace, rows_only=True)
+        launch = plan_launch(partial, small, left, right, described, None, parts, steps, batch)
+        return in_parts(problem, parts, launch)
+    return plan_launch(problem, chosen, left, right, out, beside, 1, None, batch)
+
+
+def plan_launch(
+    problem: Problem,
+    chosen: Configuration,
+    left: Description,
+    right: Description,
+    out: Description | None,
+    beside: Description | None,
+    parts: int,
+    steps: int | None,
+    batches: int,
+) -> Callable[..., None]:
+    """The launch of the persistent kernel with a configuration."""
+    block_m, block_n, block_k = chosen.tile
+    # A descriptor of the output has half of a tile; without one, or in the interpreter for some tiles, it is whole.
+    halves = out is not None and (block_n >= 32 if interpreted() else in_halves(chosen))
+    width = block_n // 2 if halves else block_n
+    element = problem.left.dtype.triton_name
+    right_element, out_element = problem.right.dtype.triton_name, problem.out.dtype.triton_name
+    assert element is not None and right_element is not None and out_element is not None
+    addend = problem.epilogue.addend
+    strides: dict[str, int] = dict.fromkeys(("oz", "om", "on", "sz", "sn"), 0)
+    if out is None:
+        strides |= dict(zip(("oz", "om", "on"), problem.out.strides, strict=True))
+    if addend is not None and beside is None:
+        strides |= {"sz": addend.strides[0], "sn": addend.strides[2]}
+    reach = (problem.m + block_m) * strides["om"] + (problem.n + block_n) * max(strides["on"], strides["sn"])
+    signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
+    every = {
+        "a": left.type_name(element, block_m, block_k),
+        "b": right.type_name(right_element, block_k, block_n),
+        **dict.fromkeys(("m", "n", "k", "batches", "parts"), "i32"),
+        **signature,
+    }
+    tensors = [left.tensor, right.tensor]
+    if addend is None:
+        constants["addend"] = None
+    elif beside is None:
+        every["addend"] = f"*{addend.dtype.triton_name}"
+    else:
+        assert addend.dtype.triton_name is not None
+        every["addend"] = beside.type_name(addend.dtype.triton_name, block_m, width)
+        tensors.append(beside.tensor)
+    if out is None:
+        every["out"] = f"*{out_element}"
+    else:
+        every["out"] = out.type_name(out_element, block_m, width)
+        tensors.append(out.tensor)
+    if steps is None:
+        constants["steps"] = None
+    else:
+        every["steps"] = "i32"
+    passed, fixed = problem.epilogue.signature()
+    scales, kinds = problem.epilogue.scale_arguments(problem.saturates)
+    every |= passed | scales
+    sizes = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": batches, "parts": parts}
+    launch = Launch(
+        problem.device,
+        matmul_persistent,
+        {name: every[name] for name in matmul_persistent.arg_names if name in every},
+        {
+            **constants,
+            **fixed,
+            **kinds,
+            "ADDEND": None if addend is None else "row" if beside is None else "tile",
+            "ADDEND_BATCHED": beside is not None and beside.batched,
+            "A_BATCHED": left.batched,
+            "B_BATCHED": right.batched,
+            "A_TRANSPOSED": left.transposed,
+            "B_TRANSPOSED": right.transposed,
+            "BULK_STORE": out is not None,
+            "ACTIVATION": problem.epilogue.activation,
+            "PRECISION": problem.precision,
+            "IMPRECISE": None if problem.imprecise is None else min(problem.imprecise, block_k),
+            "BLOCK_M": block_m,
+            "BLOCK_N": block_n,
+            "BLOCK_K": block_k,
+            "HALVES": halves,
+        },
+        divisible=divisible,
+        elements=tuple(scales),
+        tensors=tensors,
+        num_warps=chosen.warps,
+        num_stages=chosen.stages,
+    )
+    tiles = cdiv(problem.m, block_m) * cdiv(problem.n, block_n) * batches * parts
+    grid = (min(tiles, multiprocessors(problem.device) * resident(chosen)), 1, 1)
+    if steps is not None:
+        sizes["steps"] = steps
+    numbers = tuple(
+        {**sizes, **values}[name] for name in matmul_persistent.arg_names if name in sizes or name in values
+    )
+    pointers = 3 + problem.epilogue.pointers
+
+    def run(*given: int | float) -> None:
+        launch(grid, *given[:pointers], *numbers, *given[pointers:])
+
+    return run

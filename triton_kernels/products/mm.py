@@ -1,0 +1,218 @@
+"""The operators of matrix products, and the choice of the kernel that computes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.float32_precision import matmul_allows_tf32
+from ...runtime.tensor_spec import TensorSpec
+from ..elementwise.copy import copy_kernel
+from ..launch import ALIGNMENT, launch_nothing
+from .bulk import plan_bulk
+from .complex_matmul import complex_product
+from .matmul import plan_tiled
+from .matvec import plan_product
+from .problem import Epilogue, Matrices, Problem, Scales, expanded
+from .product import accumulation
+from .repacked import plan_repacked
+
+
+def precision_of(call: StructuredCall, spec: TensorSpec) -> str:
+    """How a product's operands are multiplied: as they are, or rounded to TF32 where the process allows it."""
+    return "tf32" if spec.dtype.name == "float32" and matmul_allows_tf32() else "ieee"
+
+
+def plan_matmul(
+    call: StructuredCall,
+    left: TensorSpec,
+    right: TensorSpec,
+    addend: TensorSpec | None,
+    scales: Scales | None,
+    activation: str | None = None,
+) -> Callable[..., None]:
+    """``launch(a address, b address, [addend address,] out address, *scales)``."""
+    out = call.outputs[0]
+    problem = Problem(
+        call.device,
+        accumulation(call, left),
+        Matrices.of(left),
+        Matrices.of(right),
+        Matrices.of(out),
+        Epilogue(None if addend is None else expanded(addend, out), scales, activation),
+        precision_of(call, left),
+    )
+    if problem.batch == 1 and activation is None and 1 in (problem.m, problem.n):
+        return plan_vector(call, left, right, problem)
+    bulk = plan_bulk(problem)
+    if bulk is None:
+        return plan_repacked(problem) or plan_tiled(problem)
+    return with_other_way(bulk, problem, 3 if addend is None else 4)
+
+
+def plan_vector(
+    call: StructuredCall, left: TensorSpec, right: TensorSpec, problem: Problem
+) -> Callable[..., None]:
+    """A single row or column: the other operand's lines by one vector."""
+    by_row = problem.m == 1 and problem.n != 1
+    i = 2 if by_row else 1
+    left, right = (matrix_of(spec) for spec in (left, right))
+    if by_row:
+        matrix, vector = transposed(right), left.replace(sizes=left.sizes[1:], strides=left.strides[1:])
+    else:
+        matrix, vector = left, right.replace(sizes=right.sizes[:1], strides=right.strides[:1])
+    out, addend = call.outputs[0], problem.epilogue.addend
+    line = out.replace(sizes=(problem.out.sizes[i],), strides=(problem.out.strides[i],))
+    added = None if addend is None else line.replace(strides=(addend.strides[i],), dtype=addend.dtype)
+    product = plan_product(call._replace(outputs=(line,)), matrix, vector, added, problem.epilogue.scales)
+
+    def run(*given: int | float) -> None:
+        a, b, *rest = given
+        old = None if addend is None else rest.pop(0)
+        to, *numbers = rest
+        if by_row:
+            product(b, a, old, to, numbers)
+        else:
+            product(a, b, old, to, numbers)
+
+    return run
+
+
+def matrix_of(spec: TensorSpec) -> TensorSpec:
+    """A matrix, or the only one of a batch."""
+    return spec if spec.ndim == 2 else spec.replace(sizes=spec.sizes[1:], strides=spec.strides[1:])
+
+
+def with_other_way(bulk: Callable[..., None], problem: Problem, pointers: int) -> Callable[..., None]:
+    """`bulk` where all addresses are multiples of 16, and else a plan through pointers, made when first wanted."""
+    tiled: list[Callable[..., None]] = []
+
+    def run(*given: int) -> None:
+        bits = 0
+        for address in given[:pointers]:
+            bits |= address
+        if bits % ALIGNMENT == 0:
+            bulk(*given)
+            return
+        if not tiled:
+            tiled.append(plan_tiled(problem))
+        tiled[0](*given)
+
+    return run
+
+
+def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of ``left @ right`` for two matrices, or two batches of them; `names` are theirs."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        left, right = call.args[names[0]], call.args[names[1]]
+        if left.dtype.is_complex:
+            return complex_product(call, names)
+        accumulation(call, left)
+        if call.outputs[0].numel == 0:
+            return PlannedKernel(launch_nothing)
+        run = plan_matmul(call, left, right, None, None)
+        return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
+
+    return factory
+
+
+ACTIVATIONS = {None: None, False: "relu", True: "gelu"}
+"""By `_addmm_activation`'s ``use_gelu``, which the others do not have."""
+
+
+def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of ``beta * self + alpha * (left @ right)``; a beta of 0 drops `self`, its NaNs too.
+
+    For a call with ``use_gelu`` that of its gelu (by erf, on every backend) or relu, in the same launch.
+    """
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        left, right, addend = call.args[names[0]], call.args[names[1]], call.args["self"]
+        if left.dtype.is_complex:
+            return complex_product(call, names)
+        scales = Scales(call, accumulation(call, left))
+        if call.outputs[0].numel == 0:
+            return PlannedKernel(launch_nothing)
+        activation = ACTIVATIONS[call.args.get("use_gelu")]
+        with_it = plan_matmul(call, left, right, addend, scales, activation)
+        without = plan_matmul(call, left, right, None, scales, activation)
+
+        def into(to: Any, *inputs: Any) -> None:
+            has_addend, numbers = scales.values(inputs)
+            old, x, y = inputs[:3]
+            if has_addend:
+                with_it(x.address, y.address, old.address, to.address, *numbers)
+            else:
+                without(x.address, y.address, to.address, *numbers)
+
+        return PlannedKernel(into)
+
+    return factory
+
+
+def folded(spec: TensorSpec) -> TensorSpec | None:
+    """(b, n, k) as a matrix (n, b * k), or None where the strides do not allow it."""
+    (b, n, k), (sb, sn, sk) = spec.sizes, spec.strides
+    if b != 1 and k != 1 and sb != k * sk:
+        return None
+    return spec.replace(sizes=(n, b * k), strides=(sn, sb if k == 1 else sk))
+
+
+def transposed(spec: TensorSpec) -> TensorSpec:
+    """The spec with its last two dimensions exchanged."""
+    return spec.replace(
+        sizes=(*spec.sizes[:-2], spec.sizes[-1], spec.sizes[-2]),
+        strides=(*spec.strides[:-2], spec.strides[-1], spec.strides[-2]),
+    )
+
+
+def gapless_fold(spec: TensorSpec) -> TensorSpec:
+    """(b, n, k) with the strides of a contiguous (n, b, k), which folds."""
+    b, _, k = spec.sizes
+    return spec.replace(strides=(k, b * k, 1))
+
+
+def addbmm(call: StructuredCall) -> PlannedKernel:
+    """A sum over the batch is one product whose inner side runs over the batch too."""
+    batches = (call.args["batch1"], transposed(call.args["batch2"]))
+    if not batches[0].dtype.is_complex:
+        accumulation(call, batches[0])
+    if call.outputs[0].numel == 0:
+        return PlannedKernel(launch_nothing)
+    matrices: list[TensorSpec] = []
+    gathers: list[tuple[Any, int] | None] = []
+    for spec in batches:
+        found = folded(spec)
+        if found is None:
+            gapless = gapless_fold(spec)
+            gathers.append((copy_kernel(gapless, spec), gapless.numel * gapless.itemsize))
+            found = folded(gapless)
+            assert found is not None
+        else:
+            gathers.append(None)
+        matrices.append(found)
+    args = {**call.args, "batch1": matrices[0], "batch2": transposed(matrices[1])}
+    multiply = product_sum(("batch1", "batch2"))(call._replace(args=args)).into
+    allocate, device = get_allocator("cuda").allocate, call.device
+
+    def into(to: Any, old: Any, *inputs: Any) -> None:
+        operands = list(inputs)
+        for i, gather in enumerate(gathers):
+            if gather is not None:
+                copy, nbytes = gather
+                operands[i] = allocate(nbytes, device)
+                copy(operands[i], inputs[i])
+        multiply(to, old, *operands)
+
+    return PlannedKernel(into)
+
+
+register_stub("mm_stub", "cuda", product(("self", "mat2")))
+register_stub("bmm_stub", "cuda", product(("self", "mat2")))
+register_stub("addmm_stub", "cuda", product_sum(("mat1", "mat2")))
+register_stub("_addmm_activation_stub", "cuda", product_sum(("mat1", "mat2")))
+register_stub("baddbmm_stub", "cuda", product_sum(("batch1", "batch2")))
+register_stub("addbmm_stub", "cuda", addbmm)

@@ -1,0 +1,156 @@
+"""Products of few tiles: the inner side cut into parts, whose sums are added in the order of the parts.
+
+Without atomics, so that results do not depend on which part is done first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import STREAMING, Configuration, declare
+from ..conversion import convert
+from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
+from .epilogue import finish, saturated, scaled
+from .problem import Problem
+from .product import stride_arguments
+
+
+@triton.jit
+def add_parts(
+    parts,
+    addend,
+    out,
+    scale_a,
+    scale_b,
+    scale_out,
+    count,
+    m,
+    n,
+    apart,
+    oz,
+    om,
+    on,
+    sz,
+    sm,
+    sn,
+    alpha,
+    beta,
+    ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr,
+    SATURATES: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    batch = tl.program_id(2).to(tl.int64)
+    rows = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (rows < m)[:, None] & (columns < n)[None, :]
+    part = parts + (batch * m + rows[:, None]) * n + columns[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), parts.dtype.element_ty)
+    for _ in range(count):
+        total += tl.load(part, mask=mask, other=0)
+        part += apart
+    total = scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE)
+    value = None
+    if addend is not None:
+        value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
+        value = value.to(total.dtype)
+    total = finish(total, value, alpha, beta, ACTIVATION)
+    if SATURATES:
+        total = saturated(total, scale_out, out.dtype.element_ty)
+    tl.store(
+        out + batch * oz + rows[:, None] * om + columns[None, :] * on,
+        convert(total, out.dtype.element_ty),
+        mask=mask,
+    )
+
+
+declare(
+    add_parts,
+    why=STREAMING,
+    operand="out",
+    tile=("BLOCK_M", "BLOCK_N"),
+    dtypes=("fp32", "fp16", "bf16", "fp8e4nv", "fp8e5"),
+    configurations=(Configuration((1, 512)), Configuration((8, 64))),
+    smaller=True,
+    operations="m n parts",
+    traffic="m n (4 parts + itemsize)",
+    loads=("parts",),
+)
+
+MAX_BATCH = 65_535
+"""Programs along a grid's last dimension."""
+
+
+def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
+    """``launch(parts address, [addend address,] out address, *scales)`` for parts of float32, one after another."""
+    m, n, batch = problem.m, problem.n, problem.batch
+    epilogue, addend = problem.epilogue, problem.epilogue.addend
+    strides = dict(zip(("oz", "om", "on"), problem.out.strides, strict=True))
+    strides |= dict(zip(("sz", "sm", "sn"), (0, 0, 0) if addend is None else addend.strides, strict=True))
+    if interpreted():
+        tile = min(next_power_of_2(m), 256), min(next_power_of_2(n), 256)
+    else:
+        tile = (1, 512) if n > 256 else (8, 64)
+    reach = (m + tile[0]) * max(strides["om"], strides["sm"]) + (n + tile[1]) * max(
+        strides["on"], strides["sn"]
+    )
+    apart = batch * m * n
+    kind = integer_type(2 * max(reach, apart))
+    signature, constants, values, divisible = stride_arguments({"apart": apart, **strides}, kind)
+    passed, fixed = epilogue.signature()
+    scales, kinds = epilogue.scale_arguments(problem.saturates)
+    every = {
+        "parts": "*fp32",
+        "out": f"*{problem.out.dtype.triton_name}",
+        **dict.fromkeys(("count", "m", "n"), "i32"),
+        **signature,
+        **passed,
+        **scales,
+    }
+    if addend is None:
+        constants["addend"] = None
+    else:
+        every["addend"] = f"*{addend.dtype.triton_name}"
+    launch = Launch(
+        problem.device,
+        add_parts,
+        {name: every[name] for name in add_parts.arg_names if name in every},
+        {
+            **constants,
+            **fixed,
+            **kinds,
+            "ACTIVATION": epilogue.activation,
+            "BLOCK_M": tile[0],
+            "BLOCK_N": tile[1],
+        },
+        elements=tuple(scales),
+        divisible=[*divisible, *(name for name, size in (("m", m), ("n", n)) if size % 16 == 0)],
+    )
+    grid = (cdiv(n, tile[1]), cdiv(m, tile[0]), batch)
+    numbers = (count, m, n, *(values[name] for name in add_parts.arg_names if name in values))
+    pointers = 2 + epilogue.pointers
+
+    def run(*given: int | float) -> None:
+        launch(grid, *given[:pointers], *numbers, *given[pointers:])
+
+    return run
+
+
+def in_parts(problem: Problem, count: int, multiply: Callable[[int, int, int], None]) -> Callable[..., None]:
+    """A product over a workspace: `multiply(a, b, workspace)` writes the parts, and they are added up.
+
+    The result is called as every plan of a product: ``(a, b, [addend,] out, *scales)`` over addresses.
+    """
+    add = plan_addition(problem, count)
+    allocate, device = get_allocator("cuda").allocate, problem.device
+    nbytes = 4 * count * problem.batch * problem.m * problem.n
+
+    def run(a: int, b: int, *rest: int | float) -> None:
+        workspace = allocate(nbytes, device)
+        multiply(a, b, workspace.address)
+        add(workspace.address, *rest)
+
+    return run

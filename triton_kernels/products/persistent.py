@@ -1,0 +1,221 @@
+"""Products by tensor descriptors: a program for each place on a multiprocessor, which goes from tile to tile.
+
+Operands come and results go through the tensor memory accelerator, so that no thread computes an address, and the
+loop over tiles and the one over the inner side are flattened into one, so that a tile's first operands are on their
+way while the tile before is stored. A transposed operand is described as it is stored; its tile is turned round in
+shared memory, where the tensor cores take it either way.
+Source: CUTLASS, "Efficient GEMM in CUDA", of persistent kernels and their rasterisation.
+"""
+
+from __future__ import annotations
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..conversion import convert
+from .epilogue import finish, saturated, scaled
+from .product import tile_of
+
+
+@triton.jit
+def operand_tile(
+    operand,
+    batch,
+    row,
+    column,
+    BATCHED: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The (ROWS, COLUMNS) tile of an operand at (row, column); `TRANSPOSED` ones are stored by columns."""
+    if not BATCHED:
+        batch = 0
+    if TRANSPOSED:
+        return operand.load([batch, column, row]).reshape(COLUMNS, ROWS).T
+    else:
+        return operand.load([batch, row, column]).reshape(ROWS, COLUMNS)
+
+
+@triton.jit
+def store_tile(
+    total,
+    addend,
+    out,
+    scale_a,
+    scale_b,
+    scale_out,
+    batch,
+    row,
+    column,
+    m,
+    n,
+    oz,
+    om,
+    on,
+    sz,
+    sn,
+    alpha,
+    beta,
+    ADDEND: tl.constexpr,
+    ADDEND_BATCHED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr,
+    SATURATES: tl.constexpr,
+    BULK_STORE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The epilogue of a tile of sums, and its way to memory: by a descriptor, or by pointers with a mask."""
+    columns = column + tl.arange(0, COLUMNS)
+    total = scaled(total, scale_a, scale_b, row + tl.arange(0, ROWS), columns, m, n, ROW_WISE)
+    value = None
+    if ADDEND == "row":
+        line = tl.load(addend + batch.to(tl.int64) * sz + columns * sn, mask=columns < n, other=0)
+        value = line.to(total.dtype)[None, :]
+    elif ADDEND == "tile":
+        value = addend.load([batch if ADDEND_BATCHED else 0, row, column]).reshape(ROWS, COLUMNS)
+        value = value.to(total.dtype)
+    total = finish(total, value, alpha, beta, ACTIVATION)
+    if SATURATES:
+        total = saturated(total, scale_out, out.dtype if BULK_STORE else out.dtype.element_ty)
+    if BULK_STORE:
+        out.store([batch, row, column], convert(total, out.dtype).reshape(1, ROWS, COLUMNS))
+    else:
+        rows = row + tl.arange(0, ROWS)
+        mask = (rows < m)[:, None] & (columns < n)[None, :]
+        to = out + batch.to(tl.int64) * oz + rows[:, None] * om + columns[None, :] * on
+        tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def matmul_persistent(
+    a,
+    b,
+    addend,
+    out,
+    scale_a,
+    scale_b,
+    scale_out,
+    m,
+    n,
+    k,
+    batches,
+    parts,
+    steps,
+    oz,
+    om,
+    on,
+    sz,
+    sn,
+    alpha,
+    beta,
+    ADDEND: tl.constexpr,
+    ADDEND_BATCHED: tl.constexpr,
+    A_BATCHED: tl.constexpr,
+    B_BATCHED: tl.constexpr,
+    A_TRANSPOSED: tl.constexpr,
+    B_TRANSPOSED: tl.constexpr,
+    BULK_STORE: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr,
+    SATURATES: tl.constexpr,
+    PRECISION: tl.constexpr,
+    IMPRECISE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    HALVES: tl.constexpr,
+):
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    each = tiles_m * tiles_n
+    for tile in tl.range(tl.program_id(0), each * batches * parts, tl.num_programs(0), flatten=True):
+        place = tile // each
+        batch = place
+        first = 0
+        count = tl.cdiv(k, BLOCK_K)
+        if steps is not None:
+            batch = place % batches
+            first = place // batches * steps
+            count = steps
+        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
+        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for step in range(count):
+            inner = (first + step) * BLOCK_K
+            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
+            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+        if HALVES:
+            half: tl.constexpr = BLOCK_N // 2
+            left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
+            store_tile(
+                left, addend, out, scale_a, scale_b, scale_out, place, row, column, m, n,
+                oz, om, on, sz, sn, alpha, beta,
+                ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, half,
+            )  # fmt: skip
+            store_tile(
+                right, addend, out, scale_a, scale_b, scale_out, place, row, column + half, m, n,
+                oz, om, on, sz, sn, alpha, beta,
+                ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, half,
+            )  # fmt: skip
+        else:
+            store_tile(
+                total, addend, out, scale_a, scale_b, scale_out, place, row, column, m, n,
+                oz, om, on, sz, sn, alpha, beta,
+                ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, BLOCK_N,
+            )  # fmt: skip
+
+
+LARGE = (
+    # 128 registers of sums for each lane; the output is stored in halves, so that four stages fit beside it.
+    Configuration((128, 256, 64), 8, 4, {90: 1, 100: 1}),
+    Configuration((256, 128, 64), 8, 4, {90: 1, 100: 1}),
+    Configuration((128, 128, 64), 4, 3, {90: 2, 100: 2}),
+    Configuration((64, 128, 64), 4, 4, {90: 2, 100: 2}),
+    Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}),
+)
+CROWDED = (
+    # Beside a tile of the addend, or of float32 sums, there is place for fewer stages; and where the output is stored
+    # by pointers, each of its elements has an address and a mask.
+    Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}),
+    Configuration((64, 128, 64), 4, 3, {90: 2, 100: 2}),
+    Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}),
+)
+TILES = LARGE, CROWDED
+LARGE_TF32 = (
+    # Tensor cores of sm_90 take elements of 32 bits along the inner side only: others are turned round on their way,
+    # through registers. sm_100 turns them round in shared memory, which leaves place for two stages.
+    Configuration((128, 256, 32), 8, 3, {90: 1}),
+    Configuration((128, 128, 32), 8, 3, {90: 1}),
+    Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
+)
+CROWDED_TF32 = (
+    Configuration((128, 128, 32), 8, 2, {90: 1, 100: 1}),
+    Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
+)
+EIGHT_BITS = (
+    Configuration((128, 256, 128), 8, 3, {90: 1, 100: 1}),
+    Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
+    Configuration((64, 64, 128), 4, 4, {90: 2, 100: 2}),
+)
+EXACT_EIGHT_BITS = EIGHT_BITS[1:]
+"""Where sums are kept twice: those of the tensor cores, and those that they are added to in float32."""
+TF32_TILES = (*LARGE_TF32[:2], CROWDED_TF32[0], LARGE_TF32[2]), CROWDED_TF32
+
+declare(
+    matmul_persistent,
+    why="see each configuration; shared memory has room for as many blocks, and a tile's sums need the registers",
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={
+        ("bf16", "fp16"): LARGE + CROWDED[:2],
+        ("fp32",): (*LARGE_TF32, CROWDED_TF32[0]),
+        ("fp8e4nv", "fp8e5"): EIGHT_BITS,
+    },
+    smaller=True,
+    operations="2 m n k",
+    traffic="(m k + k n + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
+    loads=("a", "b"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16", "fp32", "fp8e4nv", "fp8e5"),
+)

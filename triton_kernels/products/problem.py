@@ -1,0 +1,194 @@
+"""A matrix product as every kernel for it sees it: three dimensions, strides, and what is done to the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cuda.driver import driver
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..conversion import type_name
+from ..elementwise.elementwise import number_for
+from ..geometry import broadcast_strides
+from ..launch import ALIGNMENT, interpreted
+from .product import Accumulation
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A batch of matrices: sizes and strides (batch, rows, columns), in elements."""
+
+    sizes: Triple
+    strides: Triple
+    dtype: ScalarType
+
+    @classmethod
+    def of(cls, spec: TensorSpec) -> Matrices:
+        """A matrix, or a batch of them."""
+        if spec.ndim == 3:
+            return cls(spec.sizes, spec.strides, spec.dtype)  # type: ignore[arg-type]
+        return cls((1, *spec.sizes), (0, *spec.strides), spec.dtype)  # type: ignore[arg-type]
+
+    @property
+    def has_whole_vectors(self) -> bool:
+        """Whether lines lie whole vectors of 128 bits apart; else elements are loaded one by one."""
+        near, far = sorted(self.strides[1:])
+        return near == 1 and far * self.dtype.itemsize % ALIGNMENT == 0
+
+
+class Scales:
+    """The runtime numbers `beta` and `alpha` of a product-sum: where they stand, and how they are passed.
+
+    Each is passed only where the call has one; a beta of 0 at the call takes the variant without an addend.
+    """
+
+    def __init__(self, call: StructuredCall, how: Accumulation) -> None:
+        self.position = {name: call.runtime.index(name) for name in ("alpha", "beta") if name in call.runtime}
+        self.number = number_for(how.type)
+        self.type_name = type_name(how.type)
+        self.drops_addend = "beta" not in self.position and call.args.get("beta") == 0
+
+    def signature(self, has_addend: bool) -> tuple[dict[str, str], dict[str, object]]:
+        """Types of the scales that are passed, and the others as constants."""
+        passed = [name for name in self.position if has_addend or name == "alpha"]
+        fixed = [name for name in ("alpha", "beta") if name not in passed]
+        return dict.fromkeys(passed, self.type_name), dict.fromkeys(fixed)
+
+    def values(self, inputs: Sequence[Any]) -> tuple[bool, list[int | float]]:
+        """Whether the addend counts, and the scales as the kernel is given them."""
+        beta = self.position.get("beta")
+        has_addend = not self.drops_addend and (beta is None or inputs[beta] != 0)
+        names = [name for name in self.position if has_addend or name == "alpha"]
+        return has_addend, [self.number(inputs[self.position[name]]) for name in names]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The scales of 8-bit operands and outputs, numbers in memory which a launch is given the addresses of.
+
+    Args:
+        row_wise: whether there is one for each row of the left operand and each column of the right one.
+        result: whether an 8-bit output has one.
+    """
+
+    row_wise: bool
+    result: bool
+
+    def signature(self) -> dict[str, str]:
+        """The types of the addresses."""
+        names = ("scale_a", "scale_b", "scale_out") if self.result else ("scale_a", "scale_b")
+        return dict.fromkeys(names, "*fp32")
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to sums: activation(alpha * sums + beta * addend).
+
+    Args:
+        addend: its strides, expanded to the output's three dimensions, and its dtype; None for no addend.
+        scales: those of the call; None where there are none.
+        activation: "relu", "gelu" or None.
+        factors: those of 8-bit operands, applied before the addend.
+    """
+
+    addend: Matrices | None = None
+    scales: Scales | None = None
+    activation: str | None = None
+    factors: Factors | None = None
+
+    @property
+    def pointers(self) -> int:
+        """How many addresses a launch is given beside those of the operands and the output."""
+        count = 0 if self.factors is None else len(self.factors.signature())
+        return count + (self.addend is not None)
+
+    def scale_arguments(self, saturates: bool) -> tuple[dict[str, str], dict[str, object]]:
+        """Types of the scales' addresses, and constants of the kernel that has them."""
+        factors = self.factors
+        given = {} if factors is None else factors.signature()
+        missing = (name for name in ("scale_a", "scale_b", "scale_out") if name not in given)
+        row_wise = factors is not None and factors.row_wise
+        return given, {**dict.fromkeys(missing), "ROW_WISE": row_wise, "SATURATES": saturates}
+
+    def signature(self) -> tuple[dict[str, str], dict[str, object]]:
+        """Types of the scales that a launch is given after the addresses, and the others as constants."""
+        if self.scales is None:
+            return {}, {"alpha": None, "beta": None}
+        return self.scales.signature(self.addend is not None)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """out = epilogue(left @ right).
+
+    `precision` is what `tl.dot` calls ``input_precision``; `imprecise` its ``max_num_imprecise_acc``: how many products
+    of 8-bit floats the tensor cores of sm_90 may add before they are added in float32.
+    """
+
+    device: Device
+    how: Accumulation
+    left: Matrices
+    right: Matrices
+    out: Matrices
+    epilogue: Epilogue
+    precision: str
+    imprecise: int | None = None
+
+    @property
+    def saturates(self) -> bool:
+        """Whether an 8-bit output holds its largest numbers where sums are beyond them."""
+        return self.epilogue.factors is not None and self.out.dtype.itemsize == 1
+
+    @property
+    def batch(self) -> int:
+        return self.out.sizes[0]
+
+    @property
+    def m(self) -> int:
+        return self.out.sizes[1]
+
+    @property
+    def n(self) -> int:
+        return self.out.sizes[2]
+
+    @property
+    def k(self) -> int:
+        return self.left.sizes[2]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """What a configuration is chosen by: m, n, k and the batch."""
+        return self.m, self.n, self.k, self.batch
+
+
+def expanded(addend: TensorSpec, out: TensorSpec) -> Matrices:
+    """An addend as the output's every element finds it."""
+    strides = (0, *broadcast_strides(addend, out.sizes))[-3:]
+    return Matrices(Matrices.of(out).sizes, strides, addend.dtype)  # type: ignore[arg-type]
+
+
+def multiprocessors(device: Device) -> int:
+    """How many a device has."""
+    return driver().properties(device.resolved_index).multi_processor_count
+
+
+def worthwhile_parts(problem: Problem, tiles: int, places: int, least: int) -> int:
+    """Into how many parts the inner side is cut where there are fewer tiles than places for them.
+
+    A part is at least `least` long, and the parts' sums, written and read again, are at most half of the operands'
+    bytes.
+    """
+    if interpreted():
+        places = 2 * tiles
+    if 2 * tiles > places:
+        return 1
+    m, n, k, batch = problem.shape
+    operands = batch * k * (m + n) * problem.left.dtype.itemsize
+    affordable = operands // (16 * batch * m * n)
+    return max(1, min(places // tiles, k // least, affordable))

@@ -1,0 +1,73 @@
+"""Products of 8-bit floats with scales, on the tensor cores of sm_89 and later.
+
+Sums are float32; without `use_fast_accum` those of sm_90's tensor cores, which keep fewer bits, are added to float32
+after every 128 products, as cuBLAS does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.lazy_triton import tl
+from ..launch import launch_nothing
+from .bulk import plan_bulk
+from .matmul import plan_tiled
+from .mm import with_other_way
+from .problem import Epilogue, Factors, Matrices, Problem, expanded
+from .product import Accumulation
+
+FIRST_CAPABILITY = 89
+EXACT_AFTER = 128
+"""Products of 8-bit floats that are added up with fewer bits than float32 has."""
+
+
+def scaled_mm(call: StructuredCall) -> PlannedKernel:
+    """The kernel of ``_scaled_mm``."""
+    left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
+    bias, result = call.args["bias"], call.args["scale_result"]
+    properties = driver().properties(call.device.resolved_index)
+    capability = properties.major * 10 + properties.minor
+    if capability < FIRST_CAPABILITY:
+        raise NotImplementedError(
+            f"_scaled_mm: products of {left.dtype} need compute capability 8.9 or later, {properties.name} has "
+            f"{properties.major}.{properties.minor}"
+        )
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    row_wise = call.args["scale_a"].numel != 1 or call.args["scale_b"].numel != 1
+    has_result = result is not None and out.itemsize == 1
+    addend = None
+    if bias is not None:
+        line = bias.replace(sizes=(bias.numel,), strides=(bias.strides[-1] if bias.ndim else 1,))
+        addend = expanded(line, out)
+    exact = EXACT_AFTER if properties.major == 9 and not call.args["use_fast_accum"] else None
+    problem = Problem(
+        call.device,
+        Accumulation(tl.float32, True),
+        Matrices.of(left),
+        Matrices.of(right),
+        Matrices.of(out),
+        Epilogue(addend, factors=Factors(row_wise, has_result)),
+        "ieee",
+        exact,
+    )
+    bulk = plan_bulk(problem)
+    run = plan_tiled(problem) if bulk is None else with_other_way(bulk, problem, 3 if bias is None else 4)
+    names = call.runtime
+    order = ["self", "mat2", *([] if bias is None else ["bias"])]
+    scales = ["scale_a", "scale_b", *(["scale_result"] if has_result else [])]
+    before, after = [names.index(name) for name in order], [names.index(name) for name in scales]
+
+    def into(to: Any, *inputs: Any) -> None:
+        run(
+            *(inputs[i].address for i in before),
+            to.address,
+            *(inputs[i].address for i in after),
+        )
+
+    return PlannedKernel(into)
+
+
+register_stub("_scaled_mm_stub", "cuda", scaled_mm)
