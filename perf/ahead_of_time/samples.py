@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from .layout_samples import layouts
 from .pointwise_samples import copies, elementwise, functions, pointwise_functions
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
@@ -31,6 +32,7 @@ def samples(capability: int) -> Iterator[Sample]:
     """Every call; those that matter most come first, for `--quick` takes a kernel's first ones."""
     for family in (
         elementwise,
+        layouts,
         copies,
         pointwise_functions,
         reductions,
