@@ -30,6 +30,7 @@ def functions() -> list[Any]:
         f.trunc_divide,
         f.softplus,
     ]
+    found += pointwise.NARROW.values()
     found += [row[0] for row in activation.FUNCTIONS.values()]
     return [*found, *pointwise.ROUNDING.values()]
 
@@ -124,6 +125,13 @@ def pointwise_functions(capability: int) -> Iterator[Sample]:
     x, y = empty(n), empty(n)
     for name, function in scaled_and_gradients(x, y).items():
         yield Sample(f"{name} float32", function, dense)
+    narrow = empty(n, dtype="bfloat16")
+    for name in ("exp", "sigmoid", "tanh"):
+        yield Sample(f"{name} bfloat16", partial(getattr(tt, name), narrow), dense)
+    for name in ("gelu", "silu"):
+        yield Sample(f"{name} bfloat16", partial(getattr(tt.nn.functional, name), narrow), dense)
+    gelu = partial(tt.nn.functional.gelu, narrow, approximate="tanh")
+    yield Sample("gelu by tanh bfloat16", gelu, dense)
     i = empty(n, dtype="int32")
     for name in BITWISE:
         yield Sample(f"{name} int32", partial(getattr(tt, name), i, i), dense)

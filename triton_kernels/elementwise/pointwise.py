@@ -12,6 +12,7 @@ from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
+from . import narrow_functions as narrow
 from . import pointwise_functions as f
 from .elementwise import check_dtypes, elementwise
 
@@ -99,6 +100,17 @@ ROUNDING: dict[str, Any] = {"ceil": f.ceil, "floor": f.floor, "round": f.round, 
 """Rounding of floats; integers stay as they are."""
 
 
+NARROW: dict[Any, Any] = {
+    f.exp: narrow.exp,
+    f.gelu: narrow.gelu,
+    f.gelu_tanh: narrow.gelu_tanh,
+    f.sigmoid: narrow.sigmoid,
+    f.silu: narrow.silu,
+    f.tanh: narrow.tanh,
+}
+"""What takes a function's place where operands and result are float16 or bfloat16."""
+
+
 def common_dtype_of(call: StructuredCall) -> ScalarType:
     """The dtype that the operands are brought to: the iterator's, or the one its meta function names."""
     named = call.extra.get("common_dtype")
@@ -127,6 +139,8 @@ def computed(
     common = common_dtype_of(call)
     if kind_of(common) not in kinds:
         raise NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{common.scalar_name}'")
+    if common.itemsize == 2 and all(spec.dtype is common for spec in call.outputs):
+        function = NARROW.get(function, function)
     types = [tl.int1 if name in masks else compute_type(common) for name in call.runtime]
     return elementwise(call, function, inputs, types)
 
