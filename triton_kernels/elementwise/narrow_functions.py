@@ -3,8 +3,8 @@
 A multiprocessor of an H200 has some 24 instructions and 3 of its special unit's for each 16-bit element that its
 share of the memory delivers and takes. libdevice's float32 functions take up to twice as many, to be right in bits
 that are rounded away here. Each function is within 2**-17 of the true value relative to it, infinities and NaN as in
-`pointwise_functions`; so it differs from the rounded true value by at most one unit in the last place, and seldom. Where exp(-a) overflows
-quotients are zero, as they are in float32.
+`pointwise_functions`; so it differs from the rounded true value by at most one unit in the last place, and seldom.
+Where exp(-a) overflows quotients are zero, as they are in float32.
 """
 
 from ...runtime.cuda.lazy_triton import libdevice, tl, triton
