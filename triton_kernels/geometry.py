@@ -37,7 +37,7 @@ class Geometry(NamedTuple):
             Geometry(sizes=(8, 5, 3), strides=((1, 24, 8), (15, 1, 5)))
         """
         for own in self.strides[1:]:
-            if own[0] in (0, 1) or 1 not in own:
+            if not own or own[0] in (0, 1) or 1 not in own:
                 continue
             second = own.index(1)
             if self.sizes[0] * self.sizes[second] >= least:

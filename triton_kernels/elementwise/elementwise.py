@@ -24,7 +24,8 @@ from ..conversion import compute_type, convert
 from ..geometry import Geometry, elementwise_geometry
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .operands import ABSENT, ELEMENT, Operand, address, apply, number_for, read
-from .passing import BYTES, INTERPRETED_BLOCK, MAX_DIMS, Planned
+from .pairs import over_pairs, part_of
+from .passing import BYTES, INTERPRETED_BLOCK, Planned, split_outer
 from .rows import plan_rows
 from .tiles import LEAST, plan_tiles
 
@@ -37,6 +38,7 @@ __all__ = [
     "check_devices",
     "check_dtypes",
     "common_types",
+    "complex_elementwise",
     "elementwise",
     "number_for",
     "over_geometry",
@@ -149,6 +151,30 @@ def elementwise(
     return over_geometry(call, function, operands, geometry)
 
 
+def complex_elementwise(
+    call: StructuredCall,
+    function: Any,
+    inputs: Sequence[Any],
+    types: Sequence[tl.dtype],
+    complexes: Sequence[bool],
+    complex_result: bool,
+) -> PlannedKernel:
+    """As `elementwise`, where operands or the output are complex; see `over_pairs`."""
+    out = call.outputs[0]
+    check_parts(call, [out, *inputs])
+    check_devices(out, inputs)
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    return over_pairs(call, function, inputs, types, complexes, complex_result)
+
+
+def check_parts(call: StructuredCall, specs: Sequence[Any]) -> None:
+    """Refuse dtypes that are neither complex with parts that have a Triton type nor have one themselves."""
+    for spec in specs:
+        if isinstance(spec, TensorSpec) and part_of(spec.dtype).triton_name is None:
+            raise call.refuse(spec)
+
+
 def over_geometry(
     call: StructuredCall, function: Any, operands: Sequence[Operand], geometry: Geometry
 ) -> PlannedKernel:
@@ -208,26 +234,6 @@ def with_numbers(geometry: Geometry, operands: Sequence[Operand]) -> Geometry:
     zeros = (0,) * len(geometry.sizes)
     every = [next(strides), *(zeros if o.spec is None else next(strides) for o in operands)]
     return Geometry(geometry.sizes, tuple(every))
-
-
-def split_outer(
-    geometry: Geometry, specs: Sequence[TensorSpec | None]
-) -> tuple[Geometry, list[tuple[int, ...]]]:
-    """What one launch covers, and the byte offsets of each operand at which it is repeated.
-
-    More than `MAX_DIMS` dimensions that do not coalesce are walked through on the host.
-    """
-    inner = Geometry(geometry.sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in geometry.strides))
-    outer = geometry.sizes[MAX_DIMS:]
-    steps = [s[MAX_DIMS:] for s in geometry.strides]
-    itemsizes = [0 if spec is None else spec.itemsize for spec in specs]
-    return inner, [
-        tuple(
-            itemsize * sum(i * s for i, s in zip(index, own, strict=True))
-            for itemsize, own in zip(itemsizes, steps, strict=True)
-        )
-        for index in itertools.product(*map(range, outer))
-    ]
 
 
 def launcher(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.tensor_spec import TensorSpec
 from ..geometry import Geometry
 from ..launch import ALIGNMENT, Launch
 
@@ -73,13 +74,20 @@ class Passed:
             else:
                 self.constants(**{f"n{i}": 1})
 
-    def strides(self, geometry: Geometry, itemsizes: Sequence[int], contiguous: Sequence[int | None]) -> None:
+    def strides(
+        self,
+        geometry: Geometry,
+        itemsizes: Sequence[int],
+        contiguous: Sequence[int | None],
+        wide: Sequence[str] = (),
+    ) -> None:
         """Each operand's strides, outer ones in units of a 128-bit access or as much of one as divides them all.
 
         Args:
             geometry: the output's strides and those of the operands.
             itemsizes: of the output and the operands, 0 for a number.
             contiguous: the dimension along which each of them is accessed in vectors, None for no such one.
+            wide: operands whose single elements are accessed in vectors.
 
         The alignment of operands that are accessed one by one does not matter to the launch.
         """
@@ -90,7 +98,7 @@ class Passed:
             if along is not None:
                 others = [stride for i, stride in enumerate(strides) if i != along]
                 unit = power_of_two_in(math.gcd(*others), ALIGNMENT // itemsize)
-            if itemsize and (along is None or unit == 1):
+            if itemsize and (along is None or unit == 1) and name not in wide:
                 self._elements.append(name)
             self.constants(**{f"UNIT_{name.upper()}": unit})
             for i in range(MAX_DIMS):
@@ -104,3 +112,23 @@ class Passed:
         """The launch of as many programs."""
         launch = Launch(call.device, kernel, self._signature, self._constexprs, elements=self._elements)
         return Planned(launch, (programs, 1, 1), tuple(self._values))
+
+
+def split_outer(
+    geometry: Geometry, specs: Sequence[TensorSpec | None]
+) -> tuple[Geometry, list[tuple[int, ...]]]:
+    """What one launch covers, and the byte offsets of each operand at which it is repeated.
+
+    More than `MAX_DIMS` dimensions that do not coalesce are walked through on the host.
+    """
+    inner = Geometry(geometry.sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in geometry.strides))
+    outer = geometry.sizes[MAX_DIMS:]
+    steps = [s[MAX_DIMS:] for s in geometry.strides]
+    itemsizes = [0 if spec is None else spec.itemsize for spec in specs]
+    return inner, [
+        tuple(
+            itemsize * sum(i * s for i, s in zip(index, own, strict=True))
+            for itemsize, own in zip(itemsizes, steps, strict=True)
+        )
+        for index in itertools.product(*map(range, outer))
+    ]
