@@ -284,6 +284,91 @@ def tan(a):
 
 
 @triton.jit
+def asin(a):
+    """As Kahan has it: by the roots of 1 - a and 1 + a, which keep what 1 - a**2 cancels."""
+    re, im = a
+    lr, li = sqrt((1.0 - re, im * -1.0))
+    rr, ri = sqrt((1.0 + re, im))
+    real = tl.where(re == 0, re, libdevice.atan2(re, lr * rr - li * ri))
+    return inverse_outside(re, im, real, libdevice.asinh(lr * ri - li * rr))
+
+
+@triton.jit
+def inverse_outside(re, im, real, imaginary):
+    """The arcsine far from 1, where products of roots overflow or are no numbers: by the size and the angle."""
+    large, small = tl.abs(re), tl.abs(im)
+    far = (large > (1e150 if re.dtype == tl.float64 else 1e18)) | (
+        small > (1e150 if re.dtype == tl.float64 else 1e18)
+    )
+    size, _ = log((large, small))
+    angle = libdevice.atan2(large, small)
+    real = tl.where(far, libdevice.copysign(angle, re), real)
+    return real, tl.where(far, libdevice.copysign(size + LN2, im), imaginary)
+
+
+@triton.jit
+def acos(a):
+    """Half a pi less the arcsine, its real part by the roots where that would cancel."""
+    re, im = a
+    lr, li = sqrt((1.0 - re, im * -1.0))
+    rr, ri = sqrt((1.0 + re, im))
+    real = 2.0 * libdevice.atan2(lr, rr)
+    _, y = inverse_outside(re, im, re * 0.0, libdevice.asinh(lr * ri - li * rr))
+    huge = (tl.abs(re) > 1e18) | (tl.abs(im) > 1e18)
+    real = tl.where(huge, libdevice.atan2(tl.abs(im), re), real)
+    return tl.where(re == 0, 1.5707963267948966, real), y * -1.0
+
+
+@triton.jit
+def acosh(a):
+    """i acos(a) or -i acos(a), whichever has a real part that is not negative."""
+    _, im = a
+    x, y = acos(a)
+    return tl.abs(y), libdevice.copysign(x, im)
+
+
+@triton.jit
+def asinh(a):
+    """-i asin(i a)."""
+    re, im = a
+    x, y = asin((im * -1.0, re))
+    return y, x * -1.0
+
+
+@triton.jit
+def atanh(a):
+    re, im = a
+    large, small = tl.abs(re), tl.abs(im)
+    far = (large > (1e150 if re.dtype == tl.float64 else 1e18)) | (
+        small > (1e150 if re.dtype == tl.float64 else 1e18)
+    )
+    x, y = tl.where(far, 0.0, large), tl.where(far, 0.0, small)
+    below = 1.0 - x
+    real = 0.25 * libdevice.log1p(divide_real(4.0 * x, below * below + y * y))
+    real = tl.where(below == 0, 0.5 * libdevice.log(divide_real(libdevice.hypot(y, y * 0.0 + 2.0), y)), real)
+    real = tl.where(re == 0, 0.0, real)
+    angle = 0.5 * libdevice.atan2(2.0 * y, below * (1.0 + x) - y * y)
+    # Far away 1 / a is what is left of the real part.
+    inverse, _ = reciprocal((large, small))
+    bounded = (large < INFINITY) & (small < INFINITY)
+    unbounded = (large == INFINITY) | (small == INFINITY)
+    real = tl.where(far, tl.where(bounded, inverse, tl.where(unbounded, 0.0, large + small)), real)
+    angle = tl.where(far, 1.5707963267948966, angle)
+    nothing = (re != re) & (unbounded == 0)
+    angle = tl.where(im != im, im, tl.where(nothing, re, angle))
+    real = tl.where(nothing, re, real)
+    return libdevice.copysign(real, re), libdevice.copysign(angle, im)
+
+
+@triton.jit
+def atan(a):
+    """-i atanh(i a)."""
+    re, im = a
+    x, y = atanh((im * -1.0, re))
+    return y, x * -1.0
+
+
+@triton.jit
 def sigmoid(a):
     x, y = exp(neg(a))
     return reciprocal((x + 1.0, y))

@@ -315,7 +315,7 @@ def whole_tile(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def parts(row, first, stride, PAIRS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Offsets of real and imaginary parts: in one row where pairs lie side by side, else in a dimension of their own."""
+    """Offsets of real and imaginary parts: in one row where pairs lie so, else in a dimension of their own."""
     if PAIRS == SIDE_BY_SIDE:
         return row * 2 + (first * 2 + tl.arange(0, 2 * COLUMNS)[None, :])
     else:

@@ -116,10 +116,11 @@ NARROW: dict[Any, Any] = {
 COMPLEX: dict[Any, Any] = {
     getattr(f, name): getattr(complex_functions, name)
     for name in (
-        "add", "add_scaled", "addcdiv", "addcdiv_scaled", "addcmul", "addcmul_scaled", "conjugate", "cos", "cosh",
-        "divide", "exp", "expm1", "lerp", "log", "log10", "log1p", "log2", "mul", "neg", "pow", "reciprocal", "rsqrt",
-        "rsub", "rsub_scaled", "sigmoid", "sigmoid_backward", "silu", "silu_backward", "sin", "sinh", "sqrt", "sub",
-        "sub_scaled", "tan", "tanh", "tanh_backward", "where",
+        "acos", "acosh", "add", "add_scaled", "addcdiv", "addcdiv_scaled", "addcmul", "addcmul_scaled", "asin",
+        "asinh", "atan", "atanh", "conjugate", "cos", "cosh", "divide", "exp", "expm1", "lerp", "log", "log10",
+        "log1p", "log2", "mul", "neg", "pow", "reciprocal", "rsqrt", "rsub", "rsub_scaled", "sigmoid",
+        "sigmoid_backward", "silu", "silu_backward", "sin", "sinh", "sqrt", "sub", "sub_scaled", "tan", "tanh",
+        "tanh_backward", "where",
     )
 } | {f.pow_number: complex_functions.pow}  # fmt: skip
 """What takes a function's place where the common dtype is complex, and returns complex numbers as well."""
