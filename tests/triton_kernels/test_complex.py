@@ -200,6 +200,7 @@ def test_three_operands(random, same, dtype):
     condition = random((21,), tt.bool)
     tolerance = DTYPES[dtype]
     same(tt.where(condition.to("cuda"), x, y), tt.where(condition, a, b))
+    same(x.masked_fill(condition.to("cuda"), 3j), a.masked_fill(condition, 3j))
     same(tt.addcmul(x, y, z, value=1 - 1j), tt.addcmul(a, b, c, value=1 - 1j), tolerance)
     same(tt.addcmul(x, y, z), tt.addcmul(a, b, c), tolerance)
     same(tt.addcdiv(x, y, z), tt.addcdiv(a, b, c), 10 * tolerance)

@@ -457,6 +457,11 @@ def where(condition, a, b):
 
 
 @triton.jit
+def filled_where(a, condition, b):
+    return where(condition, b, a)
+
+
+@triton.jit
 def lerp(start, end, weight):
     wr, wi = weight
     span = sub(end, start)

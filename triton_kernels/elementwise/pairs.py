@@ -475,6 +475,13 @@ def part_type(dtype: ScalarType) -> tl.dtype:
     return compute_type(part_of(dtype))
 
 
+ROOTS = (
+    16,
+    "two complex roots and the logarithm of the size in float64, with their cases, live beside one another",
+)
+PRODUCTS = (24, "sine, cosine and hyperbolic functions in float64 live beside one another")
+TRIGONOMETRY = (48, "libdevice's table for reducing large arguments, on a path that common ones do not take")
+
 declare(
     pairs,
     why=STREAMING,
@@ -490,4 +497,23 @@ declare(
     loads=("a", "b", "c", "d"),
     stores=("out",),
     per_index=2,
+    functions=dict.fromkeys(("acos", "acosh", "asin", "asinh"), ROOTS)
+    | dict.fromkeys(("atan", "atanh", "cos", "cosh", "sin", "sinh"), PRODUCTS),
+    local=dict.fromkeys(
+        (
+            "cos",
+            "cosh",
+            "exp",
+            "expm1",
+            "pow",
+            "sigmoid",
+            "silu",
+            "silu_backward",
+            "sin",
+            "sinh",
+            "tan",
+            "tanh",
+        ),
+        TRIGONOMETRY,
+    ),
 )
