@@ -7,7 +7,23 @@ that are rounded away here. Each function is within 2**-17 of the true value rel
 Where exp(-a) overflows quotients are zero, as they are in float32.
 """
 
-from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from ...runtime.cuda.lazy_triton import tl, triton
+
+
+@triton.jit
+def reciprocal(x):
+    """1 / x in one instruction, of numbers that are neither below the normal ones nor have a reciprocal there."""
+    return tl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def power_of_two(x):
+    """2**x in one instruction, zero where that is below the normal numbers."""
+    return tl.inline_asm_elementwise(
+        "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
 
 
 @triton.jit
@@ -17,12 +33,12 @@ def exp(a):
 
 @triton.jit
 def sigmoid(a):
-    return libdevice.fast_dividef(tl.full(a.shape, 1.0, tl.float32), 1.0 + tl.exp2(a * -1.4426950408889634))
+    return reciprocal(1.0 + power_of_two(a * -1.4426950408889634))
 
 
 @triton.jit
 def silu(a):
-    return libdevice.fast_dividef(a, 1.0 + tl.exp2(a * -1.4426950408889634))
+    return a * sigmoid(a)
 
 
 @triton.jit
@@ -34,9 +50,7 @@ def tanh(a):
         square, tl.fma(square, tl.fma(square, 0.021869489, -0.053968254), 0.13333333), -0.33333333
     )
     near = tl.fma(a * square, series, a)
-    far = 1.0 - libdevice.fast_dividef(
-        tl.full(a.shape, 2.0, tl.float32), 1.0 + tl.exp2(size * 2.8853900817779268)
-    )
+    far = tl.fma(reciprocal(1.0 + power_of_two(size * 2.8853900817779268)), -2.0, 1.0)
     return tl.where(size < 0.3, near, tl.where(a < 0, -far, far))
 
 
@@ -46,13 +60,12 @@ def gelu(a):
 
     The form is that of Hastings, "Approximations for Digital Computers" (1955), sheet 43.
     """
-    size = tl.abs(a)
-    t = libdevice.fast_dividef(tl.full(a.shape, 1.0, tl.float32), tl.fma(size, 0.31, 1.0))
+    t = reciprocal(tl.fma(tl.abs(a), 0.31, 1.0))
     series = tl.fma(t, tl.fma(t, -0.07392977178096771, 0.18045209348201752), 0.015742899850010872)
     series = tl.fma(
         t, tl.fma(t, tl.fma(t, series, 0.13343064486980438), 0.12044109404087067), 0.12386071681976318
     )
-    below = t * series * tl.exp2(size * size * -0.7213475204444817)
+    below = t * series * power_of_two(a * a * -0.7213475204444817)
     return a * tl.where(a < 0, below, 1.0 - below)
 
 
@@ -60,4 +73,4 @@ def gelu(a):
 def gelu_tanh(a):
     """0.5 a (1 + tanh(z)) as a sigmoid(2 z)."""
     z = a * tl.fma(a * a, 0.044715, 1.0)
-    return libdevice.fast_dividef(a, 1.0 + tl.exp2(z * -2.302208198144325))
+    return a * reciprocal(1.0 + power_of_two(z * -2.302208198144325))
