@@ -148,9 +148,8 @@ def pairs(
                 d, d_imag, row_d, first, d0, None, columns, KIND_D, TYPE_D, PAIRS_D, COMPLEX_D, ROWS, COLUMNS
             ),
         )
-        write_number(
-            out, row_out, first, out0, None, columns, value, PAIRS_OUT, COMPLEX_RESULT, ROWS, COLUMNS
-        )
+        result = as_stored(value, out.dtype.element_ty, PAIRS_OUT, COMPLEX_RESULT, ROWS, COLUMNS)
+        tl.store(out + parts(row_out, first, out0, PAIRS_OUT, COLUMNS), result)
     else:
         some = apply(
             FUNCTION,
@@ -216,9 +215,9 @@ def pairs(
                 COLUMNS,
             ),
         )
-        write_number(
-            out, row_out, first, out0, in_rows, columns, some, PAIRS_OUT, COMPLEX_RESULT, ROWS, COLUMNS
-        )
+        rest = as_stored(some, out.dtype.element_ty, PAIRS_OUT, COMPLEX_RESULT, ROWS, COLUMNS)
+        mask = in_parts(in_rows, first, columns, PAIRS_OUT, COLUMNS)
+        tl.store(out + parts(row_out, first, out0, PAIRS_OUT, COLUMNS), rest, mask=mask)
 
 
 @triton.jit
@@ -273,39 +272,28 @@ def read_number(
 
 
 @triton.jit
-def write_number(
-    out,
-    row,
-    first,
-    stride,
-    in_rows,
-    columns,
+def as_stored(
     value,
+    TYPE: tl.constexpr,
     PAIRS: tl.constexpr,
     COMPLEX: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    if PAIRS:
+    """A result over the tile as memory takes it: parts of pairs in one row, or in a dimension of their own."""
+    if PAIRS == 0:
+        return convert(value, TYPE)
+    else:
         if COMPLEX:
             real, imaginary = value
         else:
-            real = value.to(out.dtype.element_ty)
+            real = value.to(TYPE)
             imaginary = tl.zeros_like(real)
-        both = tl.join(convert(real, out.dtype.element_ty), convert(imaginary, out.dtype.element_ty))
-        offset = parts(row, first, stride, PAIRS, COLUMNS)
-        both = tl.reshape(both, offset.shape)
-        if in_rows is None:
-            tl.store(out + offset, both)
+        both = tl.join(convert(real, TYPE), convert(imaginary, TYPE))
+        if PAIRS == SIDE_BY_SIDE:
+            return tl.reshape(both, (ROWS, 2 * COLUMNS))
         else:
-            tl.store(out + offset, both, mask=in_parts(in_rows, first, columns, PAIRS, COLUMNS))
-    else:
-        column = first + tl.arange(0, COLUMNS)[None, :]
-        if in_rows is None:
-            tl.store(out + (row + column * stride), convert(value, out.dtype.element_ty))
-        else:
-            mask = in_rows & (column < columns)
-            tl.store(out + (row + column * stride), convert(value, out.dtype.element_ty), mask=mask)
+            return both
 
 
 @triton.jit
@@ -318,6 +306,8 @@ def parts(row, first, stride, PAIRS: tl.constexpr, COLUMNS: tl.constexpr):
     """Offsets of real and imaginary parts: in one row where pairs lie so, else in a dimension of their own."""
     if PAIRS == SIDE_BY_SIDE:
         return row * 2 + (first * 2 + tl.arange(0, 2 * COLUMNS)[None, :])
+    elif PAIRS == 0:
+        return row + (first + tl.arange(0, COLUMNS)[None, :]) * stride
     else:
         column = first + tl.arange(0, COLUMNS)[None, :]
         return ((row + column * stride) * 2)[:, :, None] + tl.arange(0, 2)[None, None, :]
@@ -327,6 +317,8 @@ def parts(row, first, stride, PAIRS: tl.constexpr, COLUMNS: tl.constexpr):
 def in_parts(in_rows, first, columns, PAIRS: tl.constexpr, COLUMNS: tl.constexpr):
     if PAIRS == SIDE_BY_SIDE:
         return in_rows & (first * 2 + tl.arange(0, 2 * COLUMNS)[None, :] < columns * 2)
+    elif PAIRS == 0:
+        return in_rows & (first + tl.arange(0, COLUMNS)[None, :] < columns)
     else:
         inside = in_rows & (first + tl.arange(0, COLUMNS)[None, :] < columns)
         return inside[:, :, None] & (tl.arange(0, 2)[None, None, :] < 2)
