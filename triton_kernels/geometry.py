@@ -26,6 +26,28 @@ class Geometry(NamedTuple):
             default=0,
         )
 
+    def exchanged(self, least: int) -> Geometry | None:
+        """The same space with a second dimension along which some operand lies side by side, but not along the first.
+
+        None where there is no such operand, or where those two dimensions have fewer than `least` elements.
+
+        Example:
+            >>> from triten.triton_kernels.geometry import Geometry
+            >>> Geometry((8, 3, 5), ((1, 8, 24), (15, 5, 1))).exchanged(16)
+            Geometry(sizes=(8, 5, 3), strides=((1, 24, 8), (15, 1, 5)))
+        """
+        for own in self.strides[1:]:
+            if not own or own[0] in (0, 1) or 1 not in own:
+                continue
+            second = own.index(1)
+            if self.sizes[0] * self.sizes[second] >= least:
+                order = [0, second, *(i for i in range(1, len(own)) if i != second)]
+                return Geometry(
+                    tuple(self.sizes[i] for i in order),
+                    tuple(tuple(strides[i] for i in order) for strides in self.strides),
+                )
+        return None
+
 
 def broadcast_strides(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
     """The strides of a tensor expanded to `sizes`."""

@@ -30,6 +30,7 @@ def functions() -> list[Any]:
         f.trunc_divide,
         f.softplus,
     ]
+    found += pointwise.NARROW.values()
     found += [row[0] for row in activation.FUNCTIONS.values()]
     return [*found, *pointwise.ROUNDING.values()]
 
@@ -39,30 +40,13 @@ def elementwise(capability: int) -> Iterator[Sample]:
     n = 1 << 16
     yield Sample("add float32", lambda: empty(n) + empty(n), dense)
     yield Sample("add float32 unaligned", lambda: empty(n, offset=1) + empty(n))
-    yield Sample("add float32 transposed", lambda: empty(256, 512).t() + empty(256))
     for dtype in NUMBERS:
         yield Sample(f"add {dtype}", lambda d=dtype: empty(n, dtype=d) + empty(n, dtype=d), dense)
-        yield Sample(
-            f"add {dtype} strided", lambda d=dtype: empty(256, 512, dtype=d).t() + empty(512, 256, dtype=d)
-        )
     for dtype in ("bfloat16", "int8"):
         yield Sample(
             f"add {dtype} unaligned", lambda d=dtype: empty(n, dtype=d, offset=1) + empty(n, dtype=d)
         )
     yield Sample("add bfloat16 and a number", lambda: empty(n, dtype="bfloat16") + 1.5, dense)
-    yield Sample(
-        "addcmul float32 of four dimensions",
-        lambda: tt.addcmul(
-            empty(7, 5, 3, 2).permute(3, 1, 2, 0),
-            empty(5, 3, 1).expand(2, 5, 3, 7),
-            empty(2, 5, 3, 7, dtype="float64")[..., :].permute(0, 1, 2, 3),
-            value=2.0,
-        ),
-    )
-    yield Sample(
-        "add float32 of six dimensions",
-        lambda: empty(2, 3, 4, 5, 6, 7).permute(5, 3, 1, 0, 2, 4) + empty(7, 5, 3, 2, 4, 6),
-    )
 
 
 def copies(capability: int) -> Iterator[Sample]:
@@ -141,6 +125,13 @@ def pointwise_functions(capability: int) -> Iterator[Sample]:
     x, y = empty(n), empty(n)
     for name, function in scaled_and_gradients(x, y).items():
         yield Sample(f"{name} float32", function, dense)
+    narrow = empty(n, dtype="bfloat16")
+    for name in ("exp", "sigmoid", "tanh"):
+        yield Sample(f"{name} bfloat16", partial(getattr(tt, name), narrow), dense)
+    for name in ("gelu", "silu"):
+        yield Sample(f"{name} bfloat16", partial(getattr(tt.nn.functional, name), narrow), dense)
+    gelu = partial(tt.nn.functional.gelu, narrow, approximate="tanh")
+    yield Sample("gelu by tanh bfloat16", gelu, dense)
     i = empty(n, dtype="int32")
     for name in BITWISE:
         yield Sample(f"{name} int32", partial(getattr(tt, name), i, i), dense)

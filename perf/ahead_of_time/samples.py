@@ -10,9 +10,14 @@ import importlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from .complex_samples import complex_numbers
+from .complex_samples import functions as complex_functions
+from .layout_samples import layouts
 from .optimizer_samples import optimizers
-from .pointwise_samples import copies, elementwise, functions, pointwise_functions
+from .pointwise_samples import copies, elementwise, pointwise_functions
+from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
@@ -29,10 +34,17 @@ def kernel_files() -> dict[str, Path]:
     }
 
 
+def functions() -> list[Any]:
+    """The functions of elementwise operators, each of which some sample must launch."""
+    return [*real_functions(), *complex_functions()]
+
+
 def samples(capability: int) -> Iterator[Sample]:
     """Every call; those that matter most come first, for `--quick` takes a kernel's first ones."""
     for family in (
         elementwise,
+        layouts,
+        complex_numbers,
         copies,
         pointwise_functions,
         reductions,

@@ -291,3 +291,22 @@ def function_of(symbol: str) -> Function:
     if found is None:
         raise NotImplementedError(f"libdevice's {symbol} is not available in the interpreter")
     return found
+
+
+def _flushed(x: Array) -> Array:
+    zero: Array = np.copysign(np.zeros((), x.dtype), x)
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, zero, x)
+
+
+_INSTRUCTIONS: dict[str, Function] = {
+    "ex2.approx.ftz.f32 $0, $1;": lambda x: _flushed(np.exp2(_flushed(x))),
+    "rcp.approx.ftz.f32 $0, $1;": lambda x: _flushed(np.reciprocal(_flushed(x))),
+}
+
+
+def instruction(assembly: str) -> Function | None:
+    """The function of a PTX instruction that a kernel has inline, None for one that is not known here.
+
+    Source: PTX ISA, "Floating Point Instructions"; as with libdevice, an approximation is its exact value here.
+    """
+    return _INSTRUCTIONS.get(assembly)

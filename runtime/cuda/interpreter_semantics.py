@@ -43,7 +43,7 @@ from .interpreter_formats import (
     round_to_tf32,
     storage_type,
 )
-from .interpreter_libdevice import function_of
+from .interpreter_libdevice import function_of, instruction
 from .interpreter_memory import LiveBlocks
 from .interpreter_syntax import NAMESPACE, BooleanTransformer
 
@@ -171,6 +171,17 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
 
     def create_erf(self, arg: Any) -> Any:
         return TensorHandle(scipy.special.erf(arg.data), arg.dtype.scalar)
+
+    def create_inline_asm(
+        self, inlineAsm: str, constraints: str, values: list[Any], type: list[Any], isPure: bool, pack: int
+    ) -> Any:
+        function = instruction(inlineAsm)
+        if function is None:
+            raise NotImplementedError(
+                f"{self._where()}: the interpreter does not know the assembly {inlineAsm!r}"
+            )
+        result = TensorHandle(function(*(value.data for value in values)), tl.float32)
+        return SimpleNamespace(get_result=lambda _: result)
 
     def create_extern_elementwise(
         self, libName: str, libPath: str, symbol: str, argList: list[Any], retType: Any, isPure: bool

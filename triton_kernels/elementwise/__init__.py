@@ -1,5 +1,7 @@
-"""Functions of one element: a skeleton for any strides, tables of operators over it, copies and fills.
+"""Functions of one element: skeletons for any strides, tables of operators over them, copies and fills.
 
-`elementwise.py` is the skeleton, `pointwise.py` and `activation.py` the tables, `pointwise_functions.py` what they
-compute. Whatever combines elements with one another belongs elsewhere.
+`elementwise.py` chooses a skeleton by geometry: `dense` there, `rows.py`, `tiles.py`, and `pairs.py` for complex
+numbers; `operands.py` and `passing.py` are what they share. `pointwise.py` and `activation.py` are the tables,
+`pointwise_functions.py`, `narrow_functions.py` and `complex_functions.py` what they compute. Whatever combines
+elements with one another belongs elsewhere.
 """

@@ -8,10 +8,12 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import triton
 from ...runtime.cuda.transfer import copy_between_devices
+from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import triton_type
 from ..geometry import broadcast_strides
-from .elementwise import check_dtypes, elementwise
+from .elementwise import check_dtypes, complex_elementwise, elementwise
+from .pairs import part_type
 
 
 @triton.jit
@@ -25,10 +27,25 @@ def copy(call: StructuredCall) -> PlannedKernel:
     if source.device is not call.outputs[0].device:
         return copy_from_device(call, source)
     out = call.outputs[0]
-    if source.dtype.is_complex and out.dtype.is_complex:
-        return copy(call._replace(args={call.runtime[0]: as_real(source)}, outputs=(as_real(out),)))
+    if source.dtype.is_complex or out.dtype.is_complex:
+        return copy_complex(call, source, out)
     check_dtypes(call, [source])
     return elementwise(call, identity, [source], [triton_type(source.dtype)])
+
+
+def copy_complex(call: StructuredCall, source: TensorSpec, out: TensorSpec) -> PlannedKernel:
+    """A complex number moves as eight bytes or as its parts; of one that becomes real the imaginary part is left."""
+    name = call.runtime[0]
+    if source.dtype is out.dtype and source.itemsize == 8:
+        eight = (spec.replace(dtype=int64) for spec in (source, out))
+        return copy(call._replace(args={name: next(eight)}, outputs=(next(eight),)))
+    if not out.dtype.is_complex:
+        real = source.replace(strides=tuple(2 * s for s in source.strides), dtype=source.dtype.to_real())
+        return copy(call._replace(args={name: real}))
+    parts = [spec.dtype.is_complex for spec in (source, out)]
+    if all(parts) and source.itemsize != 16:
+        return copy(call._replace(args={name: as_real(source)}, outputs=(as_real(out),)))
+    return complex_elementwise(call, identity, [source], [part_type(source.dtype)], parts[:1], parts[0])
 
 
 def as_real(spec: TensorSpec) -> TensorSpec:

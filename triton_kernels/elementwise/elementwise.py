@@ -1,13 +1,13 @@
 """The elementwise skeleton: one scalar function over up to four operands of any strides.
 
-A program handles a block of consecutive indices. Where every operand is dense, or a single element, index and
-offset are the same and accesses are 128 bits wide; otherwise offsets come from up to six coalesced sizes.
-The last, partial block runs a masked body of its own, so that no length spoils the others' accesses.
+The plan chooses by geometry. Where every operand is dense, or a single element, index and offset are the same and a
+program takes a block of consecutive ones (`dense`); where operands lie side by side along different dimensions,
+`tiles` exchanges them; all else are `rows`. Partial blocks run a masked body of their own, so that no length spoils
+the others' accesses.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -19,44 +19,30 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
-from ..budget import FLOATS8, LEAST_CAPABILITY, NUMBERS, STREAMING, Configuration, declare
-from ..conversion import compute_type, convert, type_name
+from ..budget import FLOATS8, LEAST_CAPABILITY, STREAMING, Configuration, declare
+from ..conversion import compute_type, convert
 from ..geometry import Geometry, elementwise_geometry
-from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
+from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from .operands import ABSENT, ELEMENT, Operand, address, apply, number_for, read
+from .pairs import over_pairs, part_of
+from .passing import BYTES, INTERPRETED_BLOCK, Planned, split_outer
+from .rows import plan_rows
+from .tiles import LEAST, plan_tiles
 
-ABSENT, BLOCKED, ELEMENT, NUMBER = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
-"""Kinds of operands: none, a block of memory, one element of memory, a number given at launch."""
-
-MAX_OPERANDS = 4
-MAX_DIMS = 6
-BYTES = 4096
-"""What one program of four warps reads of an operand: two 128-bit accesses for each thread."""
-INTERPRETED_BLOCK = 16384
-
-
-@triton.jit
-def apply(FUNCTION: tl.constexpr, ARITY: tl.constexpr, a, b, c, d):
-    if ARITY == 1:
-        return FUNCTION(a)
-    elif ARITY == 2:
-        return FUNCTION(a, b)
-    elif ARITY == 3:
-        return FUNCTION(a, b, c)
-    else:
-        return FUNCTION(a, b, c, d)
-
-
-@triton.jit
-def read(x, offset, mask, KIND: tl.constexpr, TYPE: tl.constexpr):
-    """An operand's values in the type that the function computes with."""
-    if KIND == BLOCKED:
-        return convert(tl.load(x + offset, mask=mask), TYPE)
-    elif KIND == ELEMENT:
-        return convert(tl.load(x), TYPE)
-    elif KIND == NUMBER:
-        return x.to(TYPE)
-    else:
-        return 0  # nobody reads it; Triton before 3.7 cannot return None from a branch
+__all__ = [
+    "BYTES",
+    "INTERPRETED_BLOCK",
+    "Operand",
+    "address",
+    "check_capability",
+    "check_devices",
+    "check_dtypes",
+    "common_types",
+    "complex_elementwise",
+    "elementwise",
+    "number_for",
+    "over_geometry",
+]
 
 
 @triton.jit
@@ -102,145 +88,6 @@ def dense(
             read(d, index, mask, KIND_D, TYPE_D),
         )
         tl.store(out + index, convert(value, out.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def strided(
-    out,
-    a,
-    b,
-    c,
-    d,
-    n,
-    n0,
-    n1,
-    n2,
-    n3,
-    n4,
-    out0,
-    out1,
-    out2,
-    out3,
-    out4,
-    out5,
-    a0,
-    a1,
-    a2,
-    a3,
-    a4,
-    a5,
-    b0,
-    b1,
-    b2,
-    b3,
-    b4,
-    b5,
-    c0,
-    c1,
-    c2,
-    c3,
-    c4,
-    c5,
-    d0,
-    d1,
-    d2,
-    d3,
-    d4,
-    d5,
-    FUNCTION: tl.constexpr,
-    ARITY: tl.constexpr,
-    KIND_A: tl.constexpr,
-    KIND_B: tl.constexpr,
-    KIND_C: tl.constexpr,
-    KIND_D: tl.constexpr,
-    TYPE_A: tl.constexpr,
-    TYPE_B: tl.constexpr,
-    TYPE_C: tl.constexpr,
-    TYPE_D: tl.constexpr,
-    NDIM: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    index = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
-    mask = index < n
-    zero = index * 0
-    i0, i1, i2, i3, i4, i5 = index, zero, zero, zero, zero, zero
-    if NDIM > 1:
-        i1 = i0 // n0
-        i0 = i0 % n0
-    if NDIM > 2:
-        i2 = i1 // n1
-        i1 = i1 % n1
-    if NDIM > 3:
-        i3 = i2 // n2
-        i2 = i2 % n2
-    if NDIM > 4:
-        i4 = i3 // n3
-        i3 = i3 % n3
-    if NDIM > 5:
-        i5 = i4 // n4
-        i4 = i4 % n4
-    to_out = i0 * out0 + i1 * out1 + i2 * out2 + i3 * out3 + i4 * out4 + i5 * out5
-    to_a = i0 * a0 + i1 * a1 + i2 * a2 + i3 * a3 + i4 * a4 + i5 * a5
-    to_b = i0 * b0 + i1 * b1 + i2 * b2 + i3 * b3 + i4 * b4 + i5 * b5
-    to_c = i0 * c0 + i1 * c1 + i2 * c2 + i3 * c3 + i4 * c4 + i5 * c5
-    to_d = i0 * d0 + i1 * d1 + i2 * d2 + i3 * d3 + i4 * d4 + i5 * d5
-    value = apply(
-        FUNCTION,
-        ARITY,
-        read(a, to_a, mask, KIND_A, TYPE_A),
-        read(b, to_b, mask, KIND_B, TYPE_B),
-        read(c, to_c, mask, KIND_C, TYPE_C),
-        read(d, to_d, mask, KIND_D, TYPE_D),
-    )
-    tl.store(out + to_out, convert(value, out.dtype.element_ty), mask=mask)
-
-
-def number_for(type_: tl.dtype) -> Callable[[Any], int | float]:
-    """A function that makes a Python number an argument of this type: wrapped, or rounded to infinity."""
-    if type_ == tl.float64:
-        return float
-    if type_.is_floating():
-        return lambda value: ctypes.c_float(value).value
-    if type_ == tl.int1:
-        return lambda value: int(value != 0)
-    bits, signed = type_.primitive_bitwidth, type_.is_int_signed()
-    low = -(1 << (bits - 1)) if signed else 0
-
-    def wrapped(value: Any) -> int:
-        return (int(value) - low) % (1 << bits) + low
-
-    return wrapped
-
-
-def address(data: Any) -> int:
-    """Where a tensor's bytes begin."""
-    return data.address  # type: ignore[no-any-return]
-
-
-class Operand:
-    """One input of an elementwise launch: how it is passed, and the type in which it is computed.
-
-    Args:
-        given: the plan's argument: a spec, or the class of a number.
-        type_: what the function gets.
-    """
-
-    __slots__ = ("kind", "prepare", "spec", "type", "type_name")
-
-    def __init__(self, given: Any, type_: tl.dtype) -> None:
-        self.type = type_
-        self.spec: TensorSpec | None = None
-        if isinstance(given, TensorSpec) and given.device.type == "cuda":
-            self.spec = given
-            self.kind = BLOCKED
-            self.type_name = f"*{given.dtype.triton_name}"
-            self.prepare: Callable[[Any], int | float] = address
-            return
-        self.kind = NUMBER
-        self.type_name = type_name(type_)
-        number = number_for(type_)
-        self.prepare = (lambda array: number(array.item())) if isinstance(given, TensorSpec) else number
 
 
 def check_dtypes(call: StructuredCall, specs: Sequence[Any]) -> None:
@@ -304,12 +151,35 @@ def elementwise(
     return over_geometry(call, function, operands, geometry)
 
 
+def complex_elementwise(
+    call: StructuredCall,
+    function: Any,
+    inputs: Sequence[Any],
+    types: Sequence[tl.dtype],
+    complexes: Sequence[bool],
+    complex_result: bool,
+) -> PlannedKernel:
+    """As `elementwise`, where operands or the output are complex; see `over_pairs`."""
+    out = call.outputs[0]
+    check_parts(call, [out, *inputs])
+    check_devices(out, inputs)
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    return over_pairs(call, function, inputs, types, complexes, complex_result)
+
+
+def check_parts(call: StructuredCall, specs: Sequence[Any]) -> None:
+    """Refuse dtypes that are neither complex with parts that have a Triton type nor have one themselves."""
+    for spec in specs:
+        if isinstance(spec, TensorSpec) and part_of(spec.dtype).triton_name is None:
+            raise call.refuse(spec)
+
+
 def over_geometry(
     call: StructuredCall, function: Any, operands: Sequence[Operand], geometry: Geometry
 ) -> PlannedKernel:
     """The kernel that stores ``function(*operands)`` over an index space; the output's strides come first."""
     out = call.outputs[0]
-    specs = [operand.spec for operand in operands if operand.spec is not None]
     for operand, strides in zip(operands, geometry.strides[1:], strict=True):
         if operand.spec is not None and not any(strides):
             operand.kind = ELEMENT
@@ -322,17 +192,21 @@ def over_geometry(
             constexprs[name] = None
         constexprs[f"KIND_{name.upper()}"] = ABSENT.value if operand is None else operand.kind.value
         constexprs[f"TYPE_{name.upper()}"] = tl.float32 if operand is None else operand.type
-    elements = [name for name, operand in zip(names, operands, strict=True) if operand.kind == ELEMENT]
-    widest = max(spec.itemsize for spec in (out, *specs))
+    specs = [out, *(operand.spec for operand in operands)]
+    itemsizes = [0 if spec is None else spec.itemsize for spec in specs]
+    offsets: list[tuple[int, ...]] = [(0,) * len(specs)]
     if geometry.is_dense:
-        numel = math.prod(geometry.sizes)
-        launch, grid, numbers = plan_dense(call, signature, constexprs, elements, numel, widest)
-        offsets: list[tuple[int, ...]] = [(0,) * (1 + len(operands))]
+        elements = [name for name, operand in zip(names, operands, strict=True) if operand.kind == ELEMENT]
+        planned = plan_dense(call, signature, constexprs, elements, math.prod(geometry.sizes), max(itemsizes))
     else:
-        inner, offsets = split_outer(geometry, [out, *[operand.spec for operand in operands]])
-        launch, grid, numbers = plan_strided(call, signature, constexprs, elements, inner, names)
+        exchanged = geometry.exchanged(LEAST)
+        inner, offsets = split_outer(geometry if exchanged is None else exchanged, specs)
+        if exchanged is None:
+            planned = plan_rows(call, signature, constexprs, operands, inner, itemsizes)
+        else:
+            planned = plan_tiles(call, signature, constexprs, inner, itemsizes)
     prepares = [operand.prepare for operand in operands]
-    return PlannedKernel(launcher(launch, grid, numbers, prepares, offsets))
+    return PlannedKernel(launcher(*planned, prepares, offsets))
 
 
 def plan_dense(
@@ -342,7 +216,7 @@ def plan_dense(
     elements: Sequence[str],
     n: int,
     itemsize: int,
-) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
+) -> Planned:
     """The launch over dense operands."""
     # Of single bytes half as many: the compiler unpacks them into a register each, and more of them spill.
     block = BYTES // max(itemsize, 2)
@@ -351,49 +225,7 @@ def plan_dense(
     launch = Launch(
         call.device, dense, {**signature, "n": "i64"}, {**constexprs, "BLOCK": block}, elements=elements
     )
-    return launch, (cdiv(n, block), 1, 1), (n,)
-
-
-def plan_strided(
-    call: StructuredCall,
-    signature: dict[str, str],
-    constexprs: dict[str, object],
-    elements: Sequence[str],
-    geometry: Geometry,
-    names: str,
-) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
-    """The launch over operands of any strides."""
-    n = 1
-    for size in geometry.sizes:
-        n *= size
-    block = min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK) if interpreted() else 1024
-    kind = integer_type(cdiv(n, block) * block, geometry.extent())
-    rank = len(geometry.sizes)
-    signature = {**signature, "n": kind}
-    constexprs = {
-        **constexprs,
-        "NDIM": rank,
-        "INDEX": tl.int32 if kind == "i32" else tl.int64,
-        "BLOCK": block,
-    }
-    numbers = [n]
-    for i in range(MAX_DIMS - 1):
-        if i < rank - 1:
-            signature[f"n{i}"] = kind
-            numbers.append(geometry.sizes[i])
-        else:
-            constexprs[f"n{i}"] = 1
-    present = dict(zip(("out", *names), geometry.strides, strict=True))
-    for name in ("out", "a", "b", "c", "d"):
-        for i in range(MAX_DIMS):
-            stride = present[name][i] if name in present and i < rank else 0
-            if stride in (0, 1):
-                constexprs[f"{name}{i}"] = stride
-            else:
-                signature[f"{name}{i}"] = kind
-                numbers.append(stride)
-    launch = Launch(call.device, strided, signature, constexprs, elements=elements)
-    return launch, (cdiv(n, block), 1, 1), tuple(numbers)
+    return Planned(launch, (cdiv(n, block), 1, 1), (n,))
 
 
 def with_numbers(geometry: Geometry, operands: Sequence[Operand]) -> Geometry:
@@ -402,26 +234,6 @@ def with_numbers(geometry: Geometry, operands: Sequence[Operand]) -> Geometry:
     zeros = (0,) * len(geometry.sizes)
     every = [next(strides), *(zeros if o.spec is None else next(strides) for o in operands)]
     return Geometry(geometry.sizes, tuple(every))
-
-
-def split_outer(
-    geometry: Geometry, specs: Sequence[TensorSpec | None]
-) -> tuple[Geometry, list[tuple[int, ...]]]:
-    """What one launch covers, and the byte offsets of each operand at which it is repeated.
-
-    More than `MAX_DIMS` dimensions that do not coalesce are walked through on the host.
-    """
-    inner = Geometry(geometry.sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in geometry.strides))
-    outer = geometry.sizes[MAX_DIMS:]
-    steps = [s[MAX_DIMS:] for s in geometry.strides]
-    itemsizes = [0 if spec is None else spec.itemsize for spec in specs]
-    return inner, [
-        tuple(
-            itemsize * sum(i * s for i, s in zip(index, own, strict=True))
-            for itemsize, own in zip(itemsizes, steps, strict=True)
-        )
-        for index in itertools.product(*map(range, outer))
-    ]
 
 
 def launcher(
@@ -491,12 +303,4 @@ declare(
         "pow": (24, "a power of integers is a loop of 32 products, through which four 64-bit numbers live")
     },
     local=dict.fromkeys(("sin", "cos", "tan"), TRIGONOMETRY),
-)
-declare(
-    strided,
-    why="32 warps: the accesses are scattered, and other warps hide the wait for them",
-    dtypes=NUMBERS,
-    configurations=(Configuration((1024,)),),
-    operations="n times the function's, and a division and a remainder for each dimension but one",
-    traffic="as dense, where lines of 32 bytes are used up",
 )

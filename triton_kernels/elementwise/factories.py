@@ -17,9 +17,11 @@ from .elementwise import (
     BYTES,
     INTERPRETED_BLOCK,
     check_dtypes,
+    complex_elementwise,
     elementwise,
     number_for,
 )
+from .pairs import part_type
 
 
 @triton.jit
@@ -49,6 +51,9 @@ def spaced_element(index, n, start, end, step, TYPE: tl.constexpr):
 def fill(call: StructuredCall) -> PlannedKernel:
     """Every element becomes the number; it comes last, after the tensor itself in ``fill_``."""
     out = call.outputs[0]
+    if out.dtype.is_complex:
+        into = complex_elementwise(call, identity, [complex], [part_type(out.dtype)], [True], True).into
+        return PlannedKernel(lambda data, *values: into(data, values[-1]))
     check_dtypes(call, [out])
     into = elementwise(call, identity, [float], [compute_type(out.dtype)]).into
     return PlannedKernel(lambda data, *values: into(data, values[-1]))

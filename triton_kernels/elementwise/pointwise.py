@@ -12,8 +12,11 @@ from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
+from . import complex_functions
+from . import narrow_functions as narrow
 from . import pointwise_functions as f
-from .elementwise import check_dtypes, elementwise
+from .elementwise import check_dtypes, complex_elementwise, elementwise
+from .pairs import part_type
 
 ANY, REAL, FLOAT, INTEGER, BITS = "biuf", "biuf", "f", "iu", "biu"
 
@@ -32,7 +35,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "bitwise_or": (f.bitwise_or, BITS),
     "bitwise_right_shift": (f.right_shift, INTEGER),
     "bitwise_xor": (f.bitwise_xor, BITS),
-    "conj_physical": (f.same, ANY),
+    "conj_physical": (f.conjugate, ANY),
     "cos": (f.cos, FLOAT),
     "cosh": (f.cosh, FLOAT),
     "div": (f.divide, FLOAT),
@@ -99,6 +102,36 @@ ROUNDING: dict[str, Any] = {"ceil": f.ceil, "floor": f.floor, "round": f.round, 
 """Rounding of floats; integers stay as they are."""
 
 
+NARROW: dict[Any, Any] = {
+    f.exp: narrow.exp,
+    f.gelu: narrow.gelu,
+    f.gelu_tanh: narrow.gelu_tanh,
+    f.sigmoid: narrow.sigmoid,
+    f.silu: narrow.silu,
+    f.tanh: narrow.tanh,
+}
+"""What takes a function's place where operands and result are float16 or bfloat16."""
+
+
+COMPLEX: dict[Any, Any] = {
+    getattr(f, name): getattr(complex_functions, name)
+    for name in (
+        "acos", "acosh", "add", "add_scaled", "addcdiv", "addcdiv_scaled", "addcmul", "addcmul_scaled", "asin",
+        "asinh", "atan", "atanh", "conjugate", "cos", "cosh", "divide", "exp", "expm1", "lerp", "log", "log10",
+        "log1p", "log2", "mul", "neg", "pow", "reciprocal", "rsqrt", "rsub", "rsub_scaled", "sigmoid",
+        "sigmoid_backward", "silu", "silu_backward", "sin", "sinh", "sqrt", "sub", "sub_scaled", "tan", "tanh",
+        "tanh_backward", "where",
+    )
+} | {f.pow_number: complex_functions.pow}  # fmt: skip
+"""What takes a function's place where the common dtype is complex, and returns complex numbers as well."""
+
+REAL_OF_COMPLEX: dict[Any, Any] = {
+    getattr(f, name): getattr(complex_functions, name)
+    for name in ("abs", "eq", "logical_and", "logical_not", "logical_or", "logical_xor", "ne")
+}
+"""The same for functions whose result is real."""
+
+
 def common_dtype_of(call: StructuredCall) -> ScalarType:
     """The dtype that the operands are brought to: the iterator's, or the one its meta function names."""
     named = call.extra.get("common_dtype")
@@ -123,12 +156,37 @@ def computed(
     Raises NotImplementedError for a common dtype that is not among `kinds`.
     """
     inputs = [call.args[name] for name in call.runtime]
-    check_dtypes(call, [*call.outputs, *inputs])
     common = common_dtype_of(call)
+    if common.is_complex or call.outputs[0].dtype.is_complex:
+        return computed_in_pairs(call, function, kinds, masks)
+    check_dtypes(call, [*call.outputs, *inputs])
     if kind_of(common) not in kinds:
-        raise NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{common.scalar_name}'")
+        raise not_implemented(call, common)
+    if common.itemsize == 2 and all(spec.dtype is common for spec in call.outputs):
+        function = NARROW.get(function, function)
     types = [tl.int1 if name in masks else compute_type(common) for name in call.runtime]
     return elementwise(call, function, inputs, types)
+
+
+def computed_in_pairs(
+    call: StructuredCall, function: Any, kinds: str, masks: Sequence[str] = ()
+) -> PlannedKernel:
+    """`computed` where the operands or the result are complex."""
+    common = common_dtype_of(call)
+    inputs = [call.args[name] for name in call.runtime]
+    real = function in REAL_OF_COMPLEX
+    if common.is_complex:
+        function = REAL_OF_COMPLEX.get(function) or COMPLEX.get(function)
+    if function is None or not (common.is_complex or kind_of(common) in kinds):
+        raise not_implemented(call, common)
+    types = [tl.int1 if name in masks else part_type(common) for name in call.runtime]
+    pairs = [common.is_complex and name not in masks for name in call.runtime]
+    return complex_elementwise(call, function, inputs, types, pairs, common.is_complex and not real)
+
+
+def not_implemented(call: StructuredCall, dtype: ScalarType) -> NotImplementedError:
+    """PyTorch's error for a common dtype that a kernel does not have."""
+    return NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{dtype.scalar_name}'")
 
 
 def pointwise(function: Any, kinds: str = ANY) -> Callable[[StructuredCall], PlannedKernel]:

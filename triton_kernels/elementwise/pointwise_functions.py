@@ -92,6 +92,11 @@ def same(a):
 
 
 @triton.jit
+def conjugate(a):
+    return a
+
+
+@triton.jit
 def reciprocal(a):
     one = tl.full(a.shape, 1.0, a.dtype)
     return divide(one, a) if a.dtype == tl.float64 else tl.div_rn(one, a)

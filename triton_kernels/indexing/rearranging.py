@@ -10,9 +10,10 @@ from ...runtime.allocator import storage_size
 from ...runtime.cuda.lazy_triton import tl, triton
 from ...runtime.data_ptr import DataPtr
 from ...runtime.tensor_spec import TensorSpec
-from ..conversion import compute_type
+from ..elementwise.complex_functions import filled_where as complex_filled_where
 from ..elementwise.copy import as_real, copy_kernel
-from ..elementwise.elementwise import check_dtypes, elementwise
+from ..elementwise.elementwise import check_dtypes, complex_elementwise, elementwise
+from ..elementwise.pairs import part_type
 from ..launch import launch_nothing
 from .index_space import MOVED_AS, launch_over, space, split
 from .indexing_kernels import triangle
@@ -65,13 +66,18 @@ def flip(call: StructuredCall) -> PlannedKernel:
 def masked_fill(call: StructuredCall) -> PlannedKernel:
     """A number where the mask holds."""
     out = call.outputs[0]
-    check_dtypes(call, [out])
-    type_ = compute_type(out.dtype)
     inputs = [call.args[name] for name in ("self", "mask", "value")]
     fixed = () if "value" in call.runtime else (call.args["value"],)
     if fixed:
         inputs[2] = fixed[0].__class__
-    into = elementwise(call, filled_where, inputs, [type_, tl.int1, type_]).into
+    type_ = part_type(out.dtype)
+    types = [type_, tl.int1, type_]
+    if out.dtype.is_complex:
+        pairs = [True, False, True]
+        into = complex_elementwise(call, complex_filled_where, inputs, types, pairs, True).into
+    else:
+        check_dtypes(call, [out])
+        into = elementwise(call, filled_where, inputs, types).into
     return PlannedKernel(lambda to, *data: into(to, *data, *fixed)) if fixed else PlannedKernel(into)
 
 

@@ -312,6 +312,32 @@ def test_libdevice_works_on_bits(cuda):
 
 
 @pytest.mark.interpreter
+@triton.jit
+def instruction_kernel(x, out, ASSEMBLY: tl.constexpr, BLOCK: tl.constexpr):
+    index = tl.arange(0, BLOCK)
+    result = tl.inline_asm_elementwise(
+        ASSEMBLY, "=f,f", [tl.load(x + index)], dtype=tl.float32, is_pure=True, pack=1
+    )
+    tl.store(out + index, result)
+
+
+@pytest.mark.parametrize(("name", "function"), [("ex2", np.exp2), ("rcp", np.reciprocal)])
+def test_instructions_flush_what_is_below_the_normal_numbers(cuda, name, function):
+    x = np.array([0.5, -2.0, 3.0, -126.5, 1e-40, -1e-40, 3e38, np.inf], np.float32)
+    assembly = f"{name}.approx.ftz.f32 $0, $1;"
+    found = cuda.map(instruction_kernel, x, dtype=np.float32, ASSEMBLY=assembly, BLOCK=8)
+    with np.errstate(all="ignore"):
+        expected = function(np.where(np.abs(x) < 2.0**-126, np.copysign(np.float32(0), x), x))
+    expected = np.where(np.abs(expected) < 2.0**-126, np.copysign(np.float32(0), expected), expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_other_instructions_are_refused(cuda):
+    x = np.ones(4, np.float32)
+    with pytest.raises(NotImplementedError, match=r"does not know the assembly 'tanh\.approx"):
+        cuda.map(instruction_kernel, x, dtype=np.float32, ASSEMBLY="tanh.approx.f32 $0, $1;", BLOCK=4)
+
+
 def test_libdevice_refuses_what_a_compiled_kernel_would(cuda):
     x = np.zeros(4, BF16)
     with pytest.raises(KeyError):

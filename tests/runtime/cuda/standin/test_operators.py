@@ -98,7 +98,7 @@ def test_numbers_are_passed_in_the_type_that_is_computed_in(standin):
         ("copy_", ["dense"]),
         ("conv2d", ["convolve"]),
         ("softmax", ["softmax"]),
-        ("strided add", ["strided"]),
+        ("strided add", ["rows"]),
         ("view", []),
         ("empty", []),
         ("add of nothing", []),

@@ -1,0 +1,134 @@
+"""Sizes and strides as the parameters of an elementwise kernel: what is a constant, and what is given at launch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.tensor_spec import TensorSpec
+from ..geometry import Geometry
+from ..launch import ALIGNMENT, Launch
+
+MAX_DIMS = 6
+BYTES = 4096
+"""What one program of four warps reads of an operand: two 128-bit accesses for each thread."""
+INTERPRETED_BLOCK = 16384
+OPERANDS = ("out", "a", "b", "c", "d")
+
+
+class Planned(NamedTuple):
+    """A launch with its grid, and the numbers that it takes after the operands."""
+
+    launch: Launch
+    grid: tuple[int, int, int]
+    numbers: tuple[int, ...]
+
+
+def power_of_two_in(value: int, most: int) -> int:
+    """The largest power of two that divides `value`, at most `most`.
+
+    Example:
+        >>> from triten.triton_kernels.elementwise.passing import power_of_two_in
+        >>> power_of_two_in(24, 16), power_of_two_in(32, 16), power_of_two_in(7, 16)
+        (8, 16, 1)
+    """
+    return min(value & -value, most) if value else most
+
+
+class Passed:
+    """The signature, the constants and the numbers of a kernel over sizes and strides, as they come together.
+
+    Args:
+        signature: the operands' types.
+        constexprs: the constants that do not depend on sizes.
+        index: the type of sizes, strides and offsets, ``i32`` or ``i64``.
+    """
+
+    def __init__(self, signature: Mapping[str, str], constexprs: Mapping[str, object], index: str) -> None:
+        self._signature = dict(signature)
+        self._constexprs = {**constexprs, "INDEX": tl.int32 if index == "i32" else tl.int64}
+        self._index = index
+        self._values: list[int] = []
+        self._elements: list[str] = []
+
+    def constants(self, **values: object) -> None:
+        """Constants by their names."""
+        self._constexprs |= values
+
+    def numbers(self, kind: str = "", **values: int) -> None:
+        """Numbers given at launch, in the order of the kernel's parameters; of the type `kind`, or of an index."""
+        for name, value in values.items():
+            self._signature[name] = kind or self._index
+            self._values.append(value)
+
+    def sizes(self, sizes: Sequence[int], first: int = 1) -> None:
+        """Sizes ``n1``, ``n2``, ... of all dimensions but the last, by which indices are divided."""
+        for i in range(first, MAX_DIMS - 1):
+            place = i - first
+            if place < len(sizes) - 1:
+                self.numbers(**{f"n{i}": sizes[place]})
+            else:
+                self.constants(**{f"n{i}": 1})
+
+    def strides(
+        self,
+        geometry: Geometry,
+        itemsizes: Sequence[int],
+        contiguous: Sequence[int | None],
+        wide: Sequence[str] = (),
+    ) -> None:
+        """Each operand's strides, outer ones in units of a 128-bit access or as much of one as divides them all.
+
+        Args:
+            geometry: the output's strides and those of the operands.
+            itemsizes: of the output and the operands, 0 for a number.
+            contiguous: the dimension along which each of them is accessed in vectors, None for no such one.
+            wide: operands whose single elements are accessed in vectors.
+
+        The alignment of operands that are accessed one by one does not matter to the launch.
+        """
+        for name, strides, itemsize, along in itertools.zip_longest(
+            OPERANDS, geometry.strides, itemsizes, contiguous
+        ):
+            unit = 1
+            if along is not None:
+                others = [stride for i, stride in enumerate(strides) if i != along]
+                unit = power_of_two_in(math.gcd(*others), ALIGNMENT // itemsize)
+            if itemsize and (along is None or unit == 1) and name not in wide:
+                self._elements.append(name)
+            self.constants(**{f"UNIT_{name.upper()}": unit})
+            for i in range(MAX_DIMS):
+                stride = strides[i] if strides is not None and i < len(strides) else 0
+                if i == along or stride == 0:
+                    self.constants(**{f"{name}{i}": stride})
+                else:
+                    self.numbers(**{f"{name}{i}": stride // unit})
+
+    def planned(self, call: StructuredCall, kernel: Any, programs: int) -> Planned:
+        """The launch of as many programs."""
+        launch = Launch(call.device, kernel, self._signature, self._constexprs, elements=self._elements)
+        return Planned(launch, (programs, 1, 1), tuple(self._values))
+
+
+def split_outer(
+    geometry: Geometry, specs: Sequence[TensorSpec | None]
+) -> tuple[Geometry, list[tuple[int, ...]]]:
+    """What one launch covers, and the byte offsets of each operand at which it is repeated.
+
+    More than `MAX_DIMS` dimensions that do not coalesce are walked through on the host.
+    """
+    inner = Geometry(geometry.sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in geometry.strides))
+    outer = geometry.sizes[MAX_DIMS:]
+    steps = [s[MAX_DIMS:] for s in geometry.strides]
+    itemsizes = [0 if spec is None else spec.itemsize for spec in specs]
+    return inner, [
+        tuple(
+            itemsize * sum(i * s for i, s in zip(index, own, strict=True))
+            for itemsize, own in zip(itemsizes, steps, strict=True)
+        )
+        for index in itertools.product(*map(range, outer))
+    ]
