@@ -175,7 +175,6 @@ def one_pass(
         "INDEXED": row.indexed,
         "SHIFTED": row.shifted and not from_parts,
         "ARITY": len(accumulators),
-        "PART_STRIDE": 1 if to_parts else 0,
     }
     for names, types in ((("a", "b", "c"), sources), (("out0", "out1", "out2"), results)):
         for i, name in enumerate(names):
@@ -216,19 +215,19 @@ def two_passes(
     sources: Sequence[str],
     results: Sequence[str],
 ) -> Run:
-    """The accumulators of each part, as [outputs, splits]; then their combination."""
-    splits = tile.splits
-    parts = gapless_strides(sides.kept.sizes, splits)
+    """The accumulators of each part, as [splits, outputs]; then their combination."""
+    n_out, splits = sides.n_out, tile.splits
+    parts = gapless_strides(sides.kept.sizes, 1)
     carried = [(tl.float64, start) for _, start in accumulators] if row.shifted else accumulators
     types = [f"*{type_name(type_)}" for type_, _ in carried]
     partly = Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced)
-    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=splits)
+    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=n_out)
     together = Sides(
-        Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((1,),))
+        Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))
     )
-    second_tile = tile_for(sides.n_out, splits, True, False, words_of(carried))
+    second_tile = tile_for(n_out, splits, n_out == 1, False, words_of(carried))
     second = one_pass(call, row, together, second_tile, carried, types, results, from_parts=True)
-    sizes = [sides.n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in carried]
+    sizes = [n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in carried]
     allocate = get_allocator("cuda").allocate
     device = call.device
 

@@ -247,7 +247,7 @@ def reduce_jointly(
     n_out,
     n,
     chunk,
-    PART_STRIDE: tl.constexpr,
+    part_stride,
     k0,
     k1,
     k2,
@@ -338,7 +338,7 @@ def reduce_jointly(
         mean = total[0].to(tl.float64) + tl.sum(pivot, 1).to(tl.float64)
         total = (mean, total[1], total[2])
     result = FINISH(total, number)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
     tl.store(out0 + to, convert(result[0], out0.dtype.element_ty), mask=wanted)
     if out1 is not None:
         tl.store(out1 + to, convert(result[1], out1.dtype.element_ty), mask=wanted)

@@ -91,10 +91,10 @@ def split_scan(
             "FINISH": result_of,
             "START": 0,
             "ACCUMULATOR": type_,
-            "PART_STRIDE": 1,
+            "VECTOR": 0,
         },
         tile,
-        splits,
+        1,
     )
     prefixes, prefixes_grid, prefixes_numbers = plan_scan(
         call,
