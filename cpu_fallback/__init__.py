@@ -18,6 +18,7 @@ from . import (
     pooling,
     random,
     reduction,
+    scan,
     softmax,
 )
 
@@ -34,5 +35,6 @@ __all__ = [
     "pooling",
     "random",
     "reduction",
+    "scan",
     "softmax",
 ]

@@ -1,5 +1,7 @@
 """The programs of reductions: the skeletons, and the functions that they combine with."""
 
+from typing import Any
+
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import INTEGERS, STREAMING, Configuration, declare
 from ..conversion import convert
@@ -209,11 +211,14 @@ def reduce(
     tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
 
 
-SHAPES = ((1, 4096), 8), ((32, 64), 4), ((64, 32), 4)
-ROWS, SHORT_ROWS, COLUMNS = (Configuration(tile, warps) for tile, warps in SHAPES)
-# 16 elements of eight bytes for each lane: 24 warps have three times as much in flight as is wanted, and the room that
-# 16 sums in pairs of registers take.
-DOUBLE = tuple(Configuration(tile, warps, blocks=24 // warps) for tile, warps in SHAPES)
+def tiles(size: int, columns: int, **options: Any) -> tuple[Configuration, ...]:
+    """A row of `size` elements, short rows and columns of half as many."""
+    return (
+        Configuration((1, size), 8, **options),
+        Configuration((32, size // 64)),
+        Configuration((columns, size // 2 // columns)),
+    )
+
 
 declare(
     reduce,
@@ -221,9 +226,11 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "fp16", "bf16"): (ROWS, SHORT_ROWS, COLUMNS),
-        ("fp64", "i64"): DOUBLE,
-        (*(d for d in INTEGERS if d != "i64"), "i1"): (ROWS,),
+        ("fp32",): tiles(4096, 64),
+        ("fp16", "bf16"): tiles(8192, 128),
+        ("fp64", "i64"): tiles(2048, 32),
+        ("i32",): (Configuration((1, 4096), 8), Configuration((64, 32))),
+        tuple(d for d in (*INTEGERS, "i1") if d not in ("i32", "i64")): (Configuration((1, 4096), 8),),
     },
     smaller=True,
     operations="n for each output",

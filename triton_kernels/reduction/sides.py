@@ -65,7 +65,9 @@ def tile_for(
         processors = driver().properties(driver().current_device()).multi_processor_count
         if reduced_is_inner:
             reduced = min(most, size)
-            outputs = min(most_out, max(1, size // 2 // reduced))
+            # Very short lines are read one element at a time, each by an address of its own.
+            most_elements = size // 2 if most * itemsize >= 64 else 1024
+            outputs = min(most_out, max(1, most_elements // reduced))
         else:
             reduced = min(most, 32)
             outputs = min(most_out, max(1, size // 2 // reduced))
