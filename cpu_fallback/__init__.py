@@ -7,6 +7,7 @@ calls. No loop over elements in Python.
 
 from . import (
     activation,
+    adaptive_pooling,
     convolution,
     copy,
     embedding,
@@ -24,6 +25,7 @@ from . import (
 
 __all__ = [
     "activation",
+    "adaptive_pooling",
     "convolution",
     "copy",
     "embedding",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.scalar_type import bool_
 from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 from .dimnames import by_name, refused

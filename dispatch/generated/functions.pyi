@@ -1618,6 +1618,76 @@ def avg_pool1d(
     ceil_mode: bool = ...,
     count_include_pad: bool = ...,
 ) -> Tensor: ...
+def max_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> Tensor: ...
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+def max_pool3d_with_indices_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor: ...
+@overload
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+    divisor_override: int | None = ...,
+) -> Tensor: ...
+@overload
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+    divisor_override: int | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def avg_pool3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor: ...
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool2d_backward(grad_output: Tensor, input: Tensor) -> Tensor: ...
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool3d_backward(grad_output: Tensor, input: Tensor) -> Tensor: ...
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor: ...
+def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool3d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor: ...
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor: ...
 @overload
@@ -2473,6 +2543,10 @@ def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 def unbind(input: Tensor, dim: str) -> Sequence[Tensor]: ...
 
 __all__ = [
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d_backward",
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
@@ -2495,6 +2569,14 @@ __all__ = [
     "acos_",
     "acosh",
     "acosh_",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_backward",
     "add",
     "add_",
     "addbmm",
@@ -2548,6 +2630,8 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool2d_backward",
+    "avg_pool3d",
+    "avg_pool3d_backward",
     "baddbmm",
     "baddbmm_",
     "bernoulli",
@@ -2777,6 +2861,9 @@ __all__ = [
     "max_pool2d",
     "max_pool2d_with_indices",
     "max_pool2d_with_indices_backward",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward",
     "maximum",
     "mean",
     "meshgrid",

@@ -31,9 +31,6 @@ from .scan_kernels import (
 )
 from .sides import Sides, Tile, gapless_strides, line_sides, plan_sides, tile_for
 
-ITEMSIZE = 4
-"""Tiles are as large as of float32: what a lane holds are prefixes of 8 bytes, whatever the elements are."""
-
 
 @dataclass(frozen=True)
 class Scan:
@@ -43,6 +40,7 @@ class Scan:
         combine, across, along: a `@triton.jit` function of two accumulators, its reduction and its scan over axis 1.
         start: the accumulator of nothing.
         accumulate: the accumulator's type, from the output's dtype.
+        weight: by how much tiles are smaller than those of sums, for the registers that combining takes.
     """
 
     combine: Any
@@ -50,6 +48,11 @@ class Scan:
     along: Any
     start: float
     accumulate: Callable[[ScalarType], tl.dtype]
+    weight: int = 1
+
+    def itemsize(self, nbytes: int) -> int:
+        """The size of an element that tiles are as large as for; those of narrow ones are as of float32."""
+        return max(nbytes, 4) * self.weight
 
 
 def wide_type(output: ScalarType) -> tl.dtype:
@@ -60,7 +63,7 @@ def wide_type(output: ScalarType) -> tl.dtype:
 SCANS: dict[str, Scan] = {
     "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, wide_type),
     "cumprod_stub": Scan(product, product_across, products_along, 1, wide_type),
-    "logcumsumexp_stub": Scan(add_exponents, exponents_across, exponents_along, -math.inf, compute_type),
+    "logcumsumexp_stub": Scan(add_exponents, exponents_across, exponents_along, -math.inf, compute_type, 2),
 }
 
 
@@ -77,7 +80,8 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
             return through_contiguous_operands(call, factory, ("self",))
         type_ = row.accumulate(out.dtype)
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
-        tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=ITEMSIZE)
+        itemsize = row.itemsize(spec.dtype.itemsize)
+        tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize)
         if tile.splits == 1:
             launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)
             return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
@@ -149,7 +153,7 @@ def split_scan(
         call,
         row,
         Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        tile_for(n_out, splits, True, False, itemsize=ITEMSIZE),
+        tile_for(n_out, splits, True, False, itemsize=row.itemsize(8)),
         {"x": name, "out": name},
         type_,
     )

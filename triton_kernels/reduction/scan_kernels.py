@@ -8,7 +8,7 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import exp, log1p
-from .reduction_kernels import offset_of, product_across, sum_across
+from .reduction_kernels import offset_of
 
 
 @triton.jit
@@ -188,9 +188,9 @@ def extreme_scan(
     at_before = tl.zeros((BLOCK_O,), tl.int64)
     if carry is not None:
         mask = wanted & (part > 0)
-        at = o * splits + part - 1
-        before = tl.where(part > 0, tl.load(carry + at, mask=mask, other=0), before)
-        at_before = tl.where(part > 0, tl.load(at_carry + at, mask=mask, other=0), at_before)
+        end = o * splits + part - 1
+        before = tl.where(part > 0, tl.load(carry + end, mask=mask, other=0), before)
+        at_before = tl.where(part > 0, tl.load(at_carry + end, mask=mask, other=0), at_before)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
     for base in range(first, last, BLOCK_R):
@@ -227,7 +227,8 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "fp64", "i64"): (ROWS, COLUMNS),
+        ("fp32",): (ROWS, COLUMNS),
+        ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
         tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64")): (ROWS,),
     },
     smaller=True,
