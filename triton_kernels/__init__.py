@@ -30,11 +30,11 @@ REGISTERING = (
     "random.multinomial",
     "random.random",
     "random.randperm",
+    "reduction.complex_reduction",
     "reduction.extreme_index",
     "reduction.extreme_scan",
     "reduction.joint_reduction",
     "reduction.moments",
-    "reduction.reduction",
     "reduction.renorm",
     "reduction.scan",
 )

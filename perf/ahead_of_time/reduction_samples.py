@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
-from .sample import FLOATING, INTEGRAL, NUMBERS, Sample, empty, gradients, tt
+from .sample import FLOATING, INTEGRAL, NUMBERS, Sample, empty, tt
 
 WIDE = ("reduce",)
 
@@ -77,6 +78,11 @@ def joint_reductions(capability: int) -> Iterator[Sample]:
             f"aminmax {dtype} rows", lambda d=dtype: tt.aminmax(empty(4096, 4096, dtype=d), dim=1), wide
         )
     yield Sample("aminmax int8 of short rows", lambda: tt.aminmax(empty(65536, 64, dtype="int8"), dim=1))
+    for dtype in ("complex64", "complex128"):
+        for name in ("sum", "prod", "any"):
+            x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 65536, dtype=dtype)
+            yield Sample(f"{name} {dtype} rows", lambda n=name, x=x: getattr(x, n)(1))
+            yield Sample(f"{name} {dtype} columns", lambda n=name, x=tall: getattr(x, n)(0))
     yield Sample("logsumexp float32 all", lambda: tt.logsumexp(empty(1 << 22), 0))
     for dtype in ("float32", "float64", "bfloat16"):
         x, y = empty(1 << 22, dtype=dtype), empty(1 << 22, dtype=dtype)
@@ -104,20 +110,44 @@ def scans(capability: int) -> Iterator[Sample]:
             yield Sample(f"{name} {dtype} all", partial(scan, empty(1 << 22, dtype=dtype), 0))
 
 
-WINDOW = {"kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1)}
+WINDOW = {"kernel_size": 3, "stride": 2, "padding": 1}
 
 
 def pools(capability: int) -> Iterator[Sample]:
+    """With their gradients, which are as the results are laid out."""
     functions = importlib.import_module("...dispatch.generated.functions", __package__)
+
+    def gradient(pool: Any, x: Any, last: bool) -> None:
+        leaf = x.detach().requires_grad_()
+        result = pool(leaf)
+        result = result[0] if isinstance(result, tuple) else result
+        result.backward(empty(*result.shape, dtype=str(result.dtype).removeprefix("triten."), last=last))
+
+    kernels = (("max_pool2d", "max_pool"), ("avg_pool2d", "average_pool"))
     for dtype in FLOATING:
-        for name in ("max_pool2d", "avg_pool2d"):
-            for last in (False, True) if dtype in ("float32", "bfloat16") else (False,):
+        for name, kernel in kernels:
+            pool = partial(getattr(functions, name), **WINDOW)
+            for last in (True, False) if dtype in ("float32", "bfloat16", "float16") else (False,):
                 x = empty(32, 64, 56, 56, dtype=dtype, last=last)
-                yield Sample(
-                    f"{name} {dtype}{' channels last' if last else ''}",
-                    partial(gradients, partial(getattr(functions, name), **WINDOW), x),
-                )
+                label = f"{name} {dtype}{' channels last' if last else ''}"
+                wide = (kernel, f"{kernel}_backward") if last else ()
+                yield Sample(label, partial(gradient, pool, x, last), wide)
     for dtype in INTEGRAL:
-        for name in ("max_pool2d", "avg_pool2d"):
+        for name, _ in kernels:
             x = empty(32, 64, 56, 56, dtype=dtype)
             yield Sample(f"{name} {dtype}", partial(getattr(functions, name), x, **WINDOW))
+    x, volume = empty(32, 64, 57, 57), empty(4, 64, 16, 28, 28)
+    few, last = empty(32, 24, 57, 57, dtype="bfloat16", last=True), empty(32, 64, 57, 57, last=True)
+    for pool in (functions._adaptive_avg_pool2d, functions.adaptive_max_pool2d):
+        for one in (x, few, last):
+            yield Sample(
+                f"{pool.__name__} {one.dtype}",
+                partial(gradient, partial(pool, output_size=(7, 6)), one, False),
+            )
+    for name in ("max_pool3d_with_indices", "avg_pool3d"):
+        pool = partial(getattr(functions, name), kernel_size=2)
+        yield Sample(f"{name} float32", partial(gradient, pool, volume, False))
+    for pool in (functions._adaptive_avg_pool3d, functions.adaptive_max_pool3d):
+        yield Sample(
+            f"{pool.__name__} float32", partial(gradient, partial(pool, output_size=(4, 7, 6)), volume, False)
+        )

@@ -25,9 +25,9 @@ INTERPRETED_TILE = 128
 """Of a line: the interpreter combines one element after another."""
 
 
-def line_tile(n_out: int, n: int, inner: bool, may_split: bool) -> Tile:
-    """Tiles of half as many elements as sums have: each has an index too."""
-    tile = tile_for(n_out, n, inner, may_split, itemsize=8)
+def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> Tile:
+    """Tiles of half as many elements of `nbytes` as sums have: each has an index too."""
+    tile = tile_for(n_out, n, inner, may_split, itemsize=2 * nbytes)
     if not interpreted() or tile.reduced <= INTERPRETED_TILE:
         return tile
     chunk = -(-n // tile.splits // INTERPRETED_TILE) * INTERPRETED_TILE
@@ -74,7 +74,8 @@ def plan_running_extreme(call: StructuredCall, sides: Sides, largest: bool) -> P
     spec, values = call.args["self"], call.outputs[0]
     type_ = comparable_type(spec.dtype)
     n_out, kept = sides.n_out, sides.kept
-    tile = line_tile(n_out, sides.n, sides.reduced_is_inner, True)
+    nbytes = type_.primitive_bitwidth // 8
+    tile = line_tile(n_out, sides.n, sides.reduced_is_inner, True, nbytes)
     fixed: dict[str, object] = {
         "LARGEST": largest,
         "START": lowest(type_) if largest else highest(type_),
@@ -123,15 +124,15 @@ def plan_running_extreme(call: StructuredCall, sides: Sides, largest: bool) -> P
     )
     prefixes, prefixes_grid, prefixes_numbers = planned(
         Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        line_tile(n_out, splits, True, False),
+        line_tile(n_out, splits, True, False, nbytes),
         {"x": name, "at_x": "*i64", **carries},
     )
     within, within_grid, within_numbers = planned(sides, tile, {**source, **result}, carried=True)
     allocate = get_allocator("cuda").allocate
-    nbytes, device = n_out * splits * type_.primitive_bitwidth // 8, call.device
+    size, device = n_out * splits * nbytes, call.device
 
     def into(to: Any, where: Any, x: Any, *_: Any) -> None:
-        carry, at_carry = allocate(nbytes, device), allocate(n_out * splits * 8, device)
+        carry, at_carry = allocate(size, device), allocate(n_out * splits * 8, device)
         both = carry.address, at_carry.address
         totals(totals_grid, x.address, *both, *totals_numbers)
         prefixes(prefixes_grid, *both, *both, *prefixes_numbers)

@@ -150,6 +150,9 @@ def one_pass(
     for i in range(3):
         type_, start = accumulators[min(i, len(accumulators) - 1)]
         constexprs |= {f"TYPE{i}": type_, f"START{i}": start}
+    # Elements are combined in the accumulators' type, unless what is made of them is a truth value.
+    first = accumulators[0][0]
+    constexprs["LOADED"] = tl.str_to_ty(sources[0][1:], None) if first == tl.int1 else first
     pointers["number"] = "fp64"
     x = sides.reduced.strides[0]
     reduced = Geometry(sides.reduced.sizes, (x, sides.reduced.strides[-1]))

@@ -55,6 +55,48 @@ def pairs_across(t):
 
 
 @triton.jit
+def multiply_pairs(a, a_other, b, b_other):
+    """(a + i a') (b + i b')."""
+    return a * b - a_other * b_other, a * b_other + a_other * b
+
+
+@triton.jit
+def products_of_pairs(t):
+    return tl.reduce((t[0], t[1]), 1, multiply_pairs)
+
+
+@triton.jit
+def either(a, b):
+    return a | b
+
+
+@triton.jit
+def any_across(t):
+    return (tl.reduce(t[0], 1, either),)
+
+
+@triton.jit
+def both(a, b):
+    return a & b
+
+
+@triton.jit
+def all_across(t):
+    return (tl.reduce(t[0], 1, both),)
+
+
+@triton.jit
+def is_not_zero(a, b):
+    return ((a != 0) | (b != 0),)
+
+
+@triton.jit
+def both_over_number(t, number):
+    over = tl.full(t[0].shape, 0, t[0].dtype) + number.to(t[0].dtype)
+    return divide(t[0], over), divide(t[1], over)
+
+
+@triton.jit
 def twice(a, b):
     return a, a
 
@@ -194,6 +236,7 @@ def reduce_jointly(
     TYPE0: tl.constexpr,
     TYPE1: tl.constexpr,
     TYPE2: tl.constexpr,
+    LOADED: tl.constexpr,
     KEPT: tl.constexpr,
     REDUCED: tl.constexpr,
     INDEX: tl.constexpr,
@@ -213,7 +256,7 @@ def reduce_jointly(
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
         mask = wanted[:, None] & (r < last)[None, :]
         at = rows + offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
-        value = convert(tl.load(a + at, mask=mask, other=0), TYPE0)
+        value = convert(tl.load(a + at, mask=mask, other=0), TYPE0 if PARTS else LOADED)
         if PARTS:
             if ARITY == 1:
                 value = (value,)
@@ -225,7 +268,7 @@ def reduce_jointly(
         else:
             if b is not None:
                 at_b = rows + offset_of(r, r0, r1, r2, yr0, yr1, yr2, yr3, REDUCED)[None, :]
-                second = convert(tl.load(b + at_b, mask=mask, other=0), TYPE0)
+                second = convert(tl.load(b + at_b, mask=mask, other=0), LOADED)
             else:
                 second = value
             value = ELEMENT(value, second)

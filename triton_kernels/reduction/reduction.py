@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
@@ -205,6 +205,3 @@ REDUCTIONS: dict[str, Reduction] = {
     "all_stub": Reduction(logical_and, and_across, lambda _: 1, bool_type),
 }
 """What each operator combines; those with several accumulators are in `joint_reduction.py`."""
-
-for _stub, _row in REDUCTIONS.items():
-    register_stub(_stub, "cuda", reduction(_row))

@@ -15,6 +15,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import through_contiguous_operands
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
@@ -170,5 +171,24 @@ def split_scan(
     return PlannedKernel(into)
 
 
-for _stub, _row in SCANS.items():
-    register_stub(_stub, "cuda", scan(_row))
+def pairs_of(spec: TensorSpec) -> TensorSpec:
+    """A complex tensor as real numbers, with a dimension of two more."""
+    real = spec.dtype.to_real()
+    return spec.replace(
+        sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
+    )
+
+
+def cumsum(call: StructuredCall) -> PlannedKernel:
+    """Sums of prefixes; those of complex numbers part by part."""
+    spec, out = call.args["self"], call.outputs[0]
+    if spec.dtype.is_complex and out.dtype.is_complex:
+        pairs = call._replace(args={**call.args, "self": pairs_of(spec)}, outputs=(pairs_of(out),))
+        return sums(pairs)
+    return sums(call)
+
+
+sums = scan(SCANS["cumsum_stub"])
+register_stub("cumsum_stub", "cuda", cumsum)
+for _stub in ("cumprod_stub", "logcumsumexp_stub"):
+    register_stub(_stub, "cuda", scan(SCANS[_stub]))

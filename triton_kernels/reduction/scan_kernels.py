@@ -243,8 +243,10 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
-        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64")): (HALF_ROWS,),
+        ("fp32",): (HALF_ROWS, HALF_COLUMNS),
+        ("fp64", "i64"): (Configuration((1, 1024), 8), Configuration((16, 32))),
+        ("u64",): (Configuration((1, 1024), 8),),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (HALF_ROWS,),
     },
     smaller=True,
     operations="2 n_out n",
