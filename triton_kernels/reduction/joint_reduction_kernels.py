@@ -283,12 +283,12 @@ def reduce_jointly(
         tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
 
 
-ROWS, SHORT_ROWS, HALF_ROWS = (
+ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
     Configuration((1, 4096), 8),
     Configuration((32, 64)),
     Configuration((1, 2048), 8),
+    Configuration((64, 32)),
 )
-COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
 
 declare(
     reduce_jointly,
@@ -299,12 +299,12 @@ declare(
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, HALF_ROWS, COLUMNS, HALF_COLUMNS),
-        ("bf16", "fp16"): (ROWS, HALF_ROWS),
+        ("fp32",): (ROWS, COLUMNS),
+        ("bf16", "fp16"): (ROWS,),
         ("fp64",): (HALF_ROWS, Configuration((32, 32))),
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),
-        ("i1",): (ROWS,),
+        ("i1",): (ROWS, Configuration((512, 2))),
     },
     smaller=True,
     operations="n for each output, times the combining function's",

@@ -245,7 +245,7 @@ declare(
     why="a few programs over a thousandth of what the first pass read",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes=("fp32", "fp64", "fp16", "bf16"),
-    configurations=(Configuration((64, 16)), Configuration((1, 1024))),
+    configurations=(Configuration((32, 32)),),
     smaller=True,
     operations="5 splits for each output",
     traffic="16 n_out splits",

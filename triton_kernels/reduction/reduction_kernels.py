@@ -215,7 +215,7 @@ def tiles(size: int, columns: int, **options: Any) -> tuple[Configuration, ...]:
     """A row of `size` elements, short rows and columns of half as many."""
     return (
         Configuration((1, size), 8, **options),
-        Configuration((32, size // 64)),
+        Configuration((size // 128, 64)),
         Configuration((columns, size // 2 // columns)),
     )
 
@@ -230,7 +230,8 @@ declare(
         ("fp16", "bf16"): tiles(8192, 128),
         ("fp64", "i64"): tiles(2048, 32),
         ("i32",): (Configuration((1, 4096), 8), Configuration((64, 32))),
-        tuple(d for d in (*INTEGERS, "i1") if d not in ("i32", "i64")): (Configuration((1, 4096), 8),),
+        ("u64",): (Configuration((1, 2048), 8),),
+        tuple(d for d in (*INTEGERS, "i1") if d not in ("i32", "i64", "u64")): (Configuration((1, 4096), 8),),
     },
     smaller=True,
     operations="n for each output",

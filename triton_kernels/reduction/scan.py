@@ -41,6 +41,7 @@ class Scan:
         combine, across, along: a `@triton.jit` function of two accumulators, its reduction and its scan over axis 1.
         start: the accumulator of nothing.
         accumulate: the accumulator's type, from the output's dtype.
+        takes_integers: whether integers are scanned too.
         weight: by how much tiles are smaller than those of sums, for the registers that combining takes.
     """
 
@@ -49,6 +50,7 @@ class Scan:
     along: Any
     start: float
     accumulate: Callable[[ScalarType], tl.dtype]
+    takes_integers: bool = True
     weight: int = 1
 
     def itemsize(self, nbytes: int) -> int:
@@ -64,7 +66,9 @@ def wide_type(output: ScalarType) -> tl.dtype:
 SCANS: dict[str, Scan] = {
     "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, wide_type),
     "cumprod_stub": Scan(product, product_across, products_along, 1, wide_type),
-    "logcumsumexp_stub": Scan(add_exponents, exponents_across, exponents_along, -math.inf, compute_type, 2),
+    "logcumsumexp_stub": Scan(
+        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, 2
+    ),
 }
 
 
@@ -74,6 +78,8 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
         check_dtypes(call, [spec, out])
+        if not (row.takes_integers or spec.dtype.is_floating_point):
+            raise call.refuse(spec)
         if out.numel == 0:
             return PlannedKernel(launch_nothing)
         sides = line_sides([spec, out], call.extra["dim"])

@@ -229,7 +229,8 @@ declare(
     dtypes={
         ("fp32",): (ROWS, COLUMNS),
         ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
-        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64")): (ROWS,),
+        ("u64",): (HALF_ROWS,),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (ROWS,),
     },
     smaller=True,
     operations="n_out n, times the combining function's",

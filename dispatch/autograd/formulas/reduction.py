@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ....runtime.grad_mode import is_grad_enabled
+from ....runtime.scalar_type import bool_
 from ...generated import functions as ops
 from ...structured.native.dims import reduced_dims, wrap_dim
 
@@ -157,9 +159,18 @@ def _logarithms(factor: Any, sign: int, exponent: Any) -> Any:
 
 
 def logcumsumexp_backward(grad: Any, self: Any, result: Any, dim: int) -> Any:
-    """exp(self) times the suffix sums of grad / exp(result), each sign in logarithms so that nothing overflows."""
+    """exp(self) times the suffix sums of grad / exp(result), each sign in logarithms so that nothing overflows.
+
+    Logarithms of zeros have no derivative. Where that is wanted, every share is formed, in quadratic time and space.
+    """
     if self.dim() == 0 or self.numel() == 0:
         return grad
+    records = is_grad_enabled() and (grad.requires_grad or self.requires_grad)
+    if records and ops.any(ops.eq(grad, 0)).item():
+        x, r, g = (t.movedim(dim, -1) for t in (self, result, grad))
+        before = ops.tril(ops.ones((x.shape[-1],) * 2, dtype=bool_, device=x.device), -1)
+        shares = ops.exp(ops.masked_fill(x.unsqueeze(-1) - r.unsqueeze(-2), before, -math.inf))
+        return ops.sum(shares * g.unsqueeze(-2), -1).movedim(-1, dim)
 
     def part(sign: int) -> Any:
         shares = _logarithms(grad, sign, -result)
