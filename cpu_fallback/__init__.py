@@ -7,6 +7,7 @@ calls. No loop over elements in Python.
 
 from . import (
     activation,
+    adaptive_pooling,
     convolution,
     copy,
     embedding,
@@ -20,11 +21,13 @@ from . import (
     random,
     reduction,
     scaled_mm,
+    scan,
     softmax,
 )
 
 __all__ = [
     "activation",
+    "adaptive_pooling",
     "convolution",
     "copy",
     "embedding",
@@ -38,5 +41,6 @@ __all__ = [
     "random",
     "reduction",
     "scaled_mm",
+    "scan",
     "softmax",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
 from ..runtime.tensor_spec import TensorSpec
 from .error_state import quiet
 from .widen import compute_np
@@ -17,18 +18,18 @@ from .windows import Padding, Window
 def window_of(call: StructuredCall) -> Window:
     """The call's window over its input."""
     pool = call.extra["pool"]
-    spatial = call.args["self"].sizes[-2:]
+    spatial = call.args["self"].sizes[-len(pool.out) :]
     return Window(spatial, pool.kernel, pool.stride, pool.padding, pool.dilation, pool.out)
 
 
-def batched(array: Any) -> Any:
-    """(C, H, W) as a batch of one."""
-    return array if array.ndim == 4 else array[None]
+def batched(array: Any, window: Window) -> Any:
+    """(C, *spatial) as a batch of one."""
+    return array if array.ndim == len(window.out) + 2 else array[None]
 
 
 def _is_channels_last(spec: TensorSpec) -> bool:
     """Whether channels are the fastest dimension."""
-    return spec.ndim == 4 and spec.strides[1] == 1 and not spec.is_contiguous
+    return spec.suggest_memory_format() in (channels_last, channels_last_3d)
 
 
 def _lowest(np_dtype: Any) -> Any:
@@ -53,7 +54,9 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
     """The largest element under each window; of equals the first, of NaNs the last, as ATen's loop finds them."""
     spec = call.args["self"]
     if spec.dtype.name == "bool" or spec.dtype.is_complex:
-        raise NotImplementedError(f"\"max_pool2d\" not implemented for '{spec.dtype.scalar_name}'")
+        raise NotImplementedError(
+            f"\"max_pool{len(call.extra['pool'].out)}d\" not implemented for '{spec.dtype.scalar_name}'"
+        )
     window = window_of(call)
     np_dtype = compute_np(spec.dtype)
     is_float = np_dtype.kind == "f"
@@ -61,18 +64,17 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
     last = _is_channels_last(spec)
     pad = Padding(window, np_dtype, lowest, last)
     corner, first = _flat_indices(window)
-    width = window.spatial[-1]
+    pitch = contiguous_strides(window.spatial)
     offsets = [
-        sum(t * d * w for t, d, w in zip(tap, window.dilation, (width, 1), strict=True))
-        for tap in window.taps
+        sum(t * d * w for t, d, w in zip(tap, window.dilation, pitch, strict=True)) for tap in window.taps
     ]
     places = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
 
     def into(values: Any, indices: Any, array: Any) -> None:
-        padded = pad(batched(array))
+        padded = pad(batched(array, window))
         if last:
             padded = np.moveaxis(padded, -1, 1)
-        target, where = batched(values), batched(indices)
+        target, where = batched(values, window), batched(indices, window)
         best = np.full_like(target, lowest, np_dtype)
         where[...] = first
         for place, offset in zip(places, offsets, strict=True):
@@ -91,10 +93,11 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
     """Each gradient added to the element that its index names, in the order of positions."""
     spec = call.args["self"]
     window = window_of(call)
+    rank = len(window.out)
     area = math.prod(window.spatial)
-    planes = math.prod(spec.sizes[:-2])
-    base = (np.arange(planes) * area).reshape(*spec.sizes[:-2], 1, 1)
-    is_disjoint = all(
+    planes = math.prod(spec.sizes[:-rank])
+    base = (np.arange(planes) * area).reshape(*spec.sizes[:-rank], *(1,) * rank)
+    is_disjoint = not call.extra["pool"].adaptive and all(
         s > (k - 1) * d for s, k, d in zip(window.stride, window.kernel, window.dilation, strict=True)
     )
 
@@ -130,9 +133,10 @@ def _divisors(window: Window, count_include_pad: bool, divisor_override: int | N
 def avg_pool(call: StructuredCall) -> PlannedKernel:
     """The mean under each window; integers are divided as C divides them."""
     spec = call.args["self"]
-    if spec.dtype.name == "bool":
-        raise NotImplementedError(f"\"avg_pool2d_out_frame\" not implemented for '{spec.dtype.scalar_name}'")
     window = window_of(call)
+    if spec.dtype.name == "bool" or (len(window.out) == 3 and not spec.dtype.is_floating_point):
+        name = f"avg_pool{len(window.out)}d_out_frame"
+        raise NotImplementedError(f"\"{name}\" not implemented for '{spec.dtype.scalar_name}'")
     np_dtype = compute_np(spec.dtype)
     last = _is_channels_last(spec)
     pad = Padding(window, np_dtype, 0, last)
@@ -142,10 +146,10 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
     places = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
 
     def into(out: Any, array: Any) -> None:
-        padded = pad(batched(array))
+        padded = pad(batched(array, window))
         if last:
             padded = np.moveaxis(padded, -1, 1)
-        target = batched(out)
+        target = batched(out, window)
         total = np.zeros_like(target, np_dtype)
         for place in places:
             total += padded[place]
@@ -170,16 +174,18 @@ def avg_pool_backward(call: StructuredCall) -> PlannedKernel:
     inside = (slice(None), slice(None), *window.inside)
 
     def into(out: Any, grad: Any, array: Any) -> None:
-        share = batched(grad) / divisors
+        share = batched(grad, window) / divisors
         full = np.zeros((*share.shape[:2], *window.padded), np_dtype)
         for place in places:
             full[place] += share
-        np.copyto(batched(out), full[inside], casting="unsafe")
+        np.copyto(batched(out, window), full[inside], casting="unsafe")
 
     return PlannedKernel(quiet(into))
 
 
-register_stub("max_pool2d_with_indices_stub", "cpu", max_pool)
-register_stub("max_pool2d_with_indices_backward_stub", "cpu", max_pool_backward)
-register_stub("avg_pool2d_stub", "cpu", avg_pool)
-register_stub("avg_pool2d_backward_stub", "cpu", avg_pool_backward)
+for _rank in (2, 3):
+    register_stub(f"max_pool{_rank}d_with_indices_stub", "cpu", max_pool)
+    register_stub(f"max_pool{_rank}d_with_indices_backward_stub", "cpu", max_pool_backward)
+    register_stub(f"adaptive_max_pool{_rank}d_backward_stub", "cpu", max_pool_backward)
+    register_stub(f"avg_pool{_rank}d_stub", "cpu", avg_pool)
+    register_stub(f"avg_pool{_rank}d_backward_stub", "cpu", avg_pool_backward)

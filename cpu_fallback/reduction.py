@@ -247,10 +247,6 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
     return factory
 
 
-def _at_least_1d(array: Any) -> Any:
-    return array if array.ndim else array.reshape(1)
-
-
 def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of ``argmax`` and ``argmin``: NumPy too takes the first NaN, else the first of equals."""
 
@@ -390,27 +386,6 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(quiet(into))
 
 
-def cumsum(call: StructuredCall) -> PlannedKernel:
-    """Prefix sums; float32 and narrower accumulate in float64, complex64 in complex128."""
-    out_spec = call.outputs[0]
-    axis = call.extra["dim"]
-    wide = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}.get(
-        compute_np(out_spec.dtype).kind, out_spec.np_dtype
-    )
-    direct = wide == out_spec.np_dtype
-
-    def into(out: Any, array: Any) -> None:
-        array = _at_least_1d(array)
-        if wide.kind in "iu" and array.dtype.kind not in "iub":
-            array = array.astype(wide)
-        if direct:
-            np.add.accumulate(array, axis, wide, _at_least_1d(out))
-        else:
-            np.copyto(out, np.add.accumulate(array, axis, wide).reshape(out.shape), casting="unsafe")
-
-    return PlannedKernel(quiet(into))
-
-
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "sum_stub": sum_,
     "mean_stub": mean,
@@ -429,7 +404,6 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "var_mean_stub": variance(root=False, with_mean=True),
     "std_mean_stub": variance(root=True, with_mean=True),
     "logsumexp_stub": logsumexp,
-    "cumsum_stub": cumsum,
 }
 
 for _stub, _factory in FACTORIES.items():

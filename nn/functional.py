@@ -17,8 +17,6 @@ from ..dispatch.core.tensor_function import (
     overridable,
     plain_classes,
 )
-from ..dispatch.generated.functions import avg_pool1d as _avg_pool1d
-from ..dispatch.generated.functions import avg_pool2d as _avg_pool2d
 from ..dispatch.generated.functions import (
     channel_shuffle,
     conv1d,
@@ -47,26 +45,18 @@ from ..dispatch.generated.functions import embedding_renorm_ as _embedding_renor
 from ..dispatch.generated.functions import huber_loss as _huber_loss
 from ..dispatch.generated.functions import l1_loss as _l1_loss
 from ..dispatch.generated.functions import log_softmax as _log_softmax
-from ..dispatch.generated.functions import max_pool1d as _max_pool1d
-from ..dispatch.generated.functions import max_pool1d_with_indices as _max_pool1d_with_indices
-from ..dispatch.generated.functions import max_pool2d as _max_pool2d
-from ..dispatch.generated.functions import max_pool2d_with_indices as _max_pool2d_with_indices
 from ..dispatch.generated.functions import mse_loss as _mse_loss
 from ..dispatch.generated.functions import relu as _relu
 from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
-from . import activations, losses
 from .activations import *  # noqa: F403 - the names are declared there
 from .losses import *  # noqa: F403
+from .pooling import *  # noqa: F403
 from .reductions import WRAPPED, reduction_of
 
 __all__ = [
-    *activations.__all__,
-    *losses.__all__,
-    "avg_pool1d",
-    "avg_pool2d",
     "channel_shuffle",
     "conv1d",
     "conv2d",
@@ -83,8 +73,6 @@ __all__ = [
     "leaky_relu",
     "linear",
     "log_softmax",
-    "max_pool1d",
-    "max_pool2d",
     "mse_loss",
     "nll_loss",
     "pixel_shuffle",
@@ -396,25 +384,6 @@ def embedding(
     return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
-@overridable
-def max_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
-
-    With `return_indices`, a pair of the values and their places in the flattened plane.
-    """
-    steps = [] if stride is None else stride
-    pool = _max_pool2d_with_indices if return_indices else _max_pool2d
-    return pool(input, kernel_size, steps, padding, dilation, ceil_mode)
-
-
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Elements set to zero with probability `p`, the others scaled by 1 / (1 - p) (`torch.nn.functional.dropout`).
 
@@ -425,47 +394,3 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
-
-
-@overridable
-def max_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`)."""
-    pool = _max_pool1d_with_indices if return_indices else _max_pool1d
-    return pool(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
-
-
-@overridable
-def avg_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Any:
-    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
-    steps = () if stride is None else stride
-    return _avg_pool1d(input, kernel_size, steps, padding, ceil_mode, count_include_pad)
-
-
-@overridable
-def avg_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`)."""
-    steps = () if stride is None else stride
-    return _avg_pool2d(input, kernel_size, steps, padding, ceil_mode, count_include_pad, divisor_override)

@@ -36,8 +36,11 @@ REGISTERING = (
     "random.multinomial",
     "random.random",
     "random.randperm",
+    "reduction.complex_reduction",
+    "reduction.extreme_index",
+    "reduction.extreme_scan",
     "reduction.joint_reduction",
-    "reduction.reduction",
+    "reduction.moments",
     "reduction.renorm",
     "reduction.scan",
 )

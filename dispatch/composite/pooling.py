@@ -1,4 +1,4 @@
-"""Pooling made of pooling over two dimensions."""
+"""Pooling made of pooling over two dimensions, and of operators that give indices too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
+from ..generated import functions as ops
 from ..generated.functions import avg_pool2d, max_pool2d_with_indices
 from ..structured.register import planned_by
 
@@ -84,3 +85,64 @@ def avg_pool1d(
         count_include_pad,
     )
     return out.squeeze(-2)
+
+
+def max_pool3d(self: Any, *window: Any) -> Any:
+    """`torch.max_pool3d`: the values of `max_pool3d_with_indices`."""
+    return ops.max_pool3d_with_indices(self, *window)[0]
+
+
+def _adaptive_average(self: Any, output_size: Sequence[int], rank: int, pool: Any) -> Any:
+    """Even shares; one of the whole is a mean."""
+    name = f"adaptive_avg_pool{rank}d"
+    if len(output_size) != rank:
+        raise RuntimeError(f"{name}: output_size must be {rank}")
+    if any(n < 0 for n in output_size):
+        sizes = ", ".join(map(str, output_size))
+        raise RuntimeError(
+            f"{name}: elements of output_size must be greater than or equal to 0 but received {{{sizes}}}"
+        )
+    spec = self._spec
+    whole = all(n == 1 for n in output_size) and spec.ndim in (rank + 1, rank + 2)
+    if whole and spec.dtype.is_floating_point and 0 not in spec.sizes[-rank:]:
+        return ops.mean(self, tuple(range(-rank, 0)), keepdim=True)
+    return pool(self, output_size)
+
+
+def adaptive_avg_pool2d(self: Any, output_size: Sequence[int]) -> Any:
+    """`torch.nn.functional.adaptive_avg_pool2d`."""
+    return _adaptive_average(self, output_size, 2, ops._adaptive_avg_pool2d)
+
+
+def adaptive_avg_pool3d(self: Any, output_size: Sequence[int]) -> Any:
+    """`torch.nn.functional.adaptive_avg_pool3d`."""
+    return _adaptive_average(self, output_size, 3, ops._adaptive_avg_pool3d)
+
+
+def _check_line(name: str, self: Any) -> None:
+    if self._spec.ndim not in (2, 3):
+        raise RuntimeError(
+            f"Expected 2 to 3 dimensions, but got {self._spec.ndim}-dimensional tensor for argument #1 'self' (while "
+            f"checking arguments for {name})"
+        )
+
+
+def adaptive_avg_pool1d(self: Any, output_size: Sequence[int]) -> Any:
+    """`torch.adaptive_avg_pool1d`."""
+    _check_line("adaptive_avg_pool1d", self)
+    return adaptive_avg_pool2d(self.unsqueeze(-2), (1, *output_size)).squeeze(-2)
+
+
+def adaptive_max_pool1d(self: Any, output_size: Sequence[int]) -> Any:
+    """`torch.adaptive_max_pool1d`."""
+    name = "adaptive_max_pool1d"
+    _check_line(name, self)
+    sizes = self._spec.sizes
+    for d in range(len(sizes) - 2, len(sizes)):
+        if sizes[d] == 0:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+                f"{list(sizes)} with dimension {d} being empty"
+            )
+    values, indices = ops.adaptive_max_pool2d(self.unsqueeze(-2), (1, *output_size))
+    return values.squeeze(-2), indices.squeeze(-2)

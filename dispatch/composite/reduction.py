@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
+from ..structured.native.dims import wrap_dim
 from .dimnames import by_name, refused
 
 
@@ -64,6 +67,50 @@ def value_selecting_reduction_backward(
     return ops.scatter(zeros, dim, indices, grad)
 
 
+def cummaxmin_backward(grad: Any, input: Any, indices: Any, dim: int) -> Any:
+    """The gradient added up where each running extreme stands."""
+    if input.numel() == 0:
+        return input
+    return ops.scatter_add(ops.zeros_like(input), dim, indices, grad)
+
+
+def _suffix_sums(x: Any, dim: int) -> Any:
+    return x.flip((dim,)).cumsum(dim).flip((dim,))
+
+
+def cumprod_backward(grad: Any, input: Any, dim: int, output: Any) -> Any:
+    """The gradient of `cumprod`, linear in time: exact for zeros, of which a line's first one is set apart.
+
+    Where it is to be differentiated itself and there are zeros, every product without one factor is formed, in
+    quadratic time and space, as second derivatives at zeros need them.
+    """
+    if input.numel() <= 1 or input.dim() == 0:
+        return grad
+    dim = wrap_dim(dim, input.dim())
+    if input.is_complex():
+        input, output = input.conj(), output.conj()
+    zero = ops.eq(input, 0)
+    records = is_grad_enabled() and (grad.requires_grad or input.requires_grad)
+    if records and ops.any(zero).item():
+        return _cumprod_backward_by_factors(grad, input, dim)
+    seen = zero.cumsum(dim)
+    first = ops.logical_and(zero, ops.eq(seen, 1))
+    plain = ops.where(ops.eq(seen, 0), _suffix_sums(grad * output, dim) / ops.masked_fill(input, zero, 1), 0)
+    others = ops.masked_fill(input, first, 1).cumprod(dim)
+    at_zero = _suffix_sums(ops.masked_fill(grad * others, ops.eq(seen, 0), 0), dim)
+    return ops.where(first, at_zero, plain).to(grad.dtype)
+
+
+def _cumprod_backward_by_factors(grad: Any, input: Any, dim: int) -> Any:
+    """For each factor the prefix products without it, from its own place on, times the gradient."""
+    x, g = input.movedim(dim, -1), grad.movedim(dim, -1)
+    n = x.shape[-1]
+    own = ops.eye(n, dtype=bool_, device=x.device)
+    products = ops.masked_fill(x.unsqueeze(-2).expand((*x.shape[:-1], n, n)), own, 1).cumprod(-1)
+    after = ops.triu(ops.ones((n, n), dtype=products.dtype, device=x.device))
+    return ops.sum(products * after * g.unsqueeze(-2), -1).movedim(-1, dim).to(grad.dtype)
+
+
 sum_by_name = by_name("sum.dim_IntList")
 sum_by_name_out = by_name("sum.IntList_out")
 mean_by_name = by_name("mean.dim")
@@ -91,5 +138,14 @@ logsumexp_by_name_out = by_name("logsumexp.out")
 cumsum_by_name = by_name("cumsum")
 cumsum__by_name = by_name("cumsum_")
 cumsum_by_name_out = by_name("cumsum.out")
+cumprod_by_name = by_name("cumprod")
+cumprod__by_name = by_name("cumprod_")
+cumprod_by_name_out = by_name("cumprod.out")
+logcumsumexp_by_name = by_name("logcumsumexp")
+logcumsumexp_by_name_out = by_name("logcumsumexp.out")
+cummax_by_name = by_name("cummax")
+cummax_by_name_out = by_name("cummax.out")
+cummin_by_name = by_name("cummin")
+cummin_by_name_out = by_name("cummin.out")
 any_by_name = refused("any")
 all_by_name = refused("all")

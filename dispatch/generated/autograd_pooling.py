@@ -10,7 +10,7 @@ from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
-from ..autograd.formulas.pooling import max_pool_double_backward
+from ..autograd.formulas.pooling import at_maxima
 from ..autograd.node import (
     FREED,
     AutogradMeta,
@@ -23,11 +23,24 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad
+from ..autograd.recording import requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
-from .functions import avg_pool2d, avg_pool2d_backward, max_pool2d_with_indices_backward
+from .functions import (
+    _adaptive_avg_pool2d,
+    _adaptive_avg_pool2d_backward,
+    _adaptive_avg_pool3d,
+    _adaptive_avg_pool3d_backward,
+    adaptive_max_pool2d_backward,
+    adaptive_max_pool3d_backward,
+    avg_pool2d,
+    avg_pool2d_backward,
+    avg_pool3d,
+    avg_pool3d_backward,
+    max_pool2d_with_indices_backward,
+    max_pool3d_with_indices_backward,
+)
 
 
 class MaxPool2dWithIndicesBackward0(Node):
@@ -122,7 +135,7 @@ class MaxPool2dWithIndicesBackwardBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         indices = unpack(self, self.indices, self.indices_version)
-        return (max_pool_double_backward(grad, indices),)
+        return (at_maxima(grad, indices, 2),)
 
     def release(self) -> None:
         self.indices = FREED
@@ -300,3 +313,631 @@ def plan_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
         return out
 
     return record
+
+
+class MaxPool3dWithIndicesBackward0(Node):
+    """max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+
+    __slots__ = (
+        "ceil_mode",
+        "dilation",
+        "kernel_size",
+        "padding",
+        "result1",
+        "result1_version",
+        "self_",
+        "self__version",
+        "stride",
+    )
+
+    ceil_mode: Any
+    dilation: Any
+    kernel_size: Any
+    padding: Any
+    result1: Any
+    result1_version: Any
+    self_: Any
+    self__version: Any
+    stride: Any
+
+    def backward(self, *grads: Any) -> Any:
+        grad = grads[0]
+        self_ = unpack(self, self.self_, self.self__version)
+        kernel_size = self.kernel_size
+        stride = self.stride
+        padding = self.padding
+        dilation = self.dilation
+        ceil_mode = self.ceil_mode
+        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        return (
+            max_pool3d_with_indices_backward(
+                grad, self_, kernel_size, stride, padding, dilation, ceil_mode, result1
+            ),
+        )
+
+    def release(self) -> None:
+        self.self_ = self.result1 = FREED
+
+
+def plan_max_pool3d_with_indices(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    kernel_size = args[1]
+    stride = args[2]
+    padding = args[3]
+    dilation = args[4]
+    ceil_mode = args[5]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = MaxPool3dWithIndicesBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.kernel_size = kernel_size
+        node.stride = stride
+        node.padding = padding
+        node.dilation = dilation
+        node.ceil_mode = ceil_mode
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        node.result1 = save_result(out[1])
+        node.result1_version = saved_version(node.result1)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class MaxPool3dWithIndicesBackwardBackward0(Node):
+    """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+
+    __slots__ = ("indices", "indices_version")
+
+    indices: Any
+    indices_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        indices = unpack(self, self.indices, self.indices_version)
+        return (at_maxima(grad, indices, 3),)
+
+    def release(self) -> None:
+        self.indices = FREED
+
+
+def plan_max_pool3d_with_indices_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    indices_is_tensor = isinstance(args[7], TensorImpl)
+
+    def record(grad_output: Any, self_: Any, indices: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_, indices)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output, self_, indices)
+        node = MaxPool3dWithIndicesBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output:
+            node.indices = indices
+            cell = indices._version_cell if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[7] if requires_grad(args[0]) else None,))
+
+
+class AvgPool3dBackward0(Node):
+    """avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+
+    __slots__ = (
+        "ceil_mode",
+        "count_include_pad",
+        "divisor_override",
+        "kernel_size",
+        "padding",
+        "self_",
+        "self__version",
+        "stride",
+    )
+
+    ceil_mode: Any
+    count_include_pad: Any
+    divisor_override: Any
+    kernel_size: Any
+    padding: Any
+    self_: Any
+    self__version: Any
+    stride: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        kernel_size = self.kernel_size
+        stride = self.stride
+        padding = self.padding
+        ceil_mode = self.ceil_mode
+        count_include_pad = self.count_include_pad
+        divisor_override = self.divisor_override
+        return (
+            avg_pool3d_backward(
+                grad, self_, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            ),
+        )
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_avg_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    kernel_size = args[1]
+    stride = args[2]
+    padding = args[3]
+    ceil_mode = args[4]
+    count_include_pad = args[5]
+    divisor_override = args[6]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AvgPool3dBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.kernel_size = kernel_size
+        node.stride = stride
+        node.padding = padding
+        node.ceil_mode = ceil_mode
+        node.count_include_pad = count_include_pad
+        node.divisor_override = divisor_override
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AvgPool3dBackwardBackward0(Node):
+    """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+
+    __slots__ = ("ceil_mode", "count_include_pad", "divisor_override", "kernel_size", "padding", "stride")
+
+    ceil_mode: Any
+    count_include_pad: Any
+    divisor_override: Any
+    kernel_size: Any
+    padding: Any
+    stride: Any
+
+    def backward(self, grad: Any) -> Any:
+        kernel_size = self.kernel_size
+        stride = self.stride
+        padding = self.padding
+        ceil_mode = self.ceil_mode
+        count_include_pad = self.count_include_pad
+        divisor_override = self.divisor_override
+        return (
+            avg_pool3d(grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        )
+
+
+def plan_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    kernel_size = args[2]
+    stride = args[3]
+    padding = args[4]
+    ceil_mode = args[5]
+    count_include_pad = args[6]
+    divisor_override = args[7]
+
+    def record(grad_output: Any, self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output, self_)
+        node = AvgPool3dBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.kernel_size = kernel_size
+        node.stride = stride
+        node.padding = padding
+        node.ceil_mode = ceil_mode
+        node.count_include_pad = count_include_pad
+        node.divisor_override = divisor_override
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class AdaptiveAvgPool2dBackward0(Node):
+    """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (_adaptive_avg_pool2d_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan__adaptive_avg_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AdaptiveAvgPool2dBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AdaptiveAvgPool2dBackwardBackward0(Node):
+    """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+
+    __slots__ = ("grad_output_spec",)
+
+    grad_output_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        return (_adaptive_avg_pool2d(grad, tuple(self.grad_output_spec.shape)[-2:]),)
+
+
+def plan__adaptive_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    grad_output_spec = spec_of(args[0])
+
+    def record(grad_output: Any, self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output, self_)
+        node = AdaptiveAvgPool2dBackwardBackward0()
+        node.grad_output_spec = grad_output_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class AdaptiveMaxPool2dBackward0(Node):
+    """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
+
+    __slots__ = ("result1", "result1_version", "self_", "self__version")
+
+    result1: Any
+    result1_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        grad = grads[0]
+        self_ = unpack(self, self.self_, self.self__version)
+        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        return (adaptive_max_pool2d_backward(grad, self_, result1),)
+
+    def release(self) -> None:
+        self.self_ = self.result1 = FREED
+
+
+def plan_adaptive_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AdaptiveMaxPool2dBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        node.result1 = save_result(out[1])
+        node.result1_version = saved_version(node.result1)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AdaptiveMaxPool2dBackwardBackward0(Node):
+    """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+
+    __slots__ = ("indices", "indices_version")
+
+    indices: Any
+    indices_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        indices = unpack(self, self.indices, self.indices_version)
+        return (at_maxima(grad, indices, 2),)
+
+    def release(self) -> None:
+        self.indices = FREED
+
+
+def plan_adaptive_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    indices_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(grad_output: Any, self_: Any, indices: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_, indices)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output, self_, indices)
+        node = AdaptiveMaxPool2dBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output:
+            node.indices = indices
+            cell = indices._version_cell if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
+
+
+class AdaptiveAvgPool3dBackward0(Node):
+    """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (_adaptive_avg_pool3d_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan__adaptive_avg_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AdaptiveAvgPool3dBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AdaptiveAvgPool3dBackwardBackward0(Node):
+    """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+
+    __slots__ = ("grad_output_spec",)
+
+    grad_output_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        return (_adaptive_avg_pool3d(grad, tuple(self.grad_output_spec.shape)[-3:]),)
+
+
+def plan__adaptive_avg_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    grad_output_spec = spec_of(args[0])
+
+    def record(grad_output: Any, self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output, self_)
+        node = AdaptiveAvgPool3dBackwardBackward0()
+        node.grad_output_spec = grad_output_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class AdaptiveMaxPool3dBackward0(Node):
+    """adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
+
+    __slots__ = ("result1", "result1_version", "self_", "self__version")
+
+    result1: Any
+    result1_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        grad = grads[0]
+        self_ = unpack(self, self.self_, self.self__version)
+        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        return (adaptive_max_pool3d_backward(grad, self_, result1),)
+
+    def release(self) -> None:
+        self.self_ = self.result1 = FREED
+
+
+def plan_adaptive_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = AdaptiveMaxPool3dBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        node.result1 = save_result(out[1])
+        node.result1_version = saved_version(node.result1)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class AdaptiveMaxPool3dBackwardBackward0(Node):
+    """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+
+    __slots__ = ("indices", "indices_version")
+
+    indices: Any
+    indices_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        indices = unpack(self, self.indices, self.indices_version)
+        return (at_maxima(grad, indices, 3),)
+
+    def release(self) -> None:
+        self.indices = FREED
+
+
+def plan_adaptive_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    indices_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(grad_output: Any, self_: Any, indices: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_, indices)
+        edges = (edge_of(grad_output) if needs_grad_output else None,)
+        out = inner(grad_output, self_, indices)
+        node = AdaptiveMaxPool3dBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output:
+            node.indices = indices
+            cell = indices._version_cell if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))

@@ -14,6 +14,7 @@ from ..autograd.formulas.reduction import (
     aminmax_backward,
     cumsum_backward,
     index_select_backward,
+    logcumsumexp_backward,
     logsumexp_backward,
     mean_backward,
     prod_backward,
@@ -36,10 +37,11 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of
+from ..autograd.recording import clone_before_write, requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from .functions import cummaxmin_backward, cumprod_backward
 
 
 class SumBackward0(Node):
@@ -1268,3 +1270,246 @@ def plan_cumsum_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return self_
 
     return record
+
+
+class CumprodBackward0(Node):
+    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+
+    __slots__ = ("dim", "result", "result_version", "self_", "self__version")
+
+    dim: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (cumprod_backward(grad.to(self_.dtype), self_, dim, result.to(self_.dtype)),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CumprodBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_cumprod_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    dim = args[1]
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = CumprodBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class LogcumsumexpBackward0(Node):
+    """logcumsumexp(Tensor self, int dim) -> Tensor"""
+
+    __slots__ = ("dim", "result", "result_version", "self_", "self__version")
+
+    dim: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (logcumsumexp_backward(grad, self_, result, dim),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_logcumsumexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """logcumsumexp(Tensor self, int dim) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = LogcumsumexpBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class CummaxBackward0(Node):
+    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+
+    __slots__ = ("dim", "indices", "indices_version", "self_", "self__version")
+
+    dim: Any
+    indices: Any
+    indices_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        grad = grads[0]
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        return (cummaxmin_backward(grad, self_, indices, dim),)
+
+    def release(self) -> None:
+        self.self_ = self.indices = FREED
+
+
+def plan_cummax(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CummaxBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        node.indices = save_result(out[1])
+        node.indices_version = saved_version(node.indices)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class CumminBackward0(Node):
+    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+
+    __slots__ = ("dim", "indices", "indices_version", "self_", "self__version")
+
+    dim: Any
+    indices: Any
+    indices_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        grad = grads[0]
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        return (cummaxmin_backward(grad, self_, indices, dim),)
+
+    def release(self) -> None:
+        self.self_ = self.indices = FREED
+
+
+def plan_cummin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CumminBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        node.indices = save_result(out[1])
+        node.indices_version = saved_version(node.indices)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

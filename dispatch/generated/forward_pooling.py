@@ -7,6 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.formulas.pooling import at_maxima
+
+
+def jvp_max_pool2d_with_indices(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    self_t = tangents[0]
+    result1 = result[1]
+    result0_t = None
+    if self_t is not None:
+        result0_t = at_maxima(self_t, result1, 2)
+    return result0_t, None
+
 
 def jvp_max_pool2d_with_indices_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
@@ -59,8 +71,164 @@ def jvp_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
     return (result_t,)
 
 
+def jvp_max_pool3d_with_indices(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    self_t = tangents[0]
+    result1 = result[1]
+    result0_t = None
+    if self_t is not None:
+        result0_t = at_maxima(self_t, result1, 3)
+    return result0_t, None
+
+
+def jvp_max_pool3d_with_indices_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    self_ = args[1]
+    kernel_size = args[2]
+    stride = args[3]
+    padding = args[4]
+    dilation = args[5]
+    ceil_mode = args[6]
+    indices = args[7]
+    grad_output_t = tangents[0]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = op.call(grad_output_t, self_, kernel_size, stride, padding, dilation, ceil_mode, indices)
+    return (result_t,)
+
+
+def jvp_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    kernel_size = args[1]
+    stride = args[2]
+    padding = args[3]
+    ceil_mode = args[4]
+    count_include_pad = args[5]
+    divisor_override = args[6]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(
+            self_t, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    return (result_t,)
+
+
+def jvp_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    self_ = args[1]
+    kernel_size = args[2]
+    stride = args[3]
+    padding = args[4]
+    ceil_mode = args[5]
+    count_include_pad = args[6]
+    divisor_override = args[7]
+    grad_output_t = tangents[0]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = op.call(
+            grad_output_t, self_, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    return (result_t,)
+
+
+def jvp__adaptive_avg_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    output_size = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(self_t, output_size)
+    return (result_t,)
+
+
+def jvp__adaptive_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    self_ = args[1]
+    grad_output_t = tangents[0]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = op.call(grad_output_t, self_)
+    return (result_t,)
+
+
+def jvp_adaptive_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
+    self_t = tangents[0]
+    result1 = result[1]
+    result0_t = None
+    if self_t is not None:
+        result0_t = at_maxima(self_t, result1, 2)
+    return result0_t, None
+
+
+def jvp_adaptive_max_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    self_ = args[1]
+    indices = args[2]
+    grad_output_t = tangents[0]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = op.call(grad_output_t, self_, indices)
+    return (result_t,)
+
+
+def jvp__adaptive_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    output_size = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(self_t, output_size)
+    return (result_t,)
+
+
+def jvp__adaptive_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    self_ = args[1]
+    grad_output_t = tangents[0]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = op.call(grad_output_t, self_)
+    return (result_t,)
+
+
+def jvp_adaptive_max_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
+    self_t = tangents[0]
+    result1 = result[1]
+    result0_t = None
+    if self_t is not None:
+        result0_t = at_maxima(self_t, result1, 3)
+    return result0_t, None
+
+
+def jvp_adaptive_max_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    self_ = args[1]
+    indices = args[2]
+    grad_output_t = tangents[0]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = op.call(grad_output_t, self_, indices)
+    return (result_t,)
+
+
 FORMULAS = {
+    "aten::max_pool2d_with_indices": jvp_max_pool2d_with_indices,
     "aten::max_pool2d_with_indices_backward": jvp_max_pool2d_with_indices_backward,
     "aten::avg_pool2d": jvp_avg_pool2d,
     "aten::avg_pool2d_backward": jvp_avg_pool2d_backward,
+    "aten::max_pool3d_with_indices": jvp_max_pool3d_with_indices,
+    "aten::max_pool3d_with_indices_backward": jvp_max_pool3d_with_indices_backward,
+    "aten::avg_pool3d": jvp_avg_pool3d,
+    "aten::avg_pool3d_backward": jvp_avg_pool3d_backward,
+    "aten::_adaptive_avg_pool2d": jvp__adaptive_avg_pool2d,
+    "aten::_adaptive_avg_pool2d_backward": jvp__adaptive_avg_pool2d_backward,
+    "aten::adaptive_max_pool2d": jvp_adaptive_max_pool2d,
+    "aten::adaptive_max_pool2d_backward": jvp_adaptive_max_pool2d_backward,
+    "aten::_adaptive_avg_pool3d": jvp__adaptive_avg_pool3d,
+    "aten::_adaptive_avg_pool3d_backward": jvp__adaptive_avg_pool3d_backward,
+    "aten::adaptive_max_pool3d": jvp_adaptive_max_pool3d,
+    "aten::adaptive_max_pool3d_backward": jvp_adaptive_max_pool3d_backward,
 }

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.formulas.reduction import cumprod_jvp, gathered, logcumsumexp_jvp
+
 
 def jvp_sum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
@@ -63,10 +65,58 @@ def jvp_cumsum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_cumprod(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = cumprod_jvp(self_t, self_, result, dim)
+    return (result_t,)
+
+
+def jvp_logcumsumexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """logcumsumexp(Tensor self, int dim) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = logcumsumexp_jvp(self_t, self_, result, dim)
+    return (result_t,)
+
+
+def jvp_cummax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    dim = args[1]
+    self_t = tangents[0]
+    indices = result[1]
+    values_t = None
+    if self_t is not None:
+        values_t = gathered(self_t, dim, indices)
+    return values_t, None
+
+
+def jvp_cummin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    dim = args[1]
+    self_t = tangents[0]
+    indices = result[1]
+    values_t = None
+    if self_t is not None:
+        values_t = gathered(self_t, dim, indices)
+    return values_t, None
+
+
 FORMULAS = {
     "aten::sum": jvp_sum,
     "aten::sum.dim_IntList": jvp_sum_dim_IntList,
     "aten::mean": jvp_mean,
     "aten::mean.dim": jvp_mean_dim,
     "aten::cumsum": jvp_cumsum,
+    "aten::cumprod": jvp_cumprod,
+    "aten::logcumsumexp": jvp_logcumsumexp,
+    "aten::cummax": jvp_cummax,
+    "aten::cummin": jvp_cummin,
 }

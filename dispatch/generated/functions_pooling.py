@@ -12,14 +12,31 @@ from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d_backward",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_backward",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool2d_backward",
+    "avg_pool3d",
+    "avg_pool3d_backward",
     "max_pool1d",
     "max_pool1d_with_indices",
     "max_pool2d",
     "max_pool2d_with_indices",
     "max_pool2d_with_indices_backward",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward",
 ]
 
 max_pool2d_packet = packet(
@@ -143,6 +160,207 @@ avg_pool1d_packet = packet(
     False,
 )
 avg_pool1d_plans = avg_pool1d_packet.plans
+max_pool3d_packet = packet(
+    "max_pool3d",
+    ("max_pool3d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("kernel_size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", (), False),
+        Parameter("padding", "static", 0, False),
+        Parameter("dilation", "static", 1, False),
+        Parameter("ceil_mode", "static", False, False),
+    ),
+    False,
+)
+max_pool3d_plans = max_pool3d_packet.plans
+max_pool3d_with_indices_packet = packet(
+    "max_pool3d_with_indices",
+    ("max_pool3d_with_indices",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("kernel_size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", (), False),
+        Parameter("padding", "static", 0, False),
+        Parameter("dilation", "static", 1, False),
+        Parameter("ceil_mode", "static", False, False),
+    ),
+    False,
+)
+max_pool3d_with_indices_plans = max_pool3d_with_indices_packet.plans
+max_pool3d_with_indices_backward_packet = packet(
+    "max_pool3d_with_indices_backward",
+    ("max_pool3d_with_indices_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("kernel_size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", NOT_GIVEN, False),
+        Parameter("ceil_mode", "static", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+max_pool3d_with_indices_backward_plans = max_pool3d_with_indices_backward_packet.plans
+avg_pool3d_packet = packet(
+    "avg_pool3d",
+    (
+        "avg_pool3d",
+        "avg_pool3d.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("kernel_size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", (), False),
+        Parameter("padding", "static", 0, False),
+        Parameter("ceil_mode", "static", False, False),
+        Parameter("count_include_pad", "static", True, False),
+        Parameter("divisor_override", "static", None, False),
+    ),
+    False,
+)
+avg_pool3d_plans = avg_pool3d_packet.plans
+avg_pool3d_outs = avg_pool3d_packet.outs
+avg_pool3d_backward_packet = packet(
+    "avg_pool3d_backward",
+    ("avg_pool3d_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("kernel_size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("ceil_mode", "static", NOT_GIVEN, False),
+        Parameter("count_include_pad", "static", NOT_GIVEN, False),
+        Parameter("divisor_override", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+avg_pool3d_backward_plans = avg_pool3d_backward_packet.plans
+adaptive_avg_pool1d_packet = packet(
+    "adaptive_avg_pool1d",
+    ("adaptive_avg_pool1d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_avg_pool1d_plans = adaptive_avg_pool1d_packet.plans
+adaptive_avg_pool2d_packet = packet(
+    "adaptive_avg_pool2d",
+    ("adaptive_avg_pool2d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_avg_pool2d_plans = adaptive_avg_pool2d_packet.plans
+_adaptive_avg_pool2d_packet = packet(
+    "_adaptive_avg_pool2d",
+    ("_adaptive_avg_pool2d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_adaptive_avg_pool2d_plans = _adaptive_avg_pool2d_packet.plans
+_adaptive_avg_pool2d_backward_packet = packet(
+    "_adaptive_avg_pool2d_backward",
+    ("_adaptive_avg_pool2d_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_adaptive_avg_pool2d_backward_plans = _adaptive_avg_pool2d_backward_packet.plans
+adaptive_avg_pool3d_packet = packet(
+    "adaptive_avg_pool3d",
+    ("adaptive_avg_pool3d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_avg_pool3d_plans = adaptive_avg_pool3d_packet.plans
+_adaptive_avg_pool3d_packet = packet(
+    "_adaptive_avg_pool3d",
+    ("_adaptive_avg_pool3d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_adaptive_avg_pool3d_plans = _adaptive_avg_pool3d_packet.plans
+_adaptive_avg_pool3d_backward_packet = packet(
+    "_adaptive_avg_pool3d_backward",
+    ("_adaptive_avg_pool3d_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_adaptive_avg_pool3d_backward_plans = _adaptive_avg_pool3d_backward_packet.plans
+adaptive_max_pool1d_packet = packet(
+    "adaptive_max_pool1d",
+    ("adaptive_max_pool1d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_max_pool1d_plans = adaptive_max_pool1d_packet.plans
+adaptive_max_pool2d_packet = packet(
+    "adaptive_max_pool2d",
+    ("adaptive_max_pool2d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_max_pool2d_plans = adaptive_max_pool2d_packet.plans
+adaptive_max_pool2d_backward_packet = packet(
+    "adaptive_max_pool2d_backward",
+    ("adaptive_max_pool2d_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_max_pool2d_backward_plans = adaptive_max_pool2d_backward_packet.plans
+adaptive_max_pool3d_packet = packet(
+    "adaptive_max_pool3d",
+    ("adaptive_max_pool3d",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_max_pool3d_plans = adaptive_max_pool3d_packet.plans
+adaptive_max_pool3d_backward_packet = packet(
+    "adaptive_max_pool3d_backward",
+    ("adaptive_max_pool3d_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+adaptive_max_pool3d_backward_plans = adaptive_max_pool3d_backward_packet.plans
 
 
 def max_pool2d(
@@ -335,3 +553,269 @@ def avg_pool1d(
     except (KeyError, AttributeError, TypeError):
         plan = avg_pool1d_packet.miss(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
     return plan(input)
+
+
+def max_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: Any = False,
+) -> Any:
+    """max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"""
+    if modes:
+        return max_pool3d_packet.call_parameters(input, kernel_size, stride, padding, dilation, ceil_mode)
+    try:
+        plan = max_pool3d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
+    except (KeyError, AttributeError, TypeError):
+        plan = max_pool3d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return plan(input)
+
+
+def max_pool3d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: Any = False,
+) -> Any:
+    """max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    if modes:
+        return max_pool3d_with_indices_packet.call_parameters(
+            input, kernel_size, stride, padding, dilation, ceil_mode
+        )
+    try:
+        plan = max_pool3d_with_indices_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
+    except (KeyError, AttributeError, TypeError):
+        plan = max_pool3d_with_indices_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return plan(input)
+
+
+def max_pool3d_with_indices_backward(
+    grad_output: Any,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    indices: Any,
+) -> Any:
+    """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    if modes:
+        return max_pool3d_with_indices_backward_packet.call_parameters(
+            grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+        )
+    try:
+        plan = max_pool3d_with_indices_backward_plans[grad_output._spec][
+            input._spec, kernel_size, stride, padding, dilation, ceil_mode, indices._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = max_pool3d_with_indices_backward_packet.miss(
+            grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+        )
+    return plan(grad_output, input, indices)
+
+
+def avg_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: Any = False,
+    count_include_pad: Any = True,
+    divisor_override: Any = None,
+    *,
+    out: Any = None,
+) -> Any:
+    """avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return avg_pool3d_packet.call_parameters(
+                input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out
+            )
+        try:
+            plan = avg_pool3d_outs[
+                input._spec,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = avg_pool3d_packet.miss_out(
+                input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out
+            )
+        return plan(input, out)
+    try:
+        plan = avg_pool3d_plans[input._spec][
+            kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = avg_pool3d_packet.miss(
+            input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    return plan(input)
+
+
+def avg_pool3d_backward(
+    grad_output: Any,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+) -> Any:
+    """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    if modes:
+        return avg_pool3d_backward_packet.call_parameters(
+            grad_output, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    try:
+        plan = avg_pool3d_backward_plans[grad_output._spec][
+            input._spec, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = avg_pool3d_backward_packet.miss(
+            grad_output, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    return plan(grad_output, input)
+
+
+def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+    """adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"""
+    if modes:
+        return adaptive_avg_pool1d_packet.call_parameters(input, output_size)
+    try:
+        plan = adaptive_avg_pool1d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_avg_pool1d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    if modes:
+        return adaptive_avg_pool2d_packet.call_parameters(input, output_size)
+    try:
+        plan = adaptive_avg_pool2d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_avg_pool2d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def _adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    if modes:
+        return _adaptive_avg_pool2d_packet.call_parameters(input, output_size)
+    try:
+        plan = _adaptive_avg_pool2d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = _adaptive_avg_pool2d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def _adaptive_avg_pool2d_backward(grad_output: Any, input: Any) -> Any:
+    """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    if modes:
+        return _adaptive_avg_pool2d_backward_packet.call_parameters(grad_output, input)
+    try:
+        plan = _adaptive_avg_pool2d_backward_plans[grad_output._spec][input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _adaptive_avg_pool2d_backward_packet.miss(grad_output, input)
+    return plan(grad_output, input)
+
+
+def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+    """adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    if modes:
+        return adaptive_avg_pool3d_packet.call_parameters(input, output_size)
+    try:
+        plan = adaptive_avg_pool3d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_avg_pool3d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def _adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+    """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    if modes:
+        return _adaptive_avg_pool3d_packet.call_parameters(input, output_size)
+    try:
+        plan = _adaptive_avg_pool3d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = _adaptive_avg_pool3d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def _adaptive_avg_pool3d_backward(grad_output: Any, input: Any) -> Any:
+    """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    if modes:
+        return _adaptive_avg_pool3d_backward_packet.call_parameters(grad_output, input)
+    try:
+        plan = _adaptive_avg_pool3d_backward_plans[grad_output._spec][input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _adaptive_avg_pool3d_backward_packet.miss(grad_output, input)
+    return plan(grad_output, input)
+
+
+def adaptive_max_pool1d(input: Any, output_size: Any) -> Any:
+    """adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"""
+    if modes:
+        return adaptive_max_pool1d_packet.call_parameters(input, output_size)
+    try:
+        plan = adaptive_max_pool1d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_max_pool1d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def adaptive_max_pool2d(input: Any, output_size: Any) -> Any:
+    """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
+    if modes:
+        return adaptive_max_pool2d_packet.call_parameters(input, output_size)
+    try:
+        plan = adaptive_max_pool2d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_max_pool2d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def adaptive_max_pool2d_backward(grad_output: Any, input: Any, indices: Any) -> Any:
+    """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    if modes:
+        return adaptive_max_pool2d_backward_packet.call_parameters(grad_output, input, indices)
+    try:
+        plan = adaptive_max_pool2d_backward_plans[grad_output._spec][input._spec, indices._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_max_pool2d_backward_packet.miss(grad_output, input, indices)
+    return plan(grad_output, input, indices)
+
+
+def adaptive_max_pool3d(input: Any, output_size: Any) -> Any:
+    """adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
+    if modes:
+        return adaptive_max_pool3d_packet.call_parameters(input, output_size)
+    try:
+        plan = adaptive_max_pool3d_plans[input._spec][output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_max_pool3d_packet.miss(input, output_size)
+    return plan(input)
+
+
+def adaptive_max_pool3d_backward(grad_output: Any, input: Any, indices: Any) -> Any:
+    """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    if modes:
+        return adaptive_max_pool3d_backward_packet.call_parameters(grad_output, input, indices)
+    try:
+        plan = adaptive_max_pool3d_backward_plans[grad_output._spec][input._spec, indices._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = adaptive_max_pool3d_backward_packet.miss(grad_output, input, indices)
+    return plan(grad_output, input, indices)

@@ -20,8 +20,15 @@ __all__ = [
     "argmax",
     "argmin",
     "count_nonzero",
+    "cummax",
+    "cummaxmin_backward",
+    "cummin",
+    "cumprod",
+    "cumprod_",
+    "cumprod_backward",
     "cumsum",
     "cumsum_",
+    "logcumsumexp",
     "logsumexp",
     "max",
     "mean",
@@ -357,6 +364,109 @@ cumsum__packet = packet(
     False,
 )
 cumsum__plans = cumsum__packet.plans
+cumprod_packet = packet(
+    "cumprod",
+    (
+        "cumprod",
+        "cumprod.out",
+        "cumprod.dimname",
+        "cumprod.dimname_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+    ),
+    False,
+)
+cumprod_plans = cumprod_packet.plans
+cumprod_outs = cumprod_packet.outs
+cumprod__packet = packet(
+    "cumprod_",
+    (
+        "cumprod_",
+        "cumprod_.dimname",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+    ),
+    False,
+)
+cumprod__plans = cumprod__packet.plans
+cumprod_backward_packet = packet(
+    "cumprod_backward",
+    ("cumprod_backward",),
+    (
+        Parameter("grad", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("output", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+cumprod_backward_plans = cumprod_backward_packet.plans
+logcumsumexp_packet = packet(
+    "logcumsumexp",
+    (
+        "logcumsumexp",
+        "logcumsumexp.out",
+        "logcumsumexp.dimname",
+        "logcumsumexp.dimname_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+logcumsumexp_plans = logcumsumexp_packet.plans
+logcumsumexp_outs = logcumsumexp_packet.outs
+cummax_packet = packet(
+    "cummax",
+    (
+        "cummax",
+        "cummax.out",
+        "cummax.dimname",
+        "cummax.dimname_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+cummax_plans = cummax_packet.plans
+cummax_outs = cummax_packet.outs
+cummin_packet = packet(
+    "cummin",
+    (
+        "cummin",
+        "cummin.out",
+        "cummin.dimname",
+        "cummin.dimname_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+cummin_plans = cummin_packet.plans
+cummin_outs = cummin_packet.outs
+cummaxmin_backward_packet = packet(
+    "cummaxmin_backward",
+    ("cummaxmin_backward",),
+    (
+        Parameter("grad", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+cummaxmin_backward_plans = cummaxmin_backward_packet.plans
 value_selecting_reduction_backward_packet = packet(
     "value_selecting_reduction_backward",
     ("value_selecting_reduction_backward",),
@@ -720,6 +830,117 @@ def cumsum_(input: Any, dim: Any, *, dtype: Any = None) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = cumsum__packet.miss(input, dim, dtype)
     return plan(input)
+
+
+def cumprod(input: Any, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
+    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+
+    cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return cumprod_packet.call_parameters(input, dim, dtype, out=out)
+        try:
+            plan = cumprod_outs[input._spec, dim, dtype, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cumprod_packet.miss_out(input, dim, dtype, out)
+        return plan(input, out)
+    try:
+        plan = cumprod_plans[input._spec][dim, dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = cumprod_packet.miss(input, dim, dtype)
+    return plan(input)
+
+
+def cumprod_(input: Any, dim: Any, *, dtype: Any = None) -> Any:
+    """cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+
+    cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+    if modes:
+        return cumprod__packet.call_parameters(input, dim, dtype)
+    try:
+        plan = cumprod__plans[input._spec][dim, dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = cumprod__packet.miss(input, dim, dtype)
+    return plan(input)
+
+
+def cumprod_backward(grad: Any, input: Any, dim: Any, output: Any) -> Any:
+    """cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor"""
+    if modes:
+        return cumprod_backward_packet.call_parameters(grad, input, dim, output)
+    try:
+        plan = cumprod_backward_plans[grad._spec][input._spec, dim, output._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = cumprod_backward_packet.miss(grad, input, dim, output)
+    return plan(grad, input, output)
+
+
+def logcumsumexp(input: Any, dim: Any, *, out: Any = None) -> Any:
+    """logcumsumexp(Tensor self, int dim) -> Tensor
+
+    logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return logcumsumexp_packet.call_parameters(input, dim, out=out)
+        try:
+            plan = logcumsumexp_outs[input._spec, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logcumsumexp_packet.miss_out(input, dim, out)
+        return plan(input, out)
+    try:
+        plan = logcumsumexp_plans[input._spec][dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = logcumsumexp_packet.miss(input, dim)
+    return plan(input)
+
+
+def cummax(input: Any, dim: Any, *, out: Any = None) -> Any:
+    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
+
+    cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)"""
+    if modes or out is not None:
+        if modes:
+            return cummax_packet.call_parameters(input, dim, out=out)
+        try:
+            plan = cummax_outs[input._spec, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cummax_packet.miss_out(input, dim, out)
+        return plan(input, out)
+    try:
+        plan = cummax_plans[input._spec][dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = cummax_packet.miss(input, dim)
+    return plan(input)
+
+
+def cummin(input: Any, dim: Any, *, out: Any = None) -> Any:
+    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
+
+    cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)"""
+    if modes or out is not None:
+        if modes:
+            return cummin_packet.call_parameters(input, dim, out=out)
+        try:
+            plan = cummin_outs[input._spec, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = cummin_packet.miss_out(input, dim, out)
+        return plan(input, out)
+    try:
+        plan = cummin_plans[input._spec][dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = cummin_packet.miss(input, dim)
+    return plan(input)
+
+
+def cummaxmin_backward(grad: Any, input: Any, indices: Any, dim: Any) -> Any:
+    """cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor"""
+    if modes:
+        return cummaxmin_backward_packet.call_parameters(grad, input, indices, dim)
+    try:
+        plan = cummaxmin_backward_plans[grad._spec][input._spec, indices._spec, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = cummaxmin_backward_packet.miss(grad, input, indices, dim)
+    return plan(grad, input, indices)
 
 
 def value_selecting_reduction_backward(grad: Any, dim: Any, indices: Any, sizes: Any, keepdim: Any) -> Any:

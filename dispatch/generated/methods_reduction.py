@@ -34,11 +34,25 @@ from .functions_reduction import (
     argmin_plans,
     count_nonzero_packet,
     count_nonzero_plans,
+    cummax_outs,
+    cummax_packet,
+    cummax_plans,
+    cummin_outs,
+    cummin_packet,
+    cummin_plans,
+    cumprod__packet,
+    cumprod__plans,
+    cumprod_outs,
+    cumprod_packet,
+    cumprod_plans,
     cumsum__packet,
     cumsum__plans,
     cumsum_outs,
     cumsum_packet,
     cumsum_plans,
+    logcumsumexp_outs,
+    logcumsumexp_packet,
+    logcumsumexp_plans,
     logsumexp_outs,
     logsumexp_packet,
     logsumexp_plans,
@@ -365,4 +379,88 @@ class ReductionMethods:
             plan = cumsum__plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
             plan = cumsum__packet.miss_method(self, dim, dtype)
+        return plan(self)
+
+    def cumprod(self, dim: Any, *, dtype: Any = None, out: Any = None) -> Any:
+        """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+
+        cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return cumprod_packet.call_method_parameters(self, dim, dtype, out=out)
+            try:
+                plan = cumprod_outs[self._spec, dim, dtype, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = cumprod_packet.miss_out_method(self, dim, dtype, out)
+            return plan(self, out)
+        try:
+            plan = cumprod_plans[self._spec][dim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            plan = cumprod_packet.miss_method(self, dim, dtype)
+        return plan(self)
+
+    def cumprod_(self, dim: Any, *, dtype: Any = None) -> Any:
+        """cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
+
+        cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
+        if modes:
+            return cumprod__packet.call_method_parameters(self, dim, dtype)
+        try:
+            plan = cumprod__plans[self._spec][dim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            plan = cumprod__packet.miss_method(self, dim, dtype)
+        return plan(self)
+
+    def logcumsumexp(self, dim: Any, *, out: Any = None) -> Any:
+        """logcumsumexp(Tensor self, int dim) -> Tensor
+
+        logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return logcumsumexp_packet.call_method_parameters(self, dim, out=out)
+            try:
+                plan = logcumsumexp_outs[self._spec, dim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logcumsumexp_packet.miss_out_method(self, dim, out)
+            return plan(self, out)
+        try:
+            plan = logcumsumexp_plans[self._spec][dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = logcumsumexp_packet.miss_method(self, dim)
+        return plan(self)
+
+    def cummax(self, dim: Any, *, out: Any = None) -> Any:
+        """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
+
+        cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)"""
+        if modes or out is not None:
+            if modes:
+                return cummax_packet.call_method_parameters(self, dim, out=out)
+            try:
+                plan = cummax_outs[self._spec, dim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = cummax_packet.miss_out_method(self, dim, out)
+            return plan(self, out)
+        try:
+            plan = cummax_plans[self._spec][dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = cummax_packet.miss_method(self, dim)
+        return plan(self)
+
+    def cummin(self, dim: Any, *, out: Any = None) -> Any:
+        """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
+
+        cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)"""
+        if modes or out is not None:
+            if modes:
+                return cummin_packet.call_method_parameters(self, dim, out=out)
+            try:
+                plan = cummin_outs[self._spec, dim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = cummin_packet.miss_out_method(self, dim, out)
+            return plan(self, out)
+        try:
+            plan = cummin_plans[self._spec][dim]
+        except (KeyError, AttributeError, TypeError):
+            plan = cummin_packet.miss_method(self, dim)
         return plan(self)

@@ -98,3 +98,195 @@ def register() -> None:
         "native_functions/pooling.yaml:38",
     )
     composite("avg_pool1d", "CompositeImplicitAutograd", composition.avg_pool1d)
+    define(
+        "max_pool3d",
+        "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
+        "native_functions/pooling.yaml:42",
+    )
+    composite("max_pool3d", "CompositeImplicitAutograd", composition.max_pool3d)
+    define(
+        "max_pool3d_with_indices",
+        "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+        "native_functions/pooling.yaml:46",
+        ("core",),
+    )
+    structured(
+        "max_pool3d_with_indices",
+        native.max_pool3d_with_indices,
+        "max_pool3d_with_indices_stub",
+        "functional",
+        "max_pool3d_with_indices.out",
+    )
+    autograd("max_pool3d_with_indices", autograd_pooling.plan_max_pool3d_with_indices)
+    define(
+        "max_pool3d_with_indices.out",
+        "max_pool3d_with_indices.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
+        "native_functions/pooling.yaml:51",
+    )
+    structured(
+        "max_pool3d_with_indices.out", native.max_pool3d_with_indices, "max_pool3d_with_indices_stub", "out"
+    )
+    autograd("max_pool3d_with_indices.out", out_refuses_grad)
+    define(
+        "max_pool3d_with_indices_backward",
+        "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+        "native_functions/pooling.yaml:55",
+    )
+    structured(
+        "max_pool3d_with_indices_backward",
+        native.max_pool3d_with_indices_backward,
+        "max_pool3d_with_indices_backward_stub",
+        "functional",
+    )
+    autograd("max_pool3d_with_indices_backward", autograd_pooling.plan_max_pool3d_with_indices_backward)
+    define(
+        "avg_pool3d",
+        "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+        "native_functions/pooling.yaml:59",
+        ("core",),
+    )
+    structured("avg_pool3d", native.avg_pool3d, "avg_pool3d_stub", "functional", "avg_pool3d.out")
+    autograd("avg_pool3d", autograd_pooling.plan_avg_pool3d)
+    define(
+        "avg_pool3d.out",
+        "avg_pool3d.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pooling.yaml:59",
+        ("core",),
+    )
+    structured("avg_pool3d.out", native.avg_pool3d, "avg_pool3d_stub", "out")
+    autograd("avg_pool3d.out", out_refuses_grad)
+    define(
+        "avg_pool3d_backward",
+        "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
+        "native_functions/pooling.yaml:65",
+    )
+    structured("avg_pool3d_backward", native.avg_pool3d_backward, "avg_pool3d_backward_stub", "functional")
+    autograd("avg_pool3d_backward", autograd_pooling.plan_avg_pool3d_backward)
+    define(
+        "adaptive_avg_pool1d",
+        "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
+        "native_functions/pooling.yaml:69",
+    )
+    composite("adaptive_avg_pool1d", "CompositeImplicitAutograd", composition.adaptive_avg_pool1d)
+    define(
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+        "native_functions/pooling.yaml:73",
+    )
+    composite("adaptive_avg_pool2d", "CompositeImplicitAutograd", composition.adaptive_avg_pool2d)
+    define(
+        "_adaptive_avg_pool2d",
+        "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+        "native_functions/pooling.yaml:78",
+        ("core",),
+    )
+    structured("_adaptive_avg_pool2d", native._adaptive_avg_pool2d, "_adaptive_avg_pool2d_stub", "functional")
+    autograd("_adaptive_avg_pool2d", autograd_pooling.plan__adaptive_avg_pool2d)
+    define(
+        "_adaptive_avg_pool2d_backward",
+        "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
+        "native_functions/pooling.yaml:82",
+    )
+    structured(
+        "_adaptive_avg_pool2d_backward",
+        native.adaptive_backward,
+        "_adaptive_avg_pool2d_backward_stub",
+        "functional",
+    )
+    autograd("_adaptive_avg_pool2d_backward", autograd_pooling.plan__adaptive_avg_pool2d_backward)
+    define(
+        "adaptive_avg_pool3d",
+        "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+        "native_functions/pooling.yaml:86",
+    )
+    composite("adaptive_avg_pool3d", "CompositeImplicitAutograd", composition.adaptive_avg_pool3d)
+    define(
+        "_adaptive_avg_pool3d",
+        "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+        "native_functions/pooling.yaml:91",
+        ("core",),
+    )
+    structured("_adaptive_avg_pool3d", native._adaptive_avg_pool3d, "_adaptive_avg_pool3d_stub", "functional")
+    autograd("_adaptive_avg_pool3d", autograd_pooling.plan__adaptive_avg_pool3d)
+    define(
+        "_adaptive_avg_pool3d_backward",
+        "_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor",
+        "native_functions/pooling.yaml:95",
+    )
+    structured(
+        "_adaptive_avg_pool3d_backward",
+        native.adaptive_backward,
+        "_adaptive_avg_pool3d_backward_stub",
+        "functional",
+    )
+    autograd("_adaptive_avg_pool3d_backward", autograd_pooling.plan__adaptive_avg_pool3d_backward)
+    define(
+        "adaptive_max_pool1d",
+        "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
+        "native_functions/pooling.yaml:99",
+    )
+    composite("adaptive_max_pool1d", "CompositeImplicitAutograd", composition.adaptive_max_pool1d)
+    define(
+        "adaptive_max_pool2d",
+        "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
+        "native_functions/pooling.yaml:103",
+    )
+    structured(
+        "adaptive_max_pool2d",
+        native.adaptive_max_pool2d,
+        "adaptive_max_pool2d_stub",
+        "functional",
+        "adaptive_max_pool2d.out",
+    )
+    autograd("adaptive_max_pool2d", autograd_pooling.plan_adaptive_max_pool2d)
+    define(
+        "adaptive_max_pool2d.out",
+        "adaptive_max_pool2d.out(Tensor self, int[2] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
+        "native_functions/pooling.yaml:107",
+    )
+    structured("adaptive_max_pool2d.out", native.adaptive_max_pool2d, "adaptive_max_pool2d_stub", "out")
+    autograd("adaptive_max_pool2d.out", out_refuses_grad)
+    define(
+        "adaptive_max_pool2d_backward",
+        "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
+        "native_functions/pooling.yaml:111",
+    )
+    structured(
+        "adaptive_max_pool2d_backward",
+        native.adaptive_backward,
+        "adaptive_max_pool2d_backward_stub",
+        "functional",
+    )
+    autograd("adaptive_max_pool2d_backward", autograd_pooling.plan_adaptive_max_pool2d_backward)
+    define(
+        "adaptive_max_pool3d",
+        "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
+        "native_functions/pooling.yaml:116",
+    )
+    structured(
+        "adaptive_max_pool3d",
+        native.adaptive_max_pool3d,
+        "adaptive_max_pool3d_stub",
+        "functional",
+        "adaptive_max_pool3d.out",
+    )
+    autograd("adaptive_max_pool3d", autograd_pooling.plan_adaptive_max_pool3d)
+    define(
+        "adaptive_max_pool3d.out",
+        "adaptive_max_pool3d.out(Tensor self, int[3] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
+        "native_functions/pooling.yaml:120",
+    )
+    structured("adaptive_max_pool3d.out", native.adaptive_max_pool3d, "adaptive_max_pool3d_stub", "out")
+    autograd("adaptive_max_pool3d.out", out_refuses_grad)
+    define(
+        "adaptive_max_pool3d_backward",
+        "adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
+        "native_functions/pooling.yaml:124",
+    )
+    structured(
+        "adaptive_max_pool3d_backward",
+        native.adaptive_backward,
+        "adaptive_max_pool3d_backward_stub",
+        "functional",
+    )
+    autograd("adaptive_max_pool3d_backward", autograd_pooling.plan_adaptive_max_pool3d_backward)

@@ -835,9 +835,136 @@ def register() -> None:
     )
     composite("cumsum.dimname_out", "CompositeImplicitAutograd", composition.cumsum_by_name_out)
     define(
+        "cumprod",
+        "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        "native_functions/reduction.yaml:430",
+    )
+    structured("cumprod", native.cumsum, "cumprod_stub", "functional", "cumprod.out")
+    autograd("cumprod", autograd_reduction.plan_cumprod)
+    define(
+        "cumprod_",
+        "cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
+        "native_functions/reduction.yaml:430",
+    )
+    structured("cumprod_", native.cumsum, "cumprod_stub", "inplace", "cumprod.out")
+    autograd("cumprod_", autograd_reduction.plan_cumprod_)
+    define(
+        "cumprod.out",
+        "cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:430",
+    )
+    structured("cumprod.out", native.cumsum, "cumprod_stub", "out")
+    autograd("cumprod.out", out_refuses_grad)
+    define(
+        "cumprod.dimname",
+        "cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
+        "native_functions/reduction.yaml:436",
+    )
+    composite("cumprod.dimname", "CompositeImplicitAutograd", composition.cumprod_by_name)
+    define(
+        "cumprod_.dimname",
+        "cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
+        "native_functions/reduction.yaml:442",
+    )
+    composite("cumprod_.dimname", "CompositeImplicitAutograd", composition.cumprod__by_name)
+    define(
+        "cumprod.dimname_out",
+        "cumprod.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:448",
+    )
+    composite("cumprod.dimname_out", "CompositeImplicitAutograd", composition.cumprod_by_name_out)
+    define(
+        "cumprod_backward",
+        "cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor",
+        "native_functions/reduction.yaml:453",
+    )
+    composite("cumprod_backward", "CompositeImplicitAutograd", composition.cumprod_backward)
+    define(
+        "logcumsumexp", "logcumsumexp(Tensor self, int dim) -> Tensor", "native_functions/reduction.yaml:457"
+    )
+    structured("logcumsumexp", native.logcumsumexp, "logcumsumexp_stub", "functional", "logcumsumexp.out")
+    autograd("logcumsumexp", autograd_reduction.plan_logcumsumexp)
+    define(
+        "logcumsumexp.out",
+        "logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:457",
+    )
+    structured("logcumsumexp.out", native.logcumsumexp, "logcumsumexp_stub", "out")
+    autograd("logcumsumexp.out", out_refuses_grad)
+    define(
+        "logcumsumexp.dimname",
+        "logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor",
+        "native_functions/reduction.yaml:462",
+    )
+    composite("logcumsumexp.dimname", "CompositeImplicitAutograd", composition.logcumsumexp_by_name)
+    define(
+        "logcumsumexp.dimname_out",
+        "logcumsumexp.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/reduction.yaml:468",
+    )
+    composite("logcumsumexp.dimname_out", "CompositeImplicitAutograd", composition.logcumsumexp_by_name_out)
+    define(
+        "cummax",
+        "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        "native_functions/reduction.yaml:473",
+    )
+    structured("cummax", native.running_extremum, "cummax_stub", "functional", "cummax.out")
+    autograd("cummax", autograd_reduction.plan_cummax)
+    define(
+        "cummax.out",
+        "cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
+        "native_functions/reduction.yaml:478",
+    )
+    structured("cummax.out", native.running_extremum, "cummax_stub", "out")
+    autograd("cummax.out", out_refuses_grad)
+    define(
+        "cummax.dimname",
+        "cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
+        "native_functions/reduction.yaml:481",
+    )
+    composite("cummax.dimname", "CompositeImplicitAutograd", composition.cummax_by_name)
+    define(
+        "cummax.dimname_out",
+        "cummax.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
+        "native_functions/reduction.yaml:487",
+    )
+    composite("cummax.dimname_out", "CompositeImplicitAutograd", composition.cummax_by_name_out)
+    define(
+        "cummin",
+        "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        "native_functions/reduction.yaml:492",
+    )
+    structured("cummin", native.running_extremum, "cummin_stub", "functional", "cummin.out")
+    autograd("cummin", autograd_reduction.plan_cummin)
+    define(
+        "cummin.out",
+        "cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
+        "native_functions/reduction.yaml:497",
+    )
+    structured("cummin.out", native.running_extremum, "cummin_stub", "out")
+    autograd("cummin.out", out_refuses_grad)
+    define(
+        "cummin.dimname",
+        "cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
+        "native_functions/reduction.yaml:500",
+    )
+    composite("cummin.dimname", "CompositeImplicitAutograd", composition.cummin_by_name)
+    define(
+        "cummin.dimname_out",
+        "cummin.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
+        "native_functions/reduction.yaml:506",
+    )
+    composite("cummin.dimname_out", "CompositeImplicitAutograd", composition.cummin_by_name_out)
+    define(
+        "cummaxmin_backward",
+        "cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor",
+        "native_functions/reduction.yaml:511",
+    )
+    composite("cummaxmin_backward", "CompositeImplicitAutograd", composition.cummaxmin_backward)
+    define(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor",
-        "native_functions/reduction.yaml:430",
+        "native_functions/reduction.yaml:515",
     )
     composite(
         "value_selecting_reduction_backward",

@@ -19,6 +19,7 @@ from .optimizer_samples import optimizers
 from .pointwise_samples import copies, elementwise, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
+from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
 __all__ = ["functions", "kernel_files", "samples"]
@@ -48,6 +49,7 @@ def samples(capability: int) -> Iterator[Sample]:
         copies,
         pointwise_functions,
         reductions,
+        extremes_and_moments,
         joint_reductions,
         rows,
         scans,
@@ -61,51 +63,6 @@ def samples(capability: int) -> Iterator[Sample]:
         optimizers,
     ):
         yield from family(capability)
-
-
-def reductions(capability: int) -> Iterator[Sample]:
-    yield Sample("sum float32 rows", lambda: empty(4096, 4096).sum(1), ("reduce",))
-    for dtype in NUMBERS:
-        yield Sample(f"sum {dtype} rows", lambda d=dtype: empty(4096, 4096, dtype=d).sum(1), ("reduce",))
-    for dtype in (*FLOATING, "int64"):
-        yield Sample(f"sum {dtype} columns", lambda d=dtype: empty(4096, 65536, dtype=d).sum(0), ("reduce",))
-        yield Sample(f"sum {dtype} short rows", lambda d=dtype: empty(65536, 64, dtype=d).sum(1))
-    for name in ("amax", "amin", "prod", "any", "all", "mean"):
-        yield Sample(f"{name} float32 rows", lambda n=name: getattr(empty(4096, 4096), n)(1))
-    for dtype in ("float64", "int8"):
-        yield Sample(f"amax {dtype} rows", lambda d=dtype: empty(4096, 4096, dtype=d).amax(1))
-    yield Sample("sum float32 all", lambda: empty(1 << 22).sum())
-    yield Sample("sum int64 all", lambda: empty(1 << 22, dtype="int64").sum())
-    yield Sample("sum float32 columns of few", lambda: empty(1 << 16, 128).sum(0))
-    yield Sample("sum float32 rows of odd length", lambda: empty(4096, 4095).sum(1))
-    yield Sample("sum float32 over two of four", lambda: empty(64, 32, 64, 32).sum((1, 3)))
-
-
-def joint_reductions(capability: int) -> Iterator[Sample]:
-    wide = ("reduce_jointly",)
-    yield Sample("var float32 rows", lambda: empty(4096, 4096).var(1), wide)
-    for dtype in ("float32", "float64", "bfloat16", "float16"):
-        for name in ("var_mean", "logsumexp"):
-            x = empty(4096, 4096, dtype=dtype)
-            yield Sample(f"{name} {dtype} rows", partial(getattr(tt, name), x, 1), wide)
-    for name in ("std", "std_mean", "argmax", "argmin"):
-        yield Sample(f"{name} float32 rows", partial(getattr(tt, name), empty(4096, 4096), 1), wide)
-    for name in ("var", "logsumexp", "argmax"):
-        for dtype in ("float32", "float64"):
-            x = empty(4096, 65536, dtype=dtype)
-            yield Sample(f"{name} {dtype} columns", partial(getattr(tt, name), x, 0))
-    for dtype in ("float32", "float64", "bfloat16", "int64", "int8", "bool"):
-        yield Sample(f"max {dtype} rows", lambda d=dtype: empty(4096, 4096, dtype=d).max(1), wide)
-        yield Sample(
-            f"aminmax {dtype} rows", lambda d=dtype: tt.aminmax(empty(4096, 4096, dtype=d), dim=1), wide
-        )
-    yield Sample("max int8 of short rows", lambda: empty(65536, 64, dtype="int8").max(1))
-    yield Sample("argmax int8 all", lambda: empty(1 << 22, dtype="int8").argmax())
-    yield Sample("var float32 all", lambda: empty(1 << 22).var())
-    yield Sample("logsumexp float32 all", lambda: tt.logsumexp(empty(1 << 22), 0))
-    for dtype in ("float32", "float64", "bfloat16"):
-        x, y = empty(1 << 22, dtype=dtype), empty(1 << 22, dtype=dtype)
-        yield Sample(f"mse_loss {dtype}", lambda x=x, y=y: tt.nn.functional.mse_loss(x, y))
 
 
 def rows(capability: int) -> Iterator[Sample]:
@@ -131,14 +88,6 @@ def rows(capability: int) -> Iterator[Sample]:
                 f"{name} {dtype} long rows of odd length",
                 lambda f=function, d=dtype: gradients(lambda x: f(x, 1), empty(64, 50_257, dtype=d)),
             )
-
-
-def scans(capability: int) -> Iterator[Sample]:
-    for dtype in NUMBERS:
-        yield Sample(f"cumsum {dtype} rows", lambda d=dtype: empty(4096, 4096, dtype=d).cumsum(1))
-    for dtype in ("float32", "float64", "int64"):
-        yield Sample(f"cumsum {dtype} columns", lambda d=dtype: empty(512, 65536, dtype=d).cumsum(0))
-        yield Sample(f"cumsum {dtype} all", lambda d=dtype: empty(1 << 22, dtype=d).cumsum(0))
 
 
 def losses(capability: int) -> Iterator[Sample]:
@@ -181,25 +130,6 @@ def convolutions(capability: int) -> Iterator[Sample]:
         "conv2d bfloat16 with strides, dilation and groups",
         lambda: gradients(lambda a, f: tt.conv2d(a, f, None, (2, 2), (1, 1), (2, 2), 2), strided, w),
     )
-
-
-WINDOW = {"kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1)}
-
-
-def pools(capability: int) -> Iterator[Sample]:
-    functions = importlib.import_module("...dispatch.generated.functions", __package__)
-    for dtype in FLOATING:
-        for name in ("max_pool2d", "avg_pool2d"):
-            for last in (False, True) if dtype in ("float32", "bfloat16") else (False,):
-                x = empty(32, 64, 56, 56, dtype=dtype, last=last)
-                yield Sample(
-                    f"{name} {dtype}{' channels last' if last else ''}",
-                    partial(gradients, partial(getattr(functions, name), **WINDOW), x),
-                )
-    for dtype in INTEGRAL:
-        for name in ("max_pool2d", "avg_pool2d"):
-            x = empty(32, 64, 56, 56, dtype=dtype)
-            yield Sample(f"{name} {dtype}", partial(getattr(functions, name), x, **WINDOW))
 
 
 DISTRIBUTIONS = ("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "cauchy_", "log_normal_")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -10,24 +11,37 @@ from ...runtime.cuda.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
-from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from ..reduction.reduction import lowest
 from .pooling_kernels import average_pool, average_pool_backward, max_pool, max_pool_backward
 
 BLOCK = 256
 INTERPRETED_BLOCK = 8192
+CHANNELS = 64
+"""Of a tile, where they are the fastest dimension."""
 
 
-def with_batch(spec: TensorSpec) -> TensorSpec:
-    """(C, H, W) as (1, C, H, W)."""
-    return spec if spec.ndim == 4 else spec.replace(sizes=(1, *spec.sizes), strides=(0, *spec.strides))
+def with_batch(spec: TensorSpec, rank: int) -> TensorSpec:
+    """(N, C, D, H, W) of a tensor of `rank` spatial dimensions, with or without a batch."""
+    sizes, strides = spec.sizes, spec.strides
+    if len(sizes) == rank + 1:
+        sizes, strides = (1, *sizes), (0, *strides)
+    missing = 3 - rank
+    return spec.replace(
+        sizes=(*sizes[:2], *(1,) * missing, *sizes[2:]), strides=(*strides[:2], *(0,) * missing, *strides[2:])
+    )
 
 
-def check_floating(call: StructuredCall, integers: bool = False) -> TensorSpec:
-    """The spec of `self`. Refuses dtypes that pooling does not have."""
+def three(sizes: tuple[int, ...], fill: int) -> tuple[int, ...]:
+    """A list for each spatial dimension as one for three."""
+    return (*(fill,) * (3 - len(sizes)), *sizes)
+
+
+def check_floating(call: StructuredCall) -> TensorSpec:
+    """The spec of `self`. Refuses dtypes that pooling does not have; those of planes take integers."""
     spec: TensorSpec = call.args["self"]
     check_dtypes(call, [spec])
-    if not (spec.dtype.is_floating_point or (integers and spec.dtype.is_integral)):
+    if not (spec.dtype.is_floating_point or (call.extra.get("integers", False) and spec.dtype.is_integral)):
         raise call.refuse(spec)
     return spec
 
@@ -45,28 +59,39 @@ def plan(
         tensors: parameter names of the pointers, in the kernel's order, with the letter of their strides.
         constants: what this kernel has beside the window; among them a divisor of None or a number.
     """
-    pool, spec = call.extra["pool"], with_batch(call.args["self"])
-    over = with_batch(over)
-    n = over.numel
-    block = min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK) if interpreted() else BLOCK
+    pool = call.extra["pool"]
+    rank = len(pool.out)
+    spec, space = with_batch(call.args["self"], rank), with_batch(over, rank)
+    channels = spec.sizes[1]
+    last = space.strides[1] == 1 and channels > 1 and not over.is_contiguous
+    n = space.numel // channels if last else space.numel
+    block, wide = tile_of(n, channels, over.dtype.itemsize, last)
     strides: dict[str, int] = {}
-    reach = n + block
+    planes = max(math.prod(spec.sizes[2:]), math.prod(pool.out)) * 2
+    reach = max(n + block, planes * max(*spec.sizes[2:], *pool.out) if pool.adaptive else planes)
     for letter, tensor in tensors.values():
-        own = with_batch(tensor)
-        strides |= {letter + dim: stride for dim, stride in zip("nchw", own.strides, strict=True)}
+        own = with_batch(tensor, rank)
+        strides |= {letter + dim: stride for dim, stride in zip("ncdhw", own.strides, strict=True)}
         reach = max(reach, 4 * sum(s * (size + 64) for size, s in zip(own.sizes, own.strides, strict=True)))
     kind = integer_type(reach)
     values = {
         "n": n,
-        "channels": spec.sizes[1],
-        "h": spec.sizes[2],
-        "w": spec.sizes[3],
-        "oh": pool.out[0],
-        "ow": pool.out[1],
-        **{name: stride for name, stride in strides.items() if stride not in (0, 1)},
+        "channels": channels,
+        **dict(zip(("d", "h", "w"), spec.sizes[2:], strict=True)),
+        **dict(zip(("od", "oh", "ow"), three(pool.out, 1), strict=True)),
+        **strides,
     }
-    fixed = {name: stride for name, stride in strides.items() if stride in (0, 1)}
-    window = zip("KSPD", (pool.kernel, pool.stride, pool.padding, pool.dilation), strict=True)
+    # Strides of 0 and 1, and the sizes of dimensions that planes do not have.
+    fixed = {name: value for name, value in values.items() if name in strides and value in (0, 1)}
+    if rank < 3:
+        fixed |= {"d": 1, "od": 1}
+    values = {name: value for name, value in values.items() if name not in fixed}
+    window = (("K", pool.kernel, 1), ("S", pool.stride, 1), ("P", pool.padding, 0), ("D", pool.dilation, 1))
+    sides = {
+        letter + side: size
+        for letter, sizes, fill in (*window, ("B", pool.windows, 1))
+        for side, size in zip("DHW", three(sizes, fill), strict=True)
+    }
     every = {name: f"*{tensor.dtype.triton_name}" for name, (_, tensor) in tensors.items()}
     every |= dict.fromkeys(values, kind)
     launch = Launch(
@@ -76,25 +101,36 @@ def plan(
         {
             **constants,
             **fixed,
-            **{
-                letter + side: size
-                for letter, sizes in window
-                for side, size in zip("HW", sizes, strict=True)
-            },
+            **{name: value for name, value in sides.items() if name in kernel.arg_names},
             "TYPE": compute_type(spec.dtype),
+            "ADAPTIVE": pool.adaptive,
             "INDEX": tl.int32 if kind == "i32" else tl.int64,
-            "LAST": over.strides[1] == 1 and not over.is_contiguous,
-            "BLOCK": block,
+            "LAST": last,
+            "BLOCK_P": block,
+            "BLOCK_C": wide,
         },
+        divisible=[
+            name for name, value in values.items() if value % ALIGNMENT == 0 and name in kernel.arg_names
+        ],
     )
-    grid = (cdiv(n, block), 1, 1)
+    grid = (cdiv(n, block), cdiv(channels, wide) if last else 1, 1)
     numbers = tuple(values[name] for name in kernel.arg_names if name in values)
     return lambda *addresses: launch(grid, *addresses, *numbers)
 
 
-def max_pool2d(call: StructuredCall) -> PlannedKernel:
+def tile_of(n: int, channels: int, itemsize: int, last: bool) -> tuple[int, int]:
+    """Positions and channels of a program; a lane has 16 bytes of each position where channels are last."""
+    if not last:
+        most = INTERPRETED_BLOCK if interpreted() else BLOCK
+        return min(max(next_power_of_2(n), 16), most), 1
+    wide = min(next_power_of_2(channels), CHANNELS)
+    elements = INTERPRETED_BLOCK if interpreted() else 128 * min(ALIGNMENT // itemsize, 8)
+    return min(next_power_of_2(n), max(elements // wide, 1)), wide
+
+
+def max_pool_(call: StructuredCall) -> PlannedKernel:
     """The largest element under each window; of equals the first, of NaNs the last."""
-    spec = check_floating(call, integers=True)
+    spec = check_floating(call)
     values, indices = call.outputs
     if values.numel == 0:
         return PlannedKernel(launch_nothing)
@@ -108,7 +144,7 @@ def max_pool2d(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(lambda to, where, x: run(x.address, to.address, where.address))
 
 
-def max_pool2d_backward(call: StructuredCall) -> PlannedKernel:
+def max_pool_backward_(call: StructuredCall) -> PlannedKernel:
     """Each element adds up the gradients of the windows whose index names it."""
     check_floating(call)
     out = call.outputs[0]
@@ -123,12 +159,15 @@ def max_pool2d_backward(call: StructuredCall) -> PlannedKernel:
 
 def averaging(call: StructuredCall) -> dict[str, object]:
     """The constants of averages."""
-    return {"divisor": call.args["divisor_override"], "WITH_PAD": call.args["count_include_pad"]}
+    return {
+        "divisor": call.args.get("divisor_override"),
+        "WITH_PAD": call.args.get("count_include_pad", False),
+    }
 
 
-def avg_pool2d(call: StructuredCall) -> PlannedKernel:
+def average_pool_(call: StructuredCall) -> PlannedKernel:
     """The mean under each window; integers are divided as C divides them."""
-    spec = check_floating(call, integers=True)
+    spec = check_floating(call)
     out = call.outputs[0]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
@@ -136,7 +175,7 @@ def avg_pool2d(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(lambda to, x: run(x.address, to.address))
 
 
-def avg_pool2d_backward(call: StructuredCall) -> PlannedKernel:
+def average_pool_backward_(call: StructuredCall) -> PlannedKernel:
     """Each element adds up its shares of the gradients of the windows that it lies in."""
     check_floating(call)
     out = call.outputs[0]
@@ -147,7 +186,39 @@ def avg_pool2d_backward(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(lambda to, g, _: run(g.address, to.address))
 
 
-register_stub("max_pool2d_with_indices_stub", "cuda", max_pool2d)
-register_stub("max_pool2d_with_indices_backward_stub", "cuda", max_pool2d_backward)
-register_stub("avg_pool2d_stub", "cuda", avg_pool2d)
-register_stub("avg_pool2d_backward_stub", "cuda", avg_pool2d_backward)
+KERNELS: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
+    **dict.fromkeys(
+        (
+            "max_pool2d_with_indices_stub",
+            "max_pool3d_with_indices_stub",
+            "adaptive_max_pool2d_stub",
+            "adaptive_max_pool3d_stub",
+        ),
+        max_pool_,
+    ),
+    **dict.fromkeys(
+        (
+            "max_pool2d_with_indices_backward_stub",
+            "max_pool3d_with_indices_backward_stub",
+            "adaptive_max_pool2d_backward_stub",
+            "adaptive_max_pool3d_backward_stub",
+        ),
+        max_pool_backward_,
+    ),
+    **dict.fromkeys(
+        ("avg_pool2d_stub", "avg_pool3d_stub", "_adaptive_avg_pool2d_stub", "_adaptive_avg_pool3d_stub"),
+        average_pool_,
+    ),
+    **dict.fromkeys(
+        (
+            "avg_pool2d_backward_stub",
+            "avg_pool3d_backward_stub",
+            "_adaptive_avg_pool2d_backward_stub",
+            "_adaptive_avg_pool3d_backward_stub",
+        ),
+        average_pool_backward_,
+    ),
+}
+
+for _stub, _factory in KERNELS.items():
+    register_stub(_stub, "cuda", _factory)

@@ -1,4 +1,4 @@
-"""Reductions with several accumulators, a line for each: extremes with their indices, moments, logsumexp.
+"""Reductions with several accumulators, a line for each: both extremes, logsumexp, losses.
 
 As in `reduction.py` few outputs with much to reduce are split: the accumulators of each part first, then
 their combination. No atomics, so the order depends on sizes, strides and the device only.
@@ -17,7 +17,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
-from ..launch import INT32_MAX, cdiv, launch_nothing
+from ..launch import cdiv, launch_nothing
 from . import joint_reduction_kernels as k
 from .reduction import highest, lowest
 from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
@@ -38,14 +38,11 @@ class JointReduction:
     Args:
         combine: a `@triton.jit` function of the accumulators of two sides; associative.
         across: ``tl.reduce`` of a tuple of tiles over axis 1 with `combine` named in it.
-        element: ``element(a, b, index)`` gives the accumulators of one element (of two inputs).
+        element: ``element(a, b)`` gives the accumulators of one element (of two inputs).
         finish: ``finish(accumulators, number)`` gives a tuple with each output.
         accumulators: from the input's and the output's dtype, and how many elements there are.
         number: a function of the plan and that count; what it returns gives `number`, at each call, from the
             runtime arguments after the input.
-        indexed: whether `element` looks at the index.
-        shifted: whether elements are taken relative to the first one that a program sees, which is added to
-            the first accumulator again; parts are then combined in float64.
     """
 
     combine: Any
@@ -54,19 +51,6 @@ class JointReduction:
     finish: Any
     accumulators: Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]
     number: Callable[[StructuredCall, int], Callable[..., float]] = no_number
-    indexed: bool = False
-    shifted: bool = False
-
-
-def indexed(start: Callable[[tl.dtype], int | float]) -> Callable[..., Sequence[Accumulator]]:
-    """A value and its index; lanes that saw nothing lose every tie."""
-
-    def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
-        value = compute_type(input)
-        index = tl.int32 if count <= INT32_MAX else tl.int64
-        return (value, start(value)), (index, highest(index))
-
-    return accumulators
 
 
 def both_extremes(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
@@ -81,26 +65,8 @@ def shifted_sum(input: ScalarType, output: ScalarType, count: int) -> Sequence[A
     return (type_, lowest(type_)), (type_, 0)
 
 
-def three_moments(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
-    """Mean, squares and count."""
-    return ((compute_type(input), 0),) * 3
-
-
-def freedom(call: StructuredCall, count: int) -> Callable[..., float]:
-    """The number of elements less the correction, which is 1 by default."""
-    fixed = call.extra.get("correction", 1)
-    return lambda correction=None: float(max(count - (fixed if correction is None else correction), 0))
-
-
-def moments(finish: Any) -> JointReduction:
-    """A row of the variance's kin."""
-    return JointReduction(
-        k.moments, k.moments_across, k.one_moment, finish, three_moments, freedom, shifted=True
-    )
-
-
 def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a reduction over ``call.extra["dims"]``, in logical order where that counts."""
+    """The kernel factory of a reduction over ``call.extra["dims"]``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -108,7 +74,7 @@ def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKe
         dims = call.extra["dims"]
         if out.numel == 0:
             return PlannedKernel(launch_nothing)
-        sides = sides_of(spec, out, dims, row.indexed)
+        sides = sides_of(spec, out, dims, False)
         if not sides.fits() or any(other.strides != out.strides for other in call.outputs):
             return through_contiguous(call, factory, dims)
         outputs = [other.dtype for other in call.outputs]
@@ -139,7 +105,8 @@ def plan_joint(
     """
     accumulators = row.accumulators(inputs[0], outputs[0], sides.n)
     words = words_of(accumulators)
-    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, words)
+    itemsize = max(inputs[0].itemsize, 4)
+    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, words, itemsize)
     sources = [f"*{dtype.triton_name}" for dtype in inputs]
     results = [f"*{dtype.triton_name}" for dtype in outputs]
     if tile.splits == 1:
@@ -172,10 +139,7 @@ def one_pass(
         "ELEMENT": row.element,
         "FINISH": k.all_of if to_parts else row.finish,
         "PARTS": from_parts,
-        "INDEXED": row.indexed,
-        "SHIFTED": row.shifted and not from_parts,
         "ARITY": len(accumulators),
-        "PART_STRIDE": 1 if to_parts else 0,
     }
     for names, types in ((("a", "b", "c"), sources), (("out0", "out1", "out2"), results)):
         for i, name in enumerate(names):
@@ -186,6 +150,9 @@ def one_pass(
     for i in range(3):
         type_, start = accumulators[min(i, len(accumulators) - 1)]
         constexprs |= {f"TYPE{i}": type_, f"START{i}": start}
+    # Elements are combined in the accumulators' type, unless what is made of them is a truth value.
+    first = accumulators[0][0]
+    constexprs["LOADED"] = tl.str_to_ty(sources[0][1:], None) if first == tl.int1 else first
     pointers["number"] = "fp64"
     x = sides.reduced.strides[0]
     reduced = Geometry(sides.reduced.sizes, (x, sides.reduced.strides[-1]))
@@ -216,19 +183,18 @@ def two_passes(
     sources: Sequence[str],
     results: Sequence[str],
 ) -> Run:
-    """The accumulators of each part, as [outputs, splits]; then their combination."""
-    splits = tile.splits
-    parts = gapless_strides(sides.kept.sizes, splits)
-    carried = [(tl.float64, start) for _, start in accumulators] if row.shifted else accumulators
-    types = [f"*{type_name(type_)}" for type_, _ in carried]
+    """The accumulators of each part, as [splits, outputs]; then their combination."""
+    n_out, splits = sides.n_out, tile.splits
+    parts = gapless_strides(sides.kept.sizes, 1)
+    types = [f"*{type_name(type_)}" for type_, _ in accumulators]
     partly = Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced)
-    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=splits)
+    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=n_out)
     together = Sides(
-        Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((1,),))
+        Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))
     )
-    second_tile = tile_for(sides.n_out, splits, True, False, words_of(carried))
-    second = one_pass(call, row, together, second_tile, carried, types, results, from_parts=True)
-    sizes = [sides.n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in carried]
+    second_tile = tile_for(n_out, splits, n_out == 1, False, words_of(accumulators))
+    second = one_pass(call, row, together, second_tile, accumulators, types, results, from_parts=True)
+    sizes = [n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
     allocate = get_allocator("cuda").allocate
     device = call.device
 
@@ -241,24 +207,13 @@ def two_passes(
     return run
 
 
-LARGER = (k.larger_with_index, k.larger_across, k.with_index)
-SMALLER = (k.smaller_with_index, k.smaller_across, k.with_index)
-
 JOINT_REDUCTIONS: dict[str, JointReduction] = {
-    "argmax_stub": JointReduction(*LARGER, k.index_of, indexed(lowest), indexed=True),
-    "argmin_stub": JointReduction(*SMALLER, k.index_of, indexed(highest), indexed=True),
-    "max_dim_stub": JointReduction(*LARGER, k.all_of, indexed(lowest), indexed=True),
-    "min_dim_stub": JointReduction(*SMALLER, k.all_of, indexed(highest), indexed=True),
     "aminmax_stub": JointReduction(k.both_extremes, k.extremes_across, k.twice, k.all_of, both_extremes),
     "logsumexp_stub": JointReduction(
         k.shifted_sums, k.shifted_sums_across, k.with_one, k.log_of_sum, shifted_sum
     ),
-    "var_stub": moments(k.variance_of),
-    "std_stub": moments(k.deviation_of),
-    "var_mean_stub": moments(k.variance_and_mean_of),
-    "std_mean_stub": moments(k.deviation_and_mean_of),
 }
-"""Among equal elements the first index counts, and NaN is preferred to any number."""
+"""What each operator combines; extremes with indices and moments have programs of their own."""
 
 for _stub, _row in JOINT_REDUCTIONS.items():
     register_stub(_stub, "cuda", joint_reduction(_row))

@@ -6,30 +6,8 @@ Accumulators are a tuple. A combining function takes those of both sides one by 
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
-from ..elementwise.pointwise_functions import divide, exp, log, sqrt
+from ..elementwise.pointwise_functions import divide, exp, log
 from .reduction_kernels import largest, offset_of, smallest, sum_of
-
-
-@triton.jit
-def larger_with_index(a, i, b, j):
-    first = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)
-
-
-@triton.jit
-def larger_across(t):
-    return tl.reduce((t[0], t[1]), 1, larger_with_index)
-
-
-@triton.jit
-def smaller_with_index(a, i, b, j):
-    first = (a < b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)
-
-
-@triton.jit
-def smaller_across(t):
-    return tl.reduce((t[0], t[1]), 1, smaller_with_index)
 
 
 @triton.jit
@@ -62,26 +40,6 @@ def shifted_sums_across(t):
 
 
 @triton.jit
-def moments(a, a_squares, a_count, b, b_squares, b_count):
-    """Mean, sum of squared deviations and count (Chan, Golub, LeVeque, 1979)."""
-    count = a_count + b_count
-    share = divide(b_count, tl.where(count == 0, 1.0, count).to(a.dtype))
-    gap = b - a
-    mean = a + gap * share
-    squares = a_squares + b_squares + gap * gap * (a_count * share)
-    # An infinite mean stays one, and lanes that saw nothing change nothing.
-    mean = tl.where(gap - gap == 0, mean, a + b)
-    mean = tl.where(b_count == 0, a, tl.where(a_count == 0, b, mean))
-    squares = tl.where(b_count == 0, a_squares, tl.where(a_count == 0, b_squares, squares))
-    return mean, squares, count
-
-
-@triton.jit
-def moments_across(t):
-    return tl.reduce((t[0], t[1], t[2]), 1, moments)
-
-
-@triton.jit
 def total_across(t):
     return (tl.reduce(t[0], 1, sum_of),)
 
@@ -97,38 +55,69 @@ def pairs_across(t):
 
 
 @triton.jit
-def with_index(a, b, at):
-    return a, at
+def multiply_pairs(a, a_other, b, b_other):
+    """(a + i a') (b + i b')."""
+    return a * b - a_other * b_other, a * b_other + a_other * b
 
 
 @triton.jit
-def twice(a, b, at):
+def products_of_pairs(t):
+    return tl.reduce((t[0], t[1]), 1, multiply_pairs)
+
+
+@triton.jit
+def either(a, b):
+    return a | b
+
+
+@triton.jit
+def any_across(t):
+    return (tl.reduce(t[0], 1, either),)
+
+
+@triton.jit
+def both(a, b):
+    return a & b
+
+
+@triton.jit
+def all_across(t):
+    return (tl.reduce(t[0], 1, both),)
+
+
+@triton.jit
+def is_not_zero(a, b):
+    return ((a != 0) | (b != 0),)
+
+
+@triton.jit
+def both_over_number(t, number):
+    over = tl.full(t[0].shape, 0, t[0].dtype) + number.to(t[0].dtype)
+    return divide(t[0], over), divide(t[1], over)
+
+
+@triton.jit
+def twice(a, b):
     return a, a
 
 
 @triton.jit
-def with_one(a, b, at):
+def with_one(a, b):
     return a, tl.full(a.shape, 1, a.dtype)
 
 
 @triton.jit
-def one_moment(a, b, at):
-    # An infinite element has no finite deviation from its own mean.
-    return a, a - a, tl.full(a.shape, 1, a.dtype)
-
-
-@triton.jit
-def alone(a, b, at):
+def alone(a, b):
     return (a,)
 
 
 @triton.jit
-def pair(a, b, at):
+def pair(a, b):
     return a, b
 
 
 @triton.jit
-def squared_gap(a, b, at):
+def squared_gap(a, b):
     gap = a - b
     return (gap * gap,)
 
@@ -139,43 +128,8 @@ def all_of(t, number):
 
 
 @triton.jit
-def index_of(t, number):
-    return (t[1],)
-
-
-@triton.jit
 def log_of_sum(t, number):
     return (log(t[1]) + finite(t[0]),)
-
-
-@triton.jit
-def spread(squares, freedom):
-    return divide(squares, tl.full(squares.shape, 0, squares.dtype) + freedom.to(squares.dtype))
-
-
-@triton.jit
-def mean_or_nan(t):
-    return tl.where(t[2] == 0, float("nan"), t[0])
-
-
-@triton.jit
-def variance_of(t, number):
-    return (spread(t[1], number),)
-
-
-@triton.jit
-def deviation_of(t, number):
-    return (sqrt(spread(t[1], number)),)
-
-
-@triton.jit
-def variance_and_mean_of(t, number):
-    return spread(t[1], number), mean_or_nan(t)
-
-
-@triton.jit
-def deviation_and_mean_of(t, number):
-    return sqrt(spread(t[1], number)), mean_or_nan(t)
 
 
 @triton.jit
@@ -247,7 +201,7 @@ def reduce_jointly(
     n_out,
     n,
     chunk,
-    PART_STRIDE: tl.constexpr,
+    part_stride,
     k0,
     k1,
     k2,
@@ -275,8 +229,6 @@ def reduce_jointly(
     ELEMENT: tl.constexpr,
     FINISH: tl.constexpr,
     PARTS: tl.constexpr,
-    INDEXED: tl.constexpr,
-    SHIFTED: tl.constexpr,
     ARITY: tl.constexpr,
     START0: tl.constexpr,
     START1: tl.constexpr,
@@ -284,17 +236,14 @@ def reduce_jointly(
     TYPE0: tl.constexpr,
     TYPE1: tl.constexpr,
     TYPE2: tl.constexpr,
+    LOADED: tl.constexpr,
     KEPT: tl.constexpr,
     REDUCED: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """`a` and `b` are inputs; with PARTS `a`, `b` and `c` are accumulators that earlier programs left.
-
-    With SHIFTED the elements are taken relative to the program's first one, so that the deviations of numbers
-    far from zero are not lost in their mean's rounding; the first accumulator is that mean.
-    """
+    """`a` and `b` are inputs; with PARTS `a`, `b` and `c` are accumulators that earlier programs left."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
     wanted = o < n_out
@@ -303,15 +252,11 @@ def reduce_jointly(
     nothing = starting(1, 1, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
-    if SHIFTED:
-        pivot = rows + offset_of(first, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
-        pivot = tl.load(a + pivot, mask=wanted[:, None] & (first < last), other=0)
-        pivot = finite(convert(pivot, TYPE0))
     for base in range(first, last, BLOCK_R):
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
         mask = wanted[:, None] & (r < last)[None, :]
         at = rows + offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
-        value = convert(tl.load(a + at, mask=mask, other=0), TYPE0)
+        value = convert(tl.load(a + at, mask=mask, other=0), TYPE0 if PARTS else LOADED)
         if PARTS:
             if ARITY == 1:
                 value = (value,)
@@ -323,22 +268,14 @@ def reduce_jointly(
         else:
             if b is not None:
                 at_b = rows + offset_of(r, r0, r1, r2, yr0, yr1, yr2, yr3, REDUCED)[None, :]
-                second = convert(tl.load(b + at_b, mask=mask, other=0), TYPE0)
+                second = convert(tl.load(b + at_b, mask=mask, other=0), LOADED)
             else:
                 second = value
-            if SHIFTED:
-                value = value - pivot
-            index = r
-            if INDEXED:
-                index = tl.broadcast_to(r.to(TYPE1)[None, :], (BLOCK_O, BLOCK_R))
-            value = ELEMENT(value, second, index)
+            value = ELEMENT(value, second)
         total = combined(COMBINE, ARITY, total, where_each(ARITY, mask, value, nothing))
     total = ACROSS(total)
-    if SHIFTED:
-        mean = total[0].to(tl.float64) + tl.sum(pivot, 1).to(tl.float64)
-        total = (mean, total[1], total[2])
     result = FINISH(total, number)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
     tl.store(out0 + to, convert(result[0], out0.dtype.element_ty), mask=wanted)
     if out1 is not None:
         tl.store(out1 + to, convert(result[1], out1.dtype.element_ty), mask=wanted)
@@ -346,12 +283,12 @@ def reduce_jointly(
         tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
 
 
-ROWS, SHORT_ROWS, HALF_ROWS = (
+ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
     Configuration((1, 4096), 8),
     Configuration((32, 64)),
     Configuration((1, 2048), 8),
+    Configuration((64, 32)),
 )
-COLUMNS, HALF_COLUMNS = Configuration((64, 32)), Configuration((64, 16))
 
 declare(
     reduce_jointly,
@@ -362,12 +299,12 @@ declare(
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, HALF_ROWS, COLUMNS, HALF_COLUMNS),
-        ("bf16", "fp16"): (ROWS, HALF_ROWS),
-        ("fp64",): (ROWS, HALF_ROWS, Configuration((1, 1024), 8), HALF_COLUMNS),
+        ("fp32",): (ROWS, COLUMNS),
+        ("bf16", "fp16"): (ROWS,),
+        ("fp64",): (HALF_ROWS, Configuration((32, 32))),
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),
-        ("i1",): (ROWS,),
+        ("i1",): (ROWS, Configuration((512, 2))),
     },
     smaller=True,
     operations="n for each output, times the combining function's",

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
-from ..launch import launch_nothing
+from ..launch import ALIGNMENT, launch_nothing
 from .reduction_kernels import (
     and_across,
     identity,
@@ -105,7 +106,9 @@ def reduction(row: Reduction) -> Callable[[StructuredCall], PlannedKernel]:
         sides = sides_of(spec, out, dims, False)
         if not sides.fits():
             return through_contiguous(call, factory, dims)
-        tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True)
+        tile = tile_for(
+            sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize_of(spec, accumulator)
+        )
         constexprs: dict[str, object] = {
             "COMBINE": row.combine,
             "ACROSS": row.across,
@@ -117,12 +120,30 @@ def reduction(row: Reduction) -> Callable[[StructuredCall], PlannedKernel]:
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         if tile.splits == 1:
             launch, grid, numbers = plan_sides(
-                call, reduce, sides, pointers, {**constexprs, "PART_STRIDE": 0}, tile, 0
+                call, reduce, sides, pointers, {**constexprs, "VECTOR": vector_of(spec, sides)}, tile
             )
             return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
         return split_reduction(call, row, sides, tile, pointers, constexprs, accumulator)
 
     return factory
+
+
+def itemsize_of(spec: TensorSpec, accumulator: tl.dtype) -> int:
+    """Bytes of an element of the input; where sums are far wider, of a half of its accumulator."""
+    return max(spec.dtype.itemsize, accumulator.primitive_bitwidth // 16)
+
+
+def vector_of(spec: TensorSpec, sides: Sides) -> int:
+    """How many elements make 16 bytes, where lines are runs of memory that may begin or end within as many.
+
+    0 where lines are no runs, or too short, or whole multiples of 16 elements, and nothing is to be gained.
+    """
+    step = ALIGNMENT // spec.dtype.itemsize
+    (strides,) = sides.reduced.strides[:1]
+    if strides != (1,) or sides.n < 4 * step or step < 2:
+        return 0
+    whole = all(size % ALIGNMENT == 0 for size in (sides.n, *sides.kept.strides[0]))
+    return 0 if whole else step
 
 
 def split_reduction(
@@ -134,38 +155,30 @@ def split_reduction(
     constexprs: dict[str, object],
     accumulator: tl.dtype,
 ) -> PlannedKernel:
-    """Two launches: partial results as [outputs, splits], then their reduction."""
+    """Two launches: partial results as [splits, outputs], then their reduction."""
     n_out, splits = sides.n_out, tile.splits
     name = f"*{type_name(accumulator)}"
-    partly = Sides(
-        Geometry(sides.kept.sizes, (sides.kept.strides[0], gapless_strides(sides.kept.sizes, splits))),
-        sides.reduced,
-    )
+    parts = gapless_strides(sides.kept.sizes, 1)
     first, first_grid, first_numbers = plan_sides(
         call,
         reduce,
-        partly,
+        Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced),
         {"x": pointers["x"], "out": name},
-        {**constexprs, "FINISH": result_of, "PART_STRIDE": 1},
+        {**constexprs, "FINISH": result_of, "VECTOR": vector_of(call.args["self"], sides)},
         tile,
-        splits,
+        n_out,
     )
     together = Sides(
-        Geometry(
-            sides.kept.sizes,
-            (gapless_strides(sides.kept.sizes, splits), sides.kept.strides[1]),
-        ),
-        Geometry((splits,), ((1,),)),
+        Geometry(sides.kept.sizes, (parts, sides.kept.strides[1])), Geometry((splits,), ((n_out,),))
     )
-    second_tile = tile_for(n_out, splits, True, False)
+    second_tile = tile_for(n_out, splits, n_out == 1, False)
     second, second_grid, second_numbers = plan_sides(
         call,
         reduce,
         together,
         {"x": name, "out": pointers["out"]},
-        {**constexprs, "LOAD": identity, "PART_STRIDE": 0},
+        {**constexprs, "LOAD": identity, "VECTOR": 0},
         second_tile,
-        0,
     )
     order = [n for n in reduce.arg_names if n in ("n_out", "n", "count", "chunk")]
     numbers = list(second_numbers)
@@ -192,6 +205,3 @@ REDUCTIONS: dict[str, Reduction] = {
     "all_stub": Reduction(logical_and, and_across, lambda _: 1, bool_type),
 }
 """What each operator combines; those with several accumulators are in `joint_reduction.py`."""
-
-for _stub, _row in REDUCTIONS.items():
-    register_stub(_stub, "cuda", reduction(_row))

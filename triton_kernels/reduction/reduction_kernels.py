@@ -1,5 +1,7 @@
 """The programs of reductions: the skeletons, and the functions that they combine with."""
 
+from typing import Any
+
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import INTEGERS, STREAMING, Configuration, declare
 from ..conversion import convert
@@ -45,7 +47,11 @@ def product_across(tile):
 
 @triton.jit
 def largest(a, b):
-    return tl.where((a > b) | (a != a), a, b)
+    """The larger of two, NaN before any number: one instruction for float32."""
+    if a.dtype == tl.float32:
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.where((a > b) | (a != a), a, b)
 
 
 @triton.jit
@@ -55,7 +61,10 @@ def largest_across(tile):
 
 @triton.jit
 def smallest(a, b):
-    return tl.where((a < b) | (a != a), a, b)
+    if a.dtype == tl.float32:
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.where((a < b) | (a != a), a, b)
 
 
 @triton.jit
@@ -100,6 +109,21 @@ def offset_of(i, n0, n1, n2, s0, s1, s2, s3, NDIM: tl.constexpr):
 
 
 @triton.jit
+def edge_positions(start, end, V: tl.constexpr, INDEX: tl.constexpr):
+    """Where runs [start, end) lie that begin and end within vectors of `V` elements.
+
+    Gives the first whole vector of each run, and the up to 2 V - 2 positions outside of whole vectors, as
+    [runs, 2 V], with their mask.
+    """
+    lane = tl.arange(0, 2 * V).to(INDEX)[None, :]
+    first = (start + (V - 1)) // V * V
+    after = tl.maximum(end // V * V, first)
+    at = tl.where(lane < V, start[:, None] + lane, after[:, None] + (lane - V))
+    mask = (at < tl.where(lane < V, tl.minimum(first, end)[:, None], end[:, None])) & (at >= start[:, None])
+    return first, at, mask
+
+
+@triton.jit
 def reduce(
     x,
     out,
@@ -107,7 +131,7 @@ def reduce(
     n,
     count,
     chunk,
-    PART_STRIDE: tl.constexpr,
+    part_stride,
     k0,
     k1,
     k2,
@@ -135,34 +159,66 @@ def reduce(
     KEPT: tl.constexpr,
     REDUCED: tl.constexpr,
     INDEX: tl.constexpr,
+    VECTOR: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
+    """Reduce each part of each line.
+
+    Whole tiles are not masked along a line; what remains is. With VECTOR the reduced elements are runs of memory
+    that may begin and end within a vector of that many: whole vectors are loaded as such, the elements at both ends
+    apart from them.
+    """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
     wanted = o < n_out
-    rows = x + offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
+    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
     start = tl.full((1, 1), START, ACCUMULATOR)
     total = tl.full((BLOCK_O, BLOCK_R), START, ACCUMULATOR)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
-    for base in range(first, last, BLOCK_R):
-        r = base + tl.arange(0, BLOCK_R).to(INDEX)
-        mask = wanted[:, None] & (r < last)[None, :]
-        columns = offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
-        value = tl.load(rows + columns, mask=mask, other=0)
-        value = convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR)
-        total = COMBINE(total, tl.where(mask, value, start))
-    result = FINISH(ACROSS(total), count)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * PART_STRIDE
+    if VECTOR > 0:
+        begin, at, at_edge = edge_positions(rows + first, rows + last, VECTOR, INDEX)
+        at_edge = at_edge & wanted[:, None]
+        edge = convert(tl.load(x + at, mask=at_edge, other=0), ACCUMULATOR)
+        edges = tl.where(at_edge, convert(LOAD(edge), ACCUMULATOR), start)
+        lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+        room = tl.where(wanted, rows + last - begin, 0)[:, None]
+        for base in range(0, last - first, BLOCK_R):
+            mask = lane // VECTOR * VECTOR + VECTOR <= room - base
+            value = tl.load(x + (begin[:, None] + (base + lane)), mask=mask, other=0)
+            value = convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR)
+            total = COMBINE(total, tl.where(mask, value, start))
+        result = COMBINE(ACROSS(total), ACROSS(edges))
+    else:
+        whole = first + (last - first) // BLOCK_R * BLOCK_R
+        for base in range(first, whole, BLOCK_R):
+            r = base + tl.arange(0, BLOCK_R).to(INDEX)
+            columns = offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
+            # What lanes without an output combine is stored nowhere.
+            value = tl.load(x + (rows[:, None] + columns), mask=wanted[:, None], other=0)
+            total = COMBINE(total, convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR))
+        if whole < last:
+            r = whole + tl.arange(0, BLOCK_R).to(INDEX)
+            mask = wanted[:, None] & (r < last)[None, :]
+            columns = offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
+            value = tl.load(x + (rows[:, None] + columns), mask=mask, other=0)
+            value = convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR)
+            total = COMBINE(total, tl.where(mask, value, start))
+        result = ACROSS(total)
+    result = FINISH(result, count)
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
     tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
 
 
-SHAPES = ((1, 4096), 8), ((32, 64), 4), ((64, 32), 4)
-ROWS, SHORT_ROWS, COLUMNS = (Configuration(tile, warps) for tile, warps in SHAPES)
-# 16 elements of eight bytes for each lane: 24 warps have three times as much in flight as is wanted, and the room that
-# 16 sums in pairs of registers take.
-DOUBLE = tuple(Configuration(tile, warps, blocks=24 // warps) for tile, warps in SHAPES)
+def tiles(size: int, columns: int, **options: Any) -> tuple[Configuration, ...]:
+    """A row of `size` elements, short rows and columns of half as many."""
+    return (
+        Configuration((1, size), 8, **options),
+        Configuration((size // 128, 64)),
+        Configuration((columns, size // 2 // columns)),
+    )
+
 
 declare(
     reduce,
@@ -170,9 +226,12 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "fp16", "bf16"): (ROWS, SHORT_ROWS, COLUMNS),
-        ("fp64", "i64"): DOUBLE,
-        (*(d for d in INTEGERS if d != "i64"), "i1"): (ROWS,),
+        ("fp32",): tiles(4096, 64),
+        ("fp16", "bf16"): tiles(8192, 128),
+        ("fp64", "i64"): tiles(2048, 32),
+        ("i32",): (Configuration((1, 4096), 8), Configuration((64, 32))),
+        ("u64",): (Configuration((1, 2048), 8),),
+        tuple(d for d in (*INTEGERS, "i1") if d not in ("i32", "i64", "u64")): (Configuration((1, 4096), 8),),
     },
     smaller=True,
     operations="n for each output",

@@ -1,67 +1,127 @@
-"""Sums of prefixes along one dimension.
+"""Prefixes along one dimension: sums, products, sums of exponentials; a line for each.
 
-A program has whole lines. Few long lines are split: each part's sum first, then the sums of the parts'
-prefixes, and last the prefixes within each part. The order depends on sizes, strides and the device only.
+A program has whole lines. Few long lines are split: what each part comes to first, then the prefixes of that over the
+parts, and last the prefixes within each part. The order depends on sizes, strides and the device only.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import through_contiguous_operands
-from ..conversion import type_name
+from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
 from ..launch import launch_nothing
-from .reduction_kernels import identity, reduce, result_of, sum_across, sum_of
-from .scan_kernels import prefix_sums
+from .reduction_kernels import identity, product, product_across, reduce, result_of, sum_across, sum_of
+from .scan_kernels import (
+    add_exponents,
+    exponents_across,
+    exponents_along,
+    prefix_scan,
+    products_along,
+    sums_along,
+)
 from .sides import Sides, Tile, gapless_strides, line_sides, plan_sides, tile_for
 
 
-def scan_type(output: ScalarType) -> tl.dtype:
+@dataclass(frozen=True)
+class Scan:
+    """A scan with one accumulator.
+
+    Args:
+        combine, across, along: a `@triton.jit` function of two accumulators, its reduction and its scan over axis 1.
+        start: the accumulator of nothing.
+        accumulate: the accumulator's type, from the output's dtype.
+        takes_integers: whether integers are scanned too.
+        weight: by how much tiles are smaller than those of sums, for the registers that combining takes.
+    """
+
+    combine: Any
+    across: Any
+    along: Any
+    start: float
+    accumulate: Callable[[ScalarType], tl.dtype]
+    takes_integers: bool = True
+    weight: int = 1
+
+    def itemsize(self, nbytes: int) -> int:
+        """The size of an element that tiles are as large as for; those of narrow ones are as of float32."""
+        return max(nbytes, 4) * self.weight
+
+
+def wide_type(output: ScalarType) -> tl.dtype:
     """Integers in int64; floats in float64, so that the error does not grow along a line of float32."""
     return tl.float64 if output.is_floating_point else tl.int64
 
 
-def cumsum(call: StructuredCall) -> PlannedKernel:
-    """The sum of each element and all before it along ``call.extra["dim"]``."""
-    spec, out = call.args["self"], call.outputs[0]
-    check_dtypes(call, [spec, out])
-    if out.numel == 0:
-        return PlannedKernel(launch_nothing)
-    sides = line_sides([spec, out], call.extra["dim"])
-    if not sides.fits():
-        return through_contiguous_operands(call, cumsum, ("self",))
-    type_ = scan_type(out.dtype)
-    pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
-    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True)
-    if tile.splits == 1:
-        launch, grid, numbers = plan_scan(call, sides, tile, pointers, type_)
-        return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
-    return split_scan(call, sides, tile, pointers, type_)
+SCANS: dict[str, Scan] = {
+    "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, wide_type),
+    "cumprod_stub": Scan(product, product_across, products_along, 1, wide_type),
+    "logcumsumexp_stub": Scan(
+        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, 2
+    ),
+}
+
+
+def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a scan along ``call.extra["dim"]``."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out = call.args["self"], call.outputs[0]
+        check_dtypes(call, [spec, out])
+        if not (row.takes_integers or spec.dtype.is_floating_point):
+            raise call.refuse(spec)
+        if out.numel == 0:
+            return PlannedKernel(launch_nothing)
+        sides = line_sides([spec, out], call.extra["dim"])
+        if not sides.fits():
+            return through_contiguous_operands(call, factory, ("self",))
+        type_ = row.accumulate(out.dtype)
+        pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
+        itemsize = row.itemsize(spec.dtype.itemsize)
+        tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize)
+        if tile.splits == 1:
+            launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)
+            return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
+        return split_scan(call, row, sides, tile, pointers, type_)
+
+    return factory
 
 
 def plan_scan(
     call: StructuredCall,
+    row: Scan,
     sides: Sides,
     tile: Tile,
     pointers: dict[str, str],
     type_: tl.dtype,
     carried: bool = False,
 ) -> Any:
-    """The launch of `prefix_sums`; `carried` adds each part's carry and the number of parts."""
-    constexprs: dict[str, object] = {"ACCUMULATOR": type_}
+    """The launch of `prefix_scan`; `carried` adds each part's carry and the number of parts."""
+    constexprs: dict[str, object] = {
+        "COMBINE": row.combine,
+        "ACROSS": row.across,
+        "ALONG": row.along,
+        "START": row.start,
+        "ACCUMULATOR": type_,
+        "SINGLE": tile.chunk <= tile.reduced,
+    }
     if carried:
         pointers = {**pointers, "carry": f"*{type_name(type_)}", "splits": "i64"}
     else:
         constexprs |= {"carry": None, "splits": 1}
     return plan_sides(
         call,
-        prefix_sums,
+        prefix_scan,
         sides,
         pointers,
         constexprs,
@@ -72,7 +132,7 @@ def plan_scan(
 
 
 def split_scan(
-    call: StructuredCall, sides: Sides, tile: Tile, pointers: dict[str, str], type_: tl.dtype
+    call: StructuredCall, row: Scan, sides: Sides, tile: Tile, pointers: dict[str, str], type_: tl.dtype
 ) -> PlannedKernel:
     """Three launches over parts of each line."""
     n_out, splits = sides.n_out, tile.splits
@@ -85,27 +145,28 @@ def split_scan(
         Sides(Geometry(kept.sizes, (kept.strides[0], parts)), Geometry(reduced.sizes, reduced.strides[:1])),
         {"x": pointers["x"], "out": name},
         {
-            "COMBINE": sum_of,
-            "ACROSS": sum_across,
+            "COMBINE": row.combine,
+            "ACROSS": row.across,
             "LOAD": identity,
             "FINISH": result_of,
-            "START": 0,
+            "START": row.start,
             "ACCUMULATOR": type_,
-            "PART_STRIDE": 1,
+            "VECTOR": 0,
         },
         tile,
-        splits,
+        1,
     )
     prefixes, prefixes_grid, prefixes_numbers = plan_scan(
         call,
+        row,
         Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        tile_for(n_out, splits, True, False),
+        tile_for(n_out, splits, True, False, itemsize=row.itemsize(8)),
         {"x": name, "out": name},
         type_,
     )
-    within, within_grid, within_numbers = plan_scan(call, sides, tile, pointers, type_, carried=True)
+    within, within_grid, within_numbers = plan_scan(call, row, sides, tile, pointers, type_, carried=True)
     allocate = get_allocator("cuda").allocate
-    nbytes, device = n_out * splits * 8, call.device
+    nbytes, device = n_out * splits * type_.primitive_bitwidth // 8, call.device
 
     def into(to: Any, x: Any, *_: Any) -> None:
         carry = allocate(nbytes, device)
@@ -116,4 +177,24 @@ def split_scan(
     return PlannedKernel(into)
 
 
+def pairs_of(spec: TensorSpec) -> TensorSpec:
+    """A complex tensor as real numbers, with a dimension of two more."""
+    real = spec.dtype.to_real()
+    return spec.replace(
+        sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
+    )
+
+
+def cumsum(call: StructuredCall) -> PlannedKernel:
+    """Sums of prefixes; those of complex numbers part by part."""
+    spec, out = call.args["self"], call.outputs[0]
+    if spec.dtype.is_complex and out.dtype.is_complex:
+        pairs = call._replace(args={**call.args, "self": pairs_of(spec)}, outputs=(pairs_of(out),))
+        return sums(pairs)
+    return sums(call)
+
+
+sums = scan(SCANS["cumsum_stub"])
 register_stub("cumsum_stub", "cuda", cumsum)
+for _stub in ("cumprod_stub", "logcumsumexp_stub"):
+    register_stub(_stub, "cuda", scan(SCANS[_stub]))

@@ -1,13 +1,47 @@
-"""The program of sums of prefixes."""
+"""The programs of scans: of one accumulator, and of extremes with their indices.
+
+A program goes along its lines tile by tile and carries what it has combined. Parts of a line carry what the parts
+before them have, which `carry` [lines, parts] holds.
+"""
 
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
-from .reduction_kernels import offset_of, sum_across
+from ..elementwise.pointwise_functions import exp, log1p
+from .reduction_kernels import offset_of
 
 
 @triton.jit
-def prefix_sums(
+def sums_along(tile):
+    return tl.cumsum(tile, 1)
+
+
+@triton.jit
+def products_along(tile):
+    return tl.cumprod(tile, 1)
+
+
+@triton.jit
+def add_exponents(a, b):
+    """log(exp(a) + exp(b)). Equal infinities stay, as NaN does."""
+    top = tl.where((a > b) | (a != a), a, b)
+    low = tl.where((a > b) | (a != a), b, a)
+    low = tl.where(low != low, low, tl.where(top - top == 0, low - top, low))
+    return tl.where((low == top) & (top - top != 0), top, top + log1p(exp(low)))
+
+
+@triton.jit
+def exponents_across(tile):
+    return tl.reduce(tile, 1, add_exponents)
+
+
+@triton.jit
+def exponents_along(tile):
+    return tl.associative_scan(tile, 1, add_exponents)
+
+
+@triton.jit
+def prefix_scan(
     x,
     out,
     carry,
@@ -28,26 +62,31 @@ def prefix_sums(
     ok3,
     xr0,
     or0,
+    COMBINE: tl.constexpr,
+    ACROSS: tl.constexpr,
+    ALONG: tl.constexpr,
+    START: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
+    SINGLE: tl.constexpr,
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """Along lines, or along each line's parts; `carry` [lines, parts] then has the sums of whole parts."""
+    """Along lines, or along each line's parts. SINGLE tiles hold all that a program goes along."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
     wanted = o < n_out
     rows = x + offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
     to = out + offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)[:, None]
-    before = tl.zeros((BLOCK_O,), ACCUMULATOR)
-    nothing = tl.zeros((1, 1), ACCUMULATOR)
-    if ACCUMULATOR.is_floating():
+    before = tl.full((BLOCK_O,), START, ACCUMULATOR)
+    nothing = tl.full((1, 1), START, ACCUMULATOR)
+    if START == 0 and ACCUMULATOR.is_floating():
         # -0.0, to which every number can be added without a change.
         before = before * -1.0
         nothing = nothing * -1.0
     if carry is not None:
-        # The sum of the parts before this one is the carry that ends with the last of them.
+        # What the parts before this one have is the carry that ends with the last of them.
         carried = tl.load(carry + o * splits + part - 1, mask=wanted & (part > 0), other=0)
         before = tl.where(part > 0, carried, before)
     first = part * chunk
@@ -57,24 +96,160 @@ def prefix_sums(
         mask = wanted[:, None] & (r < last)[None, :]
         value = convert(tl.load(rows + r[None, :] * xr0, mask=mask, other=0), ACCUMULATOR)
         value = tl.where(mask, value, nothing)
-        sums = tl.cumsum(value, 1) + before[:, None]
-        tl.store(to + r[None, :] * or0, convert(sums, out.dtype.element_ty), mask=mask)
-        before = before + sum_across(value)
+        result = ALONG(value)
+        if carry is not None or not SINGLE:
+            result = COMBINE(before[:, None], result)
+            before = COMBINE(before, ACROSS(value))
+        tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def later_larger(a, i, b, j):
+    """The larger with its index; of equals, and of NaNs, the later one."""
+    later = (b >= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, j, i)
+
+
+@triton.jit
+def later_smaller(a, i, b, j):
+    later = (b <= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, j, i)
+
+
+@triton.jit
+def along_with_index(value, index, LARGEST: tl.constexpr):
+    if LARGEST:
+        return tl.associative_scan((value, index), 1, later_larger)
+    else:
+        return tl.associative_scan((value, index), 1, later_smaller)
+
+
+@triton.jit
+def across_with_index(value, index, LARGEST: tl.constexpr):
+    if LARGEST:
+        return tl.reduce((value, index), 1, later_larger)
+    else:
+        return tl.reduce((value, index), 1, later_smaller)
+
+
+@triton.jit
+def later_of(a, i, b, j, LARGEST: tl.constexpr):
+    if LARGEST:
+        return later_larger(a, i, b, j)
+    else:
+        return later_smaller(a, i, b, j)
+
+
+@triton.jit
+def extreme_scan(
+    x,
+    at_x,
+    out,
+    at_out,
+    carry,
+    at_carry,
+    splits,
+    n_out,
+    n,
+    chunk,
+    k0,
+    k1,
+    k2,
+    xk0,
+    xk1,
+    xk2,
+    xk3,
+    ok0,
+    ok1,
+    ok2,
+    ok3,
+    xr0,
+    or0,
+    LARGEST: tl.constexpr,
+    TOTALS: tl.constexpr,
+    START: tl.constexpr,
+    TYPE: tl.constexpr,
+    SINGLE: tl.constexpr,
+    KEPT: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """Along lines, or along each line's parts; with TOTALS only each part's last result is stored.
+
+    `at_x` are the indices of elements that are parts' totals themselves, or None.
+    """
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    part = tl.program_id(1).to(INDEX)
+    wanted = o < n_out
+    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    before = tl.full((BLOCK_O,), START, TYPE)
+    at_before = tl.zeros((BLOCK_O,), tl.int64)
+    if carry is not None:
+        mask = wanted & (part > 0)
+        end = o * splits + part - 1
+        before = tl.where(part > 0, tl.load(carry + end, mask=mask, other=0), before)
+        at_before = tl.where(part > 0, tl.load(at_carry + end, mask=mask, other=0), at_before)
+    first = part * chunk
+    last = tl.minimum(first + chunk, n)
+    for base in range(first, last, BLOCK_R):
+        r = base + tl.arange(0, BLOCK_R).to(INDEX)
+        held = wanted[:, None] & (r < last)[None, :]
+        value = convert(tl.load(x + (rows + r[None, :] * xr0), mask=held, other=0), TYPE)
+        value = tl.where(held, value, tl.full((1, 1), START, TYPE))
+        if at_x is not None:
+            index = tl.load(at_x + (rows + r[None, :] * xr0), mask=held, other=0)
+        else:
+            index = tl.broadcast_to(r.to(tl.int64)[None, :], (BLOCK_O, BLOCK_R))
+        if not TOTALS:
+            top, where = along_with_index(value, index, LARGEST)
+            if carry is not None or not SINGLE:
+                top, where = later_of(before[:, None], at_before[:, None], top, where, LARGEST)
+            at = to[:, None] + r[None, :] * or0
+            tl.store(out + at, convert(top, out.dtype.element_ty), mask=held)
+            tl.store(at_out + at, where, mask=held)
+        if TOTALS or not SINGLE:
+            own, at_own = across_with_index(value, tl.where(held, index, 0), LARGEST)
+            before, at_before = later_of(before, at_before, own, at_own, LARGEST)
+    if TOTALS:
+        tl.store(out + to + part, before, mask=wanted)
+        tl.store(at_out + to + part, at_before, mask=wanted)
 
 
 ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((64, 32))
+HALF_ROWS, HALF_COLUMNS = Configuration((1, 2048), 8), Configuration((32, 32))
 
 declare(
-    prefix_sums,
+    prefix_scan,
     warps=16,
-    why="16 warps: a tile's 64-bit values, their masks and their sums are live at once, 16 elements for each lane",
+    why="16 warps: a tile's 64-bit values, their masks and their prefixes are live at once, 16 elements for each lane",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "fp64", "i64"): (ROWS, COLUMNS),
-        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64")): (ROWS,),
+        ("fp32",): (ROWS, COLUMNS),
+        ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
+        ("u64",): (HALF_ROWS,),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (ROWS,),
     },
     smaller=True,
-    operations="n_out n",
+    operations="n_out n, times the combining function's",
     traffic="n_out n (itemsize of x + itemsize of out)",
+    loads=("x",),
+)
+declare(
+    extreme_scan,
+    warps=16,
+    why="16 warps: a tile's elements, their 64-bit indices and both prefixes are live at once, 8 for each lane",
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={
+        ("fp32",): (HALF_ROWS, HALF_COLUMNS),
+        ("fp64", "i64"): (Configuration((1, 1024), 8), Configuration((16, 32))),
+        ("u64",): (Configuration((1, 1024), 8),),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (HALF_ROWS,),
+    },
+    smaller=True,
+    operations="2 n_out n",
+    traffic="n_out n (2 itemsize of x + 8)",
 )

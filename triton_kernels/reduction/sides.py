@@ -20,8 +20,18 @@ from ..geometry import Geometry, coalesced
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
 
 MAX_DIMS = 4
-TILE = 4096
+TILE_BYTES = 16384
+"""Of a row: each lane of 8 warps loads 64 bytes at a time, in four accesses that do not wait for one another."""
+MOST_ELEMENTS = 8192
+"""Of a tile: 32 accumulators for each lane."""
 INTERPRETED_TILE = 1 << 16
+WARPS = 32
+"""Of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
+MOST_PARTS = 65535
+"""CUDA's grids have no more programs in their second dimension."""
+MOST_TILES = 64
+"""Of a part: one lane adds so many numbers one after another. What is longer is split, so that the error of
+sums grows with the logarithm of their length."""
 
 
 @dataclass(frozen=True)
@@ -35,32 +45,48 @@ class Tile:
     warps: int
 
 
-def tile_for(n_out: int, n: int, reduced_is_inner: bool, may_split: bool, words: int = 1) -> Tile:
+def tile_for(
+    n_out: int, n: int, reduced_is_inner: bool, may_split: bool, words: int = 1, itemsize: int = 4
+) -> Tile:
     """Tiles that read along the contiguous side, and enough programs to fill the device.
 
-    `words` says how many 64-bit words of accumulators an element has: tiles are the smaller.
+    `words` says how many 64-bit words of accumulators an element has: tiles are the smaller. `itemsize` is the
+    input's: each lane is to have 64 bytes in flight.
     """
     most_out, most = next_power_of_2(n_out), next_power_of_2(n)
     if interpreted():
         reduced = min(most, 4096)
         outputs = min(most_out, INTERPRETED_TILE // reduced)
-        target = 4
+        target, warps, longest = 4, 4, n
     else:
-        size = TILE // next_power_of_2(words)
+        size = min(TILE_BYTES // max(itemsize, 2), MOST_ELEMENTS // next_power_of_2(words))
+        if itemsize == 1:
+            size = min(size, 4096)
+        processors = driver().properties(driver().current_device()).multi_processor_count
         if reduced_is_inner:
             reduced = min(most, size)
-            outputs = min(most_out, max(1, size // 2 // reduced))
+            # Very short lines are read one element at a time, each by an address of its own.
+            most_elements = size // 2 if most * itemsize >= 64 else 1024
+            outputs = min(most_out, max(1, most_elements // reduced))
         else:
-            outputs = min(most_out, 64)
-            reduced = min(most, size // 2 // outputs)
-        target = 4 * driver().properties(driver().current_device()).multi_processor_count
+            reduced = min(most, 32)
+            outputs = min(most_out, max(1, size // 2 // reduced))
+        while outputs > 1 and cdiv(n_out, outputs) < processors and outputs * reduced > 512:
+            # Few programs: rather more of them with less each, as long as nothing can be split.
+            if n > 4 * reduced or (not reduced_is_inner and outputs <= 64):
+                break
+            outputs //= 2
+        warps = 8 if outputs * reduced > size // 2 else 4
+        target = processors * WARPS // warps
+        longest = MOST_TILES * reduced
     programs = cdiv(n_out, outputs)
     splits = 1
-    if may_split and programs * 2 <= target:
-        splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
+    if may_split:
+        if programs * 2 <= target:
+            splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
+        splits = min(max(splits, cdiv(n, longest)), MOST_PARTS) if n else 1
     chunk = cdiv(cdiv(n, splits), reduced) * reduced if n else reduced
     splits = max(1, cdiv(n, chunk))
-    warps = 8 if outputs * reduced * next_power_of_2(words) > 2048 else 4
     return Tile(outputs, reduced, splits, chunk, warps)
 
 
@@ -153,11 +179,15 @@ def plan_sides(
     kind = integer_type(
         sides.kept.extent() + sides.reduced.extent(),
         n + tile.chunk,
-        (n_out + tile.outputs) * max(part_stride, 1),
+        n_out + tile.outputs + tile.splits * part_stride,
     )
     signature = {**pointers, "n_out": kind, "n": kind, "count": "i64", "chunk": kind}
     values = {"n_out": n_out, "n": n, "count": n, "chunk": tile.chunk}
     constants = dict(constexprs)
+    if part_stride in (0, 1):
+        constants["part_stride"] = part_stride
+    else:
+        signature["part_stride"], values["part_stride"] = kind, part_stride
     for prefix, side, names in (("k", sides.kept, kept_names), ("r", sides.reduced, reduced_names)):
         strides = dict(zip(names, side.strides, strict=True))
         types, fixed, given = dimension_arguments(prefix, side.sizes, strides, kind)

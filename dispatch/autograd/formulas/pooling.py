@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 
-def max_pool_double_backward(grad: Any, indices: Any) -> Any:
-    """What stands in `grad` at the largest elements of two-dimensional windows."""
-    lead = tuple(indices.shape)[:-2]
-    found = grad.reshape((*lead, -1)).gather(-1, indices.reshape((*lead, -1)))
-    return found.reshape(indices.shape)
+def at_maxima(x: Any, indices: Any, rank: int) -> Any:
+    """What stands in `x` at the largest elements of windows over the last `rank` dimensions."""
+    lead = tuple(indices.shape)[:-rank]
+    planes, places = math.prod(tuple(x.shape)[-rank:]), math.prod(tuple(indices.shape)[-rank:])
+    found = x.reshape((*lead, planes)).gather(-1, indices.reshape((*lead, places)))
+    return found.reshape(tuple(indices.shape))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ....runtime.grad_mode import is_grad_enabled
+from ....runtime.scalar_type import bool_
 from ...generated import functions as ops
 from ...structured.native.dims import reduced_dims, wrap_dim
 
@@ -128,6 +130,64 @@ def logsumexp_backward(grad: Any, self: Any, result: Any, dim: Any, keepdim: boo
     rank = self.dim()
     share = ops.exp(self - restored(result, rank, dim, keepdim))
     return restored(grad, rank, dim, keepdim) * (share.conj() if share.is_complex() else share)
+
+
+def gathered(tangent: Any, dim: int, indices: Any) -> Any:
+    """The tangents of the selected elements."""
+    return ops.gather(tangent, dim, indices)
+
+
+def cumprod_jvp(tangent: Any, self: Any, result: Any, dim: int) -> Any:
+    """The tangent of `cumprod`; from a line's first zero on only that zero's tangent counts."""
+    if self.dim() == 0 or self.numel() == 0:
+        return tangent
+    tangent = tangent.to(result.dtype)
+    zero = ops.eq(self, 0)
+    seen = zero.cumsum(dim)
+    first = ops.logical_and(zero, ops.eq(seen, 1))
+    plain = result * (tangent / ops.masked_fill(self, zero, 1)).cumsum(dim)
+    at_zero = ops.masked_fill(tangent, ops.logical_not(first), 0).cumsum(dim)
+    others = ops.masked_fill(self, first, 1).cumprod(dim, dtype=result.dtype)
+    return ops.where(ops.eq(seen, 0), plain, at_zero * others)
+
+
+def _logarithms(factor: Any, sign: int, exponent: Any) -> Any:
+    """log(factor) + exponent for the factors of one sign; the logarithm of nothing for the others. NaN stays."""
+    value = factor * sign
+    other = ops.le(value, 0)
+    return ops.masked_fill(ops.log(ops.masked_fill(value, other, 1)) + exponent, other, -math.inf)
+
+
+def logcumsumexp_backward(grad: Any, self: Any, result: Any, dim: int) -> Any:
+    """exp(self) times the suffix sums of grad / exp(result), each sign in logarithms so that nothing overflows.
+
+    Logarithms of zeros have no derivative. Where that is wanted, every share is formed, in quadratic time and space.
+    """
+    if self.dim() == 0 or self.numel() == 0:
+        return grad
+    records = is_grad_enabled() and (grad.requires_grad or self.requires_grad)
+    if records and ops.any(ops.eq(grad, 0)).item():
+        x, r, g = (t.movedim(dim, -1) for t in (self, result, grad))
+        before = ops.tril(ops.ones((x.shape[-1],) * 2, dtype=bool_, device=x.device), -1)
+        shares = ops.exp(ops.masked_fill(x.unsqueeze(-1) - r.unsqueeze(-2), before, -math.inf))
+        return ops.sum(shares * g.unsqueeze(-2), -1).movedim(-1, dim)
+
+    def part(sign: int) -> Any:
+        shares = _logarithms(grad, sign, -result)
+        return ops.exp(shares.flip((dim,)).logcumsumexp(dim).flip((dim,)) + self)
+
+    return part(1) - part(-1)
+
+
+def logcumsumexp_jvp(tangent: Any, self: Any, result: Any, dim: int) -> Any:
+    """The mean of the tangents seen, weighted by exp(self)."""
+    if self.dim() == 0 or self.numel() == 0:
+        return tangent
+
+    def part(sign: int) -> Any:
+        return ops.exp(_logarithms(tangent, sign, self).logcumsumexp(dim) - result)
+
+    return part(1) - part(-1)
 
 
 def cumsum_backward(grad: Any, dim: int) -> Any:

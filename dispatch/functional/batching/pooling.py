@@ -1,4 +1,4 @@
-"""Rules of pooling over the last two dimensions: the examples become samples."""
+"""Rules of pooling over the last two or three dimensions: the examples become samples."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 from .layout import Batch, Dims, Rule, whole
 
 
-def pooling(tensors: tuple[int, ...] = (0,)) -> Rule:
-    """The rule of an operator on (channels, h, w) or (n, channels, h, w); `tensors` are its tensor arguments."""
+def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
+    """The rule of an operator over the last `rank` dimensions, behind channels; `tensors` are its tensor arguments."""
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         given = list(args)
         for i in tensors:
             x = whole(args[i], dims[i], batch.size)
             sizes = x._spec.sizes
-            given[i] = x if len(sizes) == 4 else x.reshape((sizes[0] * sizes[1], *sizes[2:]))
+            given[i] = x if len(sizes) == rank + 2 else x.reshape((sizes[0] * sizes[1], *sizes[2:]))
         out = batch.op.call(*given)
-        if len(sizes) == 4:
+        if len(sizes) == rank + 2:
             return out, (0, 0) if isinstance(out, tuple) else 0
         lead = sizes[:2]
         if isinstance(out, tuple):
@@ -28,8 +28,16 @@ def pooling(tensors: tuple[int, ...] = (0,)) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    "max_pool2d_with_indices": pooling(),
-    "max_pool2d_with_indices_backward": pooling((0, 1, 7)),
-    "avg_pool2d": pooling(),
-    "avg_pool2d_backward": pooling((0, 1)),
+    name: pooling(tensors, rank)
+    for rank in (2, 3)
+    for name, tensors in (
+        (f"max_pool{rank}d_with_indices", (0,)),
+        (f"max_pool{rank}d_with_indices_backward", (0, 1, 7)),
+        (f"avg_pool{rank}d", (0,)),
+        (f"avg_pool{rank}d_backward", (0, 1)),
+        (f"_adaptive_avg_pool{rank}d", (0,)),
+        (f"_adaptive_avg_pool{rank}d_backward", (0, 1)),
+        (f"adaptive_max_pool{rank}d", (0,)),
+        (f"adaptive_max_pool{rank}d_backward", (0, 1, 2)),
+    )
 }

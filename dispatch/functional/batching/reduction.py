@@ -30,7 +30,7 @@ def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
             given[keepdim_at] = False
         out = batch.op.call(*given)
         if rank == 0 and keepdim_at is None:
-            out = out.squeeze(1)
+            out = tuple([o.squeeze(1) for o in out]) if isinstance(out, tuple) else out.squeeze(1)
         return out, tuple([0] * len(out)) if isinstance(out, tuple) else 0
 
     return rule
@@ -46,7 +46,7 @@ def inner_dims(dim: int | Sequence[int] | None, rank: int) -> int | tuple[int, .
 
 
 def scan_(batch: Batch, dims: Dims, self: Any, dim: int, *more: Any) -> tuple[Any, Any]:
-    """`cumsum_`: in place, so never without mapped dimension."""
+    """`cumsum_`, `cumprod_`: in place, so never without mapped dimension."""
     x, rank = front(self, dims[0]), rank_of(self, dims[0])
     batch.op.call(x if rank else x.unsqueeze(1), shifted(dim, rank), *more)
     return None, None
@@ -126,6 +126,8 @@ RULES: dict[str, Rule] = {
     "cumsum": along(1),
     "linalg_vector_norm": along(2, 3),
     "cumsum_": scan_,
+    "cumprod_": scan_,
+    **{name: along(1) for name in ("cumprod", "logcumsumexp", "cummax", "cummin")},
     "_softmax": along(1),
     "_log_softmax": along(1),
     "_softmax_backward_data": _SOFTMAX_BACKWARD,

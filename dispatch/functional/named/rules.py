@@ -270,10 +270,10 @@ KINDS: dict[Rule, str] = {
         """,
     unify_reversed: "masked_fill_ rsub",
     keep: """
-        _slice_first _to_copy alias bernoulli cauchy_ clone contiguous cumsum detach dropout empty_like exponential_
-        fill_ full_like geometric_ index_fill log_normal_ log_softmax max_pool1d max_pool1d_with_indices max_pool2d
-        max_pool2d_with_indices native_dropout normal_ ones_like rand_like randn_like random_ resize_ slice softmax
-        uniform_ zero_ zeros_like
+        _slice_first _to_copy alias bernoulli cauchy_ clone contiguous cummax cummin cumprod cumsum detach
+        dropout empty_like exponential_ fill_ full_like geometric_ index_fill log_normal_ log_softmax
+        logcumsumexp max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices native_dropout
+        normal_ ones_like rand_like randn_like random_ resize_ slice softmax uniform_ zero_ zeros_like
         """,
     reduce: "all any logsumexp max mean min prod std std_mean sum var var_mean",
     without_dim: "select",

@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ....runtime.memory_format import channels_last, channels_last_strides
+from ....runtime.memory_format import channels_last, channels_last_3d, channels_last_strides
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 
 
 class Pool(NamedTuple):
-    """A checked window of a pooling operator, every list of the spatial rank, with the output's sizes."""
+    """A checked window of a pooling operator, every list of the spatial rank, with the output's sizes.
+
+    With `adaptive` the windows divide the input evenly, and `kernel` is the size of the largest one.
+    """
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     out: tuple[int, ...]
+    windows: tuple[int, ...]
+    """How many windows hold an element at most, along each dimension."""
+    adaptive: bool = False
 
 
-def _two(name: str, argument: str, values: Sequence[int], omissible: bool = False) -> tuple[int, ...]:
-    """A list of one or two numbers as two."""
-    if len(values) == 2:
+class Words(NamedTuple):
+    """What messages of a spatial rank say."""
+
+    count: str
+    sides: str
+    ranks: str
+
+
+WORDS = {2: Words("two", "HW", "3D or 4D"), 3: Words("three", "THW", "4D or 5D")}
+
+
+def _list(
+    name: str, argument: str, values: Sequence[int], rank: int, omissible: bool = False
+) -> tuple[int, ...]:
+    """A list of one number, or of one for each dimension, as the latter."""
+    if len(values) == rank:
         return tuple(values)
     if len(values) == 1:
-        return (values[0], values[0])
-    how = "either be omitted, a single int, or a tuple" if omissible else "either be a single int, or a tuple"
-    raise RuntimeError(f"{name}: {argument} must {how} of two ints")
+        return (values[0],) * rank
+    how = "be omitted, a single int, or a tuple" if omissible else "be a single int, or a tuple"
+    if name != "avg_pool3d":
+        how = f"be either {how[3:]}" if (name, argument) == ("max_pool3d", "dilation") else f"either {how}"
+    raise RuntimeError(f"{name}: {argument} must {how} of {WORDS[rank].count} ints")
 
 
 def pooling_output_size(
@@ -42,20 +63,26 @@ def pooling_output_size(
     return out
 
 
-def pool2d(
+def _sides(letter: str, sides: str, values: Sequence[int]) -> str:
+    return " ".join(f"{letter}{side}: {value}" for side, value in zip(sides, values, strict=True))
+
+
+def pool_window(
     name: str,
     self: TensorSpec,
+    rank: int,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> Pool:
-    """The checked window. Raises RuntimeError with PyTorch's messages."""
-    kernel = _two(name, "kernel_size", kernel_size)
-    steps = _two(name, "stride", stride, omissible=True) if len(stride) else kernel
-    border = _two(name, "padding", padding)
-    spread = _two(name, "dilation", dilation)
+    """The checked window over `rank` dimensions. Raises RuntimeError with PyTorch's messages."""
+    words = WORDS[rank]
+    kernel = _list(name, "kernel_size", kernel_size, rank)
+    steps = _list(name, "stride", stride, rank, omissible=True) if len(stride) else kernel
+    border = _list(name, "padding", padding, rank)
+    spread = _list(name, "dilation", dilation, rank)
     if any(s == 0 for s in steps):
         raise RuntimeError("stride should not be zero")
     if any(p < 0 for p in border):
@@ -66,68 +93,80 @@ def pool2d(
                 f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and "
                 f"dilation={d}"
             )
-    if any(k <= 0 for k in kernel):
+    for what, letter, values in (
+        ("kernel size", "k", kernel),
+        ("stride", "d", steps),
+        ("dilation", "dilation", spread),
+    ):
+        if any(v <= 0 for v in values):
+            raise RuntimeError(
+                f"{what} should be greater than zero, but got {_sides(letter, words.sides, values)}"
+            )
+    if self.ndim not in (rank + 1, rank + 2):
+        if rank == 2:
+            raise RuntimeError(
+                f"{name}: non-empty 3D or 4D (batch mode) tensor expected for input, but got {self.ndim}-D"
+            )
+        raise RuntimeError(f"non-empty {words.ranks} (batch mode) tensor expected for input")
+    if 0 in self.sizes[-rank - 1 :]:
+        if rank == 2:
+            raise RuntimeError(
+                "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:"
+                f"{list(self.sizes)}"
+            )
         raise RuntimeError(
-            f"kernel size should be greater than zero, but got kH: {kernel[0]} kW: {kernel[1]}"
+            f"{name}(): Expected input's non-batch dimensions to have positive length, but input has a shape of "
+            f"{list(self.sizes)} and non-batch dimension 0 has length zero!"
         )
-    if any(s < 0 for s in steps):
-        raise RuntimeError(f"stride should be greater than zero, but got dH: {steps[0]} dW: {steps[1]}")
-    if any(d <= 0 for d in spread):
-        raise RuntimeError(
-            f"dilation should be greater than zero, but got dilationH: {spread[0]} dilationW: {spread[1]}"
-        )
-    if self.ndim not in (3, 4):
-        raise RuntimeError(
-            f"{name}: non-empty 3D or 4D (batch mode) tensor expected for input, but got {self.ndim}-D"
-        )
-    if 0 in self.sizes[-3:]:
-        raise RuntimeError(
-            "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:"
-            f"{list(self.sizes)}"
-        )
+    spatial = self.sizes[-rank:]
     out = tuple(
         pooling_output_size(n, k, s, p, d, ceil_mode)
-        for n, k, s, p, d in zip(self.sizes[-2:], kernel, steps, border, spread, strict=True)
+        for n, k, s, p, d in zip(spatial, kernel, steps, border, spread, strict=True)
     )
     if any(n < 1 for n in out):
-        c, h, w = self.sizes[-3:]
-        raise RuntimeError(
-            f"Given input size: ({c}x{h}x{w}). Calculated output size: ({c}x{max(out[0], 0)}x{max(out[1], 0)}). "
-            "Output size is too small"
+        if name == "avg_pool3d":
+            raise RuntimeError(
+                "input image ("
+                + _sides("", words.sides, spatial)
+                + ") smaller than kernel size ("
+                + _sides("k", words.sides, kernel)
+                + ")"
+            )
+        found = [max(n, 0) for n in out] if rank == 2 else out
+        given, calculated = (
+            "x".join(str(n) for n in (self.sizes[-rank - 1], *sizes)) for sizes in (spatial, found)
         )
-    return Pool(kernel, steps, border, spread, out)
+        raise RuntimeError(
+            f"Given input size: ({given}). Calculated output size: ({calculated}). Output size is too small"
+        )
+    windows = tuple(-(-((k - 1) * d + 1) // s) for k, s, d in zip(kernel, steps, spread, strict=True))
+    return Pool(kernel, steps, border, spread, out, windows)
 
 
-def _strides(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    if self.ndim == 4 and self.suggest_memory_format() is channels_last:
-        return channels_last_strides(sizes)
-    return ()
+def pooled_strides(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Channels last where the input has them so."""
+    format = self.suggest_memory_format()
+    return channels_last_strides(sizes) if format in (channels_last, channels_last_3d) else ()
 
 
-def max_pool2d_with_indices(
-    meta: MetaBase,
-    self: TensorSpec,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-) -> None:
-    """(N, C, H, W) or (C, H, W): the largest element under each window, and its index in its plane."""
-    pool = pool2d("max_pool2d", self, kernel_size, stride, padding, dilation, ceil_mode)
-    sizes = (*self.sizes[:-2], *pool.out)
-    strides = _strides(self, sizes)
+def _set_pooled(meta: MetaBase, self: TensorSpec, pool: Pool, indices: bool) -> None:
+    sizes = (*self.sizes[: -len(pool.out)], *pool.out)
+    strides = pooled_strides(self, sizes)
     meta.extra["pool"] = pool
     meta.set_output_raw_strided(0, sizes, strides, dtype=self.dtype)
-    meta.set_output_raw_strided(1, sizes, strides, dtype=int64)
+    if indices:
+        meta.set_output_raw_strided(1, sizes, strides, dtype=int64)
 
 
-def _check_gradient(name: str, grad_output: TensorSpec, self: TensorSpec, pool: Pool) -> None:
-    expected = (*self.sizes[:-2], *pool.out)
-    if grad_output.sizes != expected:
-        raise RuntimeError(
-            f"{name}: Expected a tensor of shape {list(expected)} for grad_output, but got {list(grad_output.sizes)}"
-        )
+def _check_gradient(
+    name: str, grad_output: TensorSpec, self: TensorSpec, pool: Pool, indices: TensorSpec | None = None
+) -> None:
+    expected = (*self.sizes[: -len(pool.out)], *pool.out)
+    for argument, given in (("grad_output", grad_output), ("indices", indices)):
+        if given is not None and given.sizes != expected:
+            raise RuntimeError(
+                f"{name}: Expected a tensor of shape {list(expected)} for {argument}, but got {list(given.sizes)}"
+            )
     if grad_output.dtype is not self.dtype:
         raise RuntimeError(
             f"{name}: expected dtype {self.dtype.scalar_name} for `grad_output` but got dtype "
@@ -135,73 +174,164 @@ def _check_gradient(name: str, grad_output: TensorSpec, self: TensorSpec, pool: 
         )
 
 
+def set_gradient(meta: MetaBase, self: TensorSpec, pool: Pool) -> None:
+    """The gradient of the input."""
+    meta.extra["pool"] = pool
+    meta.set_output_raw_strided(0, self.sizes, pooled_strides(self, self.sizes), dtype=self.dtype)
+
+
+def max_pool2d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
+    """(N, C, H, W) or (C, H, W): the largest element under each window, and its index in its plane."""
+    meta.extra["integers"] = True
+    _set_pooled(meta, self, pool_window("max_pool2d", self, 2, *window), indices=True)
+
+
+def max_pool3d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
+    """(N, C, D, H, W) or (C, D, H, W): as over two dimensions."""
+    meta.extra["integers"] = True
+    _set_pooled(meta, self, pool_window("max_pool3d", self, 3, *window), indices=True)
+
+
 def max_pool2d_with_indices_backward(
-    meta: MetaBase,
-    grad_output: TensorSpec,
-    self: TensorSpec,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: TensorSpec,
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any
 ) -> None:
     """The gradient put where the largest elements were."""
-    pool = pool2d("max_pool2d", self, kernel_size, stride, padding, dilation, ceil_mode)
-    _check_gradient("max_pool2d_with_indices_backward", grad_output, self, pool)
-    if indices.sizes != grad_output.sizes:
-        raise RuntimeError(
-            f"max_pool2d_with_indices_backward: Expected a tensor of shape {list(grad_output.sizes)} for indices, but "
-            f"got {list(indices.sizes)}"
-        )
-    meta.extra["pool"] = pool
-    meta.set_output_raw_strided(0, self.sizes, _strides(self, self.sizes), dtype=self.dtype)
+    *window_, indices = window
+    pool = pool_window("max_pool2d", self, 2, *window_)
+    _check_gradient("max_pool2d_with_indices_backward", grad_output, self, pool, indices)
+    set_gradient(meta, self, pool)
+
+
+def max_pool3d_with_indices_backward(
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any
+) -> None:
+    """The gradient put where the largest elements were."""
+    *window_, indices = window
+    pool = pool_window("max_pool3d", self, 3, *window_)
+    _check_gradient("max_pool3d_with_indices_backward", grad_output, self, pool, indices)
+    set_gradient(meta, self, pool)
 
 
 def _average(
     name: str,
     self: TensorSpec,
+    rank: int,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     ceil_mode: bool,
+    count_include_pad: bool,
     divisor_override: int | None,
 ) -> Pool:
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
-    return pool2d(name, self, kernel_size, stride, padding, (1, 1), ceil_mode)
+    return pool_window(name, self, rank, kernel_size, stride, padding, (1,), ceil_mode)
 
 
-def avg_pool2d(
-    meta: MetaBase,
-    self: TensorSpec,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> None:
+def avg_pool2d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
     """(N, C, H, W) or (C, H, W): the mean under each window."""
-    pool = _average("avg_pool2d", self, kernel_size, stride, padding, ceil_mode, divisor_override)
-    sizes = (*self.sizes[:-2], *pool.out)
-    meta.extra["pool"] = pool
-    meta.set_output_raw_strided(0, sizes, _strides(self, sizes), dtype=self.dtype)
+    meta.extra["integers"] = True
+    _set_pooled(meta, self, _average("avg_pool2d", self, 2, *window), indices=False)
 
 
-def avg_pool2d_backward(
-    meta: MetaBase,
-    grad_output: TensorSpec,
-    self: TensorSpec,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> None:
+def avg_pool3d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
+    """(N, C, D, H, W) or (C, D, H, W): the mean under each window."""
+    _set_pooled(meta, self, _average("avg_pool3d", self, 3, *window), indices=False)
+
+
+def avg_pool2d_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any) -> None:
     """The gradient spread over each window."""
-    pool = _average("avg_pool2d", self, kernel_size, stride, padding, ceil_mode, divisor_override)
+    pool = _average("avg_pool2d", self, 2, *window)
     _check_gradient("avg_pool2d_backward", grad_output, self, pool)
-    meta.extra["pool"] = pool
-    meta.set_output_raw_strided(0, self.sizes, _strides(self, self.sizes), dtype=self.dtype)
+    set_gradient(meta, self, pool)
+
+
+def avg_pool3d_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any) -> None:
+    """The gradient spread over each window."""
+    pool = _average("avg_pool3d", self, 3, *window)
+    _check_gradient("avg_pool3d_backward", grad_output, self, pool)
+    set_gradient(meta, self, pool)
+
+
+def largest_share(n: int, parts: int) -> int:
+    """How many elements the largest window has that one of `parts` even windows over `n` elements can be."""
+    if parts == 0:
+        return 0
+    whole, rest = divmod(n, parts)
+    # A share touches one more element, or two where a border between elements lies within some share.
+    return whole + (0 if rest == 0 else 1 if parts % rest == 0 else 2)
+
+
+def adaptive_window(
+    name: str, self: TensorSpec, rank: int, output_size: Sequence[int], channels: bool
+) -> Pool:
+    """Windows that divide each dimension evenly. With `channels`, there must be some."""
+    average = name.startswith("adaptive_avg")
+    if len(output_size) != rank:
+        said = f"{name}: output_size" if average else f"{name}(): internal error: output_size.size()"
+        raise RuntimeError(f"{said} must be {rank}")
+    if self.ndim not in (rank + 1, rank + 2):
+        colon = "" if average else ":"
+        raise RuntimeError(
+            f"{name}(): Expected {WORDS[rank].ranks} tensor, but got{colon} {list(self.sizes)}"
+        )
+    for d in range(-rank - channels, 0):
+        if self.sizes[d] == 0:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+                f"{list(self.sizes)} with dimension {d + self.ndim} being empty"
+            )
+    if any(n < 0 for n in output_size):
+        sizes = [*self.sizes[:-rank], *output_size]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(output_size)}: {sizes}")
+    return _even(self, tuple(output_size))
+
+
+def _even(self: TensorSpec, out: tuple[int, ...]) -> Pool:
+    spatial, rank = self.sizes[-len(out) :], len(out)
+    kernel = tuple(largest_share(n, o) for n, o in zip(spatial, out, strict=True))
+    windows = tuple(largest_share(o, n) for n, o in zip(spatial, out, strict=True))
+    return Pool(kernel, (1,) * rank, (0,) * rank, (1,) * rank, out, windows, adaptive=True)
+
+
+def _adaptive_avg_pool2d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
+    """(N, C, H, W) or (C, H, W): the means of even shares of each plane."""
+    _set_pooled(
+        meta, self, adaptive_window("adaptive_avg_pool2d", self, 2, output_size, False), indices=False
+    )
+
+
+def _adaptive_avg_pool3d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
+    """(N, C, D, H, W) or (C, D, H, W): the means of even shares of each volume."""
+    _set_pooled(meta, self, adaptive_window("adaptive_avg_pool3d", self, 3, output_size, True), indices=False)
+
+
+def adaptive_max_pool2d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
+    """(N, C, H, W) or (C, H, W): the largest elements of even shares of each plane, and their indices."""
+    _set_pooled(meta, self, adaptive_window("adaptive_max_pool2d", self, 2, output_size, True), indices=True)
+
+
+def adaptive_max_pool3d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
+    """(N, C, D, H, W) or (C, D, H, W): the largest elements of even shares, and their indices."""
+    _set_pooled(meta, self, adaptive_window("adaptive_max_pool3d", self, 3, output_size, True), indices=True)
+
+
+def adaptive_backward(
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, indices: TensorSpec | None = None
+) -> None:
+    """The gradient of an adaptive pooling operator's input."""
+    name = meta.name.lstrip("_")
+    rank = 3 if "3d" in name else 2
+    if grad_output.ndim != self.ndim or self.ndim not in (rank + 1, rank + 2):
+        raise RuntimeError(
+            f"{name}: Expected dimensions {self.ndim} for `grad_output` but got dimensions {grad_output.ndim}"
+        )
+    for d in range(-rank - 1, 0):
+        if grad_output.sizes[d] == 0:
+            raise RuntimeError(
+                f"{name}(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output "
+                f"has sizes {list(grad_output.sizes)} with dimension {d + self.ndim} being empty"
+            )
+    pool = _even(self, grad_output.sizes[-rank:])
+    _check_gradient(name, grad_output, self, pool, indices)
+    set_gradient(meta, self, pool)

@@ -215,6 +215,28 @@ def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> Non
     )
 
 
+def _check_scalar_type(meta: MetaBase, index: int, dtype: ScalarType) -> None:
+    given = meta.maybe_get_output(index)
+    if given is not None and given.dtype is not dtype:
+        raise RuntimeError(f"expected scalar_type {dtype.scalar_name} but found {given.dtype.scalar_name}")
+
+
+def logcumsumexp(meta: MetaBase, self: TensorSpec, dim: int) -> None:
+    """Logarithms of the sums of all prefixes' exponentials along `dim`."""
+    _check_scalar_type(meta, 0, self.dtype)
+    meta.extra["dim"] = wrap_dim(dim, self.ndim)
+    meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
+
+
+def running_extremum(meta: MetaBase, self: TensorSpec, dim: int) -> None:
+    """``cummax`` and ``cummin``: the extremum of each prefix along `dim`, and where it stands."""
+    _check_scalar_type(meta, 0, self.dtype)
+    _check_scalar_type(meta, 1, int64)
+    meta.extra["dim"] = wrap_dim(dim, self.ndim)
+    meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
+    meta.set_output_raw_strided(1, self.sizes, dtype=int64)
+
+
 def cumsum(meta: MetaBase, self: TensorSpec, dim: int, dtype: ScalarType | None) -> None:
     """Sums of all prefixes along `dim`; the dtype as of a sum, the input's own in place."""
     meta.extra["dim"] = wrap_dim(dim, self.ndim)

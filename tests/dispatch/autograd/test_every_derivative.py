@@ -37,6 +37,7 @@ L = Leaf
 M = L(3, 4)
 POSITIVE = L(3, 4, low=0.1, high=2.0)
 INNER = L(3, 4, low=-0.9, high=0.9)
+VOLUME = tt.arange(32.0, dtype=tt.float64).reshape(1, 1, 2, 4, 4)
 
 
 def ints(*values: Any) -> tt.Tensor:
@@ -159,6 +160,10 @@ CASES: dict[str, list[Any]] = {
     "std_mean.correction": [M, [0], ("correction", 0)],
     "logsumexp": [M, [1]],
     "cumsum": [M, 1],
+    "cumprod": [M, 1],
+    "logcumsumexp": [M, 1],
+    "cummax": [M, 1],
+    "cummin": [M, 0],
     "_softmax": [M, 1, False],
     "_softmax_backward_data": [M, POSITIVE, 1, tt.float64],
     "_log_softmax": [M, 1, False],
@@ -188,6 +193,23 @@ CASES: dict[str, list[Any]] = {
     "avg_pool2d_backward": [
         L(1, 1, 2, 2), tt.ones(1, 1, 4, 4, dtype=tt.float64), [2, 2], [2, 2], [0, 0], False, True, None
     ],
+    "max_pool3d_with_indices": [L(1, 1, 3, 4, 5), [2, 2, 2], [1, 1, 2], [0, 1, 0], [1, 1, 1], False],
+    "max_pool3d_with_indices_backward": [
+        L(1, 1, 1, 2, 2), VOLUME, [2, 2, 2], [2, 2, 2], [0, 0, 0], [1, 1, 1], False,
+        tt.tensor([[[[[5, 7], [13, 30]]]]]),
+    ],
+    "avg_pool3d": [L(1, 1, 3, 4, 5), [2, 2, 2], [1, 1, 2], [1, 0, 1], True, False, None],
+    "avg_pool3d_backward": [L(1, 1, 1, 2, 2), VOLUME, [2, 2, 2], [2, 2, 2], [0, 0, 0], False, True, None],
+    "_adaptive_avg_pool2d": [L(2, 1, 4, 5), [3, 2]],
+    "_adaptive_avg_pool2d_backward": [L(1, 1, 3, 5), tt.ones(1, 1, 4, 4, dtype=tt.float64)],
+    "_adaptive_avg_pool3d": [L(1, 1, 2, 4, 5), [3, 3, 2]],
+    "_adaptive_avg_pool3d_backward": [L(1, 1, 3, 3, 2), VOLUME],
+    "adaptive_max_pool2d": [L(2, 1, 4, 5), [3, 2]],
+    "adaptive_max_pool2d_backward": [
+        L(1, 1, 2, 2), tt.ones(1, 1, 4, 4, dtype=tt.float64), tt.tensor([[[[5, 5], [13, 15]]]]),
+    ],
+    "adaptive_max_pool3d": [L(1, 1, 2, 4, 5), [1, 3, 2]],
+    "adaptive_max_pool3d_backward": [L(1, 1, 1, 2, 2), VOLUME, tt.tensor([[[[[5, 7], [13, 30]]]]])],
     "native_dropout_backward": [M, mask(), 2.0],
     "_select_first": [M, 1],
     "_basic_index": None,

@@ -118,6 +118,8 @@ def arguments(name, make, whole):
         return [2.0, randn(make, 3)]
     if base in ("cumsum", "cumprod", "softmax", "log_softmax") or name == "prod.dim_int":
         return [randn(make, 3), 0]
+    if base.endswith("_pool3d"):
+        return [randn(make, 1, 2, 4, 4, 4), [2, 2, 2]]
     if base == "softplus":
         return [randn(make, 3), 1.0, 20.0]
     if base == "logsumexp" or name == "sum.dim_IntList":

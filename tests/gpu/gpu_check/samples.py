@@ -144,11 +144,13 @@ def all_samples() -> list[Sample]:
         samples_numbers,
         samples_products,
         samples_reductions,
+        samples_windows,
     )
 
     tables: Iterable[list[Sample]] = (
         samples_arithmetic.SAMPLES,
         samples_reductions.SAMPLES,
+        samples_windows.SAMPLES,
         samples_products.SAMPLES,
         samples_indexing.SAMPLES,
         samples_moving.SAMPLES,

@@ -1,0 +1,121 @@
+"""Pooling over even shares of each dimension, one dimension after another.
+
+Output i of a dimension has the inputs from floor(i n / out) to ceil((i + 1) n / out). So an input lies in outputs that
+the same rule gives with the sizes exchanged, and gradients are gathered as outputs are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from .error_state import quiet
+from .widen import compute_np
+
+
+def shares(n: int, out: int) -> Iterator[tuple[Any, Any]]:
+    """The taps of the windows of `out` even shares of `n`: of each its positions, and which windows have it."""
+    o = np.arange(out)
+    start = o * n // max(out, 1)
+    end = -(-(o + 1) * n // max(out, 1))
+    for tap in range(int((end - start).max(initial=0))):
+        at = start + tap
+        yield np.minimum(at, n - 1), at < end
+
+
+def sizes_of(n: int, out: int) -> Any:
+    """How many elements each share has."""
+    o = np.arange(out)
+    return -(-(o + 1) * n // max(out, 1)) - o * n // max(out, 1)
+
+
+def along(values: Any, axis: int) -> Any:
+    """A line of values, to be broadcast along an axis counted from the end."""
+    return values.reshape(-1, *(1,) * (-1 - axis))
+
+
+def summed(array: Any, out: tuple[int, ...]) -> Any:
+    """The sums of the shares of the last dimensions."""
+    for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):
+        n = array.shape[axis]
+        total: Any = np.zeros((*array.shape[:axis], size, *array.shape[axis:][1:]), array.dtype)
+        for at, there in shares(n, size):
+            total += np.where(along(there, axis), np.take(array, at, axis), array.dtype.type(0))
+        array = total
+    return array
+
+
+def divisors(spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: Any) -> Any:
+    """How many elements each window has."""
+    counts: Any = 1
+    for n, o in zip(spatial, out, strict=True):
+        counts = np.multiply.outer(counts, sizes_of(n, o))
+    return np.asarray(counts).astype(np_dtype)
+
+
+def adaptive_average(call: StructuredCall) -> PlannedKernel:
+    """The mean of each window."""
+    spec, out = call.args["self"], call.extra["pool"].out
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    size = divisors(spec.sizes[-len(out) :], out, np_dtype)
+
+    def into(to: Any, array: Any) -> None:
+        np.copyto(to, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
+    """Each gradient, divided as its window's sum was, added to every element under the window."""
+    spec, out = call.args["self"], call.extra["pool"].out
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    spatial = spec.sizes[-len(out) :]
+    size = divisors(spatial, out, np_dtype)
+
+    def into(to: Any, grad: Any, array: Any) -> None:
+        np.copyto(to, summed(grad / size, spatial), casting="unsafe")
+
+    return PlannedKernel(quiet(into))
+
+
+def adaptive_max(call: StructuredCall) -> PlannedKernel:
+    """The largest element of each window; of equals the first, of NaNs the last."""
+    spec, out = call.args["self"], call.extra["pool"].out
+    if not spec.dtype.is_floating_point:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    spatial = spec.sizes[-len(out) :]
+    places = np.arange(math.prod(spatial)).reshape(spatial)
+
+    def into(to: Any, indices: Any, array: Any) -> None:
+        best = array.astype(np_dtype, copy=False)
+        where: Any = np.broadcast_to(places, best.shape)
+        for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):
+            n = best.shape[axis]
+            top: Any = None
+            for at, there in shares(n, size):
+                found, at_found = np.take(best, at, axis), np.take(where, at, axis)
+                if top is None:
+                    top, at_top = found, at_found
+                    continue
+                better = along(there, axis) & ((found > top) | (found != found))
+                top, at_top = np.where(better, found, top), np.where(better, at_found, at_top)
+            best, where = (top, at_top) if top is not None else (to, indices)
+        np.copyto(to, best, casting="unsafe")
+        np.copyto(indices, where)
+
+    return PlannedKernel(quiet(into))
+
+
+for _rank in (2, 3):
+    register_stub(f"_adaptive_avg_pool{_rank}d_stub", "cpu", adaptive_average)
+    register_stub(f"_adaptive_avg_pool{_rank}d_backward_stub", "cpu", adaptive_average_backward)
+    register_stub(f"adaptive_max_pool{_rank}d_stub", "cpu", adaptive_max)

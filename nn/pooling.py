@@ -1,0 +1,251 @@
+"""Pooling as `torch.nn.functional` has it; `nn.functional` re-exports these.
+
+Inputs are (N, C, *spatial) or (C, *spatial); a size that may be one number holds for every spatial dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as ops
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+]
+
+Size = int | Sequence[int]
+
+
+def _steps(stride: Size | None) -> Any:
+    return () if stride is None else stride
+
+
+def _maxima(pool: Any, with_indices: Any, return_indices: bool, input: Any, *window: Any) -> Any:
+    return with_indices(input, *window) if return_indices else pool(input, *window)
+
+
+@overridable
+def max_pool1d(
+    input: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`).
+
+    With `return_indices`, a pair of the values and their places in the flattened line.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.max_pool1d(tt.tensor([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
+        [[3.0, 2.0]]
+    """
+    window = (kernel_size, _steps(stride), padding, dilation, ceil_mode)
+    return _maxima(ops.max_pool1d, ops.max_pool1d_with_indices, return_indices, input, *window)
+
+
+@overridable
+def max_pool2d(
+    input: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
+
+    With `return_indices`, a pair of the values and their places in the flattened plane.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.max_pool2d(tt.arange(16.0).view(1, 4, 4), 2, return_indices=True)[1].tolist()
+        [[[5, 7], [13, 15]]]
+    """
+    window = (kernel_size, _steps(stride), padding, dilation, ceil_mode)
+    return _maxima(ops.max_pool2d, ops.max_pool2d_with_indices, return_indices, input, *window)
+
+
+@overridable
+def max_pool3d(
+    input: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last three dimensions (`torch.nn.functional.max_pool3d`).
+
+    With `return_indices`, a pair of the values and their places in the flattened volume.
+    """
+    window = (kernel_size, _steps(stride), padding, dilation, ceil_mode)
+    return _maxima(ops.max_pool3d, ops.max_pool3d_with_indices, return_indices, input, *window)
+
+
+@overridable
+def avg_pool1d(
+    input: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`)."""
+    return ops.avg_pool1d(input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad)
+
+
+@overridable
+def avg_pool2d(
+    input: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`).
+
+    Sums are divided by `divisor_override` if it is given, else by what each window has of the input and, with
+    `count_include_pad`, of its border.
+    """
+    return ops.avg_pool2d(
+        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+@overridable
+def avg_pool3d(
+    input: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window over the last three dimensions (`torch.nn.functional.avg_pool3d`).
+
+    Sums are divided by `divisor_override` if it is given, else by what each window has of the input and, with
+    `count_include_pad`, of its border.
+    """
+    return ops.avg_pool3d(
+        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def _sizes(input: Any, output_size: Any, rank: int) -> Any:
+    """An output size for each dimension: one number for all, None for the input's own."""
+    if isinstance(output_size, int):
+        return (output_size,) * rank
+    if output_size is None:
+        return tuple(input.shape[-rank:])
+    if len(input.shape) <= len(output_size):
+        raise ValueError(
+            f"Input dimension should be at least {len(output_size) + 1}, but got {len(input.shape)}"
+        )
+    own = tuple(input.shape)[-len(output_size) :]
+    return tuple(n if size is None else size for size, n in zip(output_size, own, strict=True))
+
+
+@overridable
+def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+    """The means of even shares of the last dimension (`torch.nn.functional.adaptive_avg_pool1d`)."""
+    return ops.adaptive_avg_pool1d(input, output_size)
+
+
+@overridable
+def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of even shares of the last dimension (`torch.nn.functional.adaptive_max_pool1d`)."""
+    both = ops.adaptive_max_pool1d(input, output_size)
+    return both if return_indices else both[0]
+
+
+@overridable
+def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """The means of even shares of the last two dimensions (`torch.nn.functional.adaptive_avg_pool2d`)."""
+    return ops.adaptive_avg_pool2d(input, _sizes(input, output_size, 2))
+
+
+@overridable
+def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of even shares of the last two dimensions (`torch.nn.functional.adaptive_max_pool2d`)."""
+    both = ops.adaptive_max_pool2d(input, _sizes(input, output_size, 2))
+    return both if return_indices else both[0]
+
+
+@overridable
+def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+    """The means of even shares of the last three dimensions (`torch.nn.functional.adaptive_avg_pool3d`)."""
+    return ops.adaptive_avg_pool3d(input, _sizes(input, output_size, 3))
+
+
+@overridable
+def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of even shares of the last three dimensions (`torch.nn.functional.adaptive_max_pool3d`)."""
+    both = ops.adaptive_max_pool3d(input, _sizes(input, output_size, 3))
+    return both if return_indices else both[0]
+
+
+def _power_average(averaged: Any, norm_type: float, count: int) -> Any:
+    """(sum of powers) ** (1 / norm_type), where what was averaged is not negative."""
+    return (ops.sign(averaged) * ops.relu(ops.abs(averaged))).mul(count).pow(1.0 / norm_type)
+
+
+def _count(kernel_size: Size, rank: int) -> int:
+    if isinstance(kernel_size, int):
+        return int(kernel_size**rank)
+    count = 1
+    for size in kernel_size:
+        count *= size
+    return count
+
+
+@overridable
+def lp_pool1d(
+    input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Any:
+    """The p-norm of each window over the last dimension (`torch.nn.functional.lp_pool1d`)."""
+    averaged = ops.avg_pool1d(input.pow(norm_type), kernel_size, _steps(stride), 0, ceil_mode)
+    return _power_average(averaged, norm_type, _count(kernel_size, 1))
+
+
+@overridable
+def lp_pool2d(
+    input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Any:
+    """The p-norm of each window over the last two dimensions (`torch.nn.functional.lp_pool2d`)."""
+    averaged = ops.avg_pool2d(input.pow(norm_type), kernel_size, _steps(stride), 0, ceil_mode)
+    return _power_average(averaged, norm_type, _count(kernel_size, 2))
+
+
+@overridable
+def lp_pool3d(
+    input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Any:
+    """The p-norm of each window over the last three dimensions (`torch.nn.functional.lp_pool3d`)."""
+    averaged = ops.avg_pool3d(input.pow(norm_type), kernel_size, _steps(stride), 0, ceil_mode)
+    return _power_average(averaged, norm_type, _count(kernel_size, 3))

@@ -1,0 +1,113 @@
+"""Reductions of complex numbers, which are pairs of real ones: two accumulators, or one for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..conversion import compute_type
+from ..geometry import Geometry
+from ..launch import launch_nothing
+from . import joint_reduction_kernels as k
+from .joint_reduction import Accumulator, JointReduction, plan_joint
+from .reduction import REDUCTIONS, reduction
+from .sides import Sides, sides_of, through_contiguous
+
+Factory = Callable[[StructuredCall], PlannedKernel]
+
+
+def pairs_starting(first: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
+    """The accumulators of a pair: `first` and 0 for nothing."""
+
+    def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
+        type_ = compute_type(output)
+        return (type_, first), (type_, 0)
+
+    return accumulators
+
+
+def count_of(call: StructuredCall, count: int) -> Callable[..., float]:
+    """How many elements were added, for a mean."""
+    return lambda *_: float(count)
+
+
+def truth(start: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
+    """One accumulator."""
+    return lambda input, output, count: ((tl.int1, start),)
+
+
+COMPLEX: dict[str, JointReduction] = {
+    "sum_stub": JointReduction(k.add_pairs, k.pairs_across, k.pair, k.all_of, pairs_starting(0)),
+    "mean_stub": JointReduction(
+        k.add_pairs, k.pairs_across, k.pair, k.both_over_number, pairs_starting(0), count_of
+    ),
+    "prod_stub": JointReduction(k.multiply_pairs, k.products_of_pairs, k.pair, k.all_of, pairs_starting(1)),
+    "any_stub": JointReduction(k.either, k.any_across, k.is_not_zero, k.all_of, truth(0)),
+    "all_stub": JointReduction(k.both, k.all_across, k.is_not_zero, k.all_of, truth(1)),
+}
+"""What each operator combines."""
+
+
+def doubled(side: Geometry, which: Sequence[bool]) -> Geometry:
+    """A side whose strides count real numbers for the operands that are complex."""
+    strides = tuple(
+        tuple(s * (2 if complex_ else 1) for s in own)
+        for own, complex_ in zip(side.strides, which, strict=True)
+    )
+    return Geometry(side.sizes, strides)
+
+
+def complex_reduction(row: JointReduction) -> Factory:
+    """The kernel factory of a row over a complex input; the output is complex, or a truth value."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out = call.args["self"], call.outputs[0]
+        dims = call.extra["dims"]
+        if not (out.dtype.is_complex or out.dtype.name == "bool"):
+            raise call.refuse(out)
+        if out.numel == 0:
+            return PlannedKernel(launch_nothing)
+        sides = sides_of(spec, out, dims, False)
+        if not sides.fits():
+            return through_contiguous(call, factory, dims)
+        writes_pairs = out.dtype.is_complex
+        reduced = doubled(sides.reduced, (True,))
+        pair = Sides(
+            doubled(sides.kept, (True, writes_pairs)),
+            Geometry(reduced.sizes, (reduced.strides[0], reduced.strides[0])),
+        )
+        part, half = spec.dtype.to_real(), spec.dtype.itemsize // 2
+        results = [out.dtype.to_real()] * 2 if writes_pairs else [out.dtype]
+        run = plan_joint(call, row, pair, [part, part], results)
+        number = row.number(call, sides.n)(())
+        other = out.dtype.itemsize // 2
+
+        def into(to: object, x: object, *_: object) -> None:
+            source, target = x.address, to.address  # type: ignore[attr-defined]
+            targets = [target, target + other] if writes_pairs else [target]
+            run([source, source + half], targets, number)
+
+        return PlannedKernel(into)
+
+    return factory
+
+
+def real_or_complex(real: Factory, of_complex: Factory) -> Factory:
+    """One factory for inputs of both kinds."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec: TensorSpec = call.args["self"]
+        return of_complex(call) if spec.dtype.is_complex else real(call)
+
+    return factory
+
+
+for _stub, _row in REDUCTIONS.items():
+    _real = reduction(_row)
+    _of_complex = COMPLEX.get(_stub)
+    register_stub(
+        _stub, "cuda", real_or_complex(_real, complex_reduction(_of_complex)) if _of_complex else _real
+    )

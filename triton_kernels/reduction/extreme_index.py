@@ -1,0 +1,124 @@
+"""Extremes and where they stand: the first of equals, NaN before any number.
+
+Few outputs with much to reduce are split: the extreme of each part and its index first, then theirs. No atomics, and
+no rounding: the result does not depend on the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import dtype as ScalarType
+from ..conversion import compute_type, type_name
+from ..elementwise.elementwise import check_dtypes
+from ..geometry import Geometry
+from ..launch import INT32_MAX, launch_nothing
+from .extreme_index_kernels import extreme_with_index
+from .reduction import highest, itemsize_of, lowest, vector_of
+from .sides import Sides, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+
+
+def comparable_type(dtype: ScalarType) -> tl.dtype:
+    """The type in which elements are compared: 32 bits where that holds them."""
+    narrow = dtype.itemsize < 4 and not dtype.is_floating_point
+    return tl.int32 if narrow else compute_type(dtype)
+
+
+def extreme(largest: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of one end; outputs are the indices, or the values and the indices."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out = call.args["self"], call.outputs[-1]
+        check_dtypes(call, [spec, *call.outputs])
+        dims = call.extra["dims"]
+        if out.numel == 0:
+            return PlannedKernel(launch_nothing)
+        sides = sides_of(spec, out, dims, True)
+        if not sides.fits() or call.outputs[0].strides != out.strides:
+            return through_contiguous(call, factory, dims)
+        run = plan_extreme(call, sides, largest)
+        if len(call.outputs) == 1:
+            return PlannedKernel(lambda to, x, *_: run(x.address, 0, to.address))
+        return PlannedKernel(lambda to, where, x, *_: run(x.address, to.address, where.address))
+
+    return factory
+
+
+def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[[int, int, int], None]:
+    """The launches, as a function of the addresses of input, values (if they are wanted) and indices."""
+    spec, index = call.args["self"], call.outputs[-1]
+    type_ = comparable_type(spec.dtype)
+    position = tl.int32 if sides.n <= INT32_MAX else tl.int64
+    constexprs: dict[str, object] = {
+        "LARGEST": largest,
+        "START": lowest(type_) if largest else highest(type_),
+        "TYPE": type_,
+        "NONE": highest(position),
+        "POSITION": position,
+    }
+    wants_values = len(call.outputs) == 2
+    results: dict[str, str] = {"at_out": f"*{index.dtype.triton_name}"}
+    absent: dict[str, object] = {}
+    if wants_values:
+        results = {"out": f"*{spec.dtype.triton_name}", **results}
+    else:
+        absent["out"] = None
+    source = {"x": f"*{spec.dtype.triton_name}"}
+    n_out = sides.n_out
+    tile = tile_for(n_out, sides.n, sides.reduced_is_inner, True, itemsize=max(itemsize_of(spec, type_), 4))
+    vector = vector_of(spec, sides)
+    if tile.splits == 1:
+        launch, grid, numbers = plan_sides(
+            call,
+            extreme_with_index,
+            sides,
+            {**source, **results},
+            {**constexprs, **absent, "at_x": None, "VECTOR": vector},
+            tile,
+        )
+        if wants_values:
+            return lambda x, to, where: launch(grid, x, to, where, *numbers)
+        return lambda x, _, where: launch(grid, x, where, *numbers)
+    value_name, index_name = f"*{type_name(type_)}", f"*{type_name(position)}"
+    parts = gapless_strides(sides.kept.sizes, 1)
+    first, first_grid, first_numbers = plan_sides(
+        call,
+        extreme_with_index,
+        Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced),
+        {**source, "out": value_name, "at_out": index_name},
+        {**constexprs, "at_x": None, "VECTOR": vector},
+        tile,
+        n_out,
+    )
+    splits = tile.splits
+    second, second_grid, second_numbers = plan_sides(
+        call,
+        extreme_with_index,
+        Sides(Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))),
+        {"x": value_name, "at_x": index_name, **results},
+        {**constexprs, **absent, "VECTOR": 0},
+        tile_for(n_out, splits, n_out == 1, False),
+    )
+    allocate = get_allocator("cuda").allocate
+    value_bytes, index_bytes = (n_out * splits * one.primitive_bitwidth // 8 for one in (type_, position))
+    device = call.device
+
+    def run(x: int, to: int, where: int) -> None:
+        values, indices = allocate(value_bytes, device), allocate(index_bytes, device)
+        first(first_grid, x, values.address, indices.address, *first_numbers)
+        outs = (to, where) if wants_values else (where,)
+        second(second_grid, values.address, indices.address, *outs, *second_numbers)
+
+    return run
+
+
+for _stub, _largest in (
+    ("argmax_stub", True),
+    ("max_dim_stub", True),
+    ("argmin_stub", False),
+    ("min_dim_stub", False),
+):
+    register_stub(_stub, "cuda", extreme(_largest))

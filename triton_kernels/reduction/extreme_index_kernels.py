@@ -1,0 +1,176 @@
+"""The program of extremes with their indices.
+
+A lane keeps the extreme of what it has seen and where: later elements must beat it, so that the first of equals
+stays. The indices are compared once, at the end, among the lanes that hold the extreme.
+"""
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import STREAMING, Configuration, declare
+from ..conversion import convert
+from .reduction_kernels import edge_positions, largest, largest_across, offset_of, smallest, smallest_across
+
+
+@triton.jit
+def beats(a, b, LARGEST: tl.constexpr):
+    """Whether `a` takes the place of `b`, which came first: NaN is beaten by nothing, and beats all else."""
+    if a.dtype.is_floating():
+        # Of two comparisons the first is also true where either is NaN.
+        if LARGEST:
+            better = (a <= b) == 0
+        else:
+            better = (a >= b) == 0
+        return better & (b == b)
+    elif LARGEST:
+        return a > b
+    else:
+        return a < b
+
+
+@triton.jit
+def extreme_across(best, LARGEST: tl.constexpr):
+    if LARGEST:
+        return largest_across(best)
+    else:
+        return smallest_across(best)
+
+
+@triton.jit
+def first_index(best, extreme, index, NONE: tl.constexpr):
+    """The least index of those that hold the extreme; if that is NaN, of those that hold NaN."""
+    found = (best == extreme[:, None]) | (best != best)
+    return smallest_across(tl.where(found, index, NONE))
+
+
+@triton.jit
+def extreme_with_index(
+    x,
+    at_x,
+    out,
+    at_out,
+    n_out,
+    n,
+    chunk,
+    part_stride,
+    k0,
+    k1,
+    k2,
+    xk0,
+    xk1,
+    xk2,
+    xk3,
+    ok0,
+    ok1,
+    ok2,
+    ok3,
+    r0,
+    r1,
+    r2,
+    xr0,
+    xr1,
+    xr2,
+    xr3,
+    LARGEST: tl.constexpr,
+    START: tl.constexpr,
+    TYPE: tl.constexpr,
+    NONE: tl.constexpr,
+    POSITION: tl.constexpr,
+    KEPT: tl.constexpr,
+    REDUCED: tl.constexpr,
+    INDEX: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """Of each part of each line; `at_x` are the indices of elements that earlier programs left, or None.
+
+    With VECTOR the reduced elements are runs of memory, as `reduce` has them.
+    """
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    part = tl.program_id(1).to(INDEX)
+    wanted = o < n_out
+    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
+    best = tl.full((BLOCK_O, BLOCK_R), START, TYPE)
+    # Where a lane's element stood in the first tile is where the extreme stands, if nothing has beaten it.
+    where = tl.zeros((BLOCK_O, BLOCK_R), POSITION)
+    first = part * chunk
+    last = tl.minimum(first + chunk, n)
+    lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+    if VECTOR > 0:
+        begin, at, at_edge = edge_positions(rows + first, rows + last, VECTOR, INDEX)
+        at_edge = at_edge & wanted[:, None]
+        edge = tl.load(x + at, mask=at_edge, other=0)
+        edge = tl.where(at_edge, convert(edge, TYPE), tl.full((1, 1), START, TYPE))
+        edge_index = tl.where(at_edge, (at - rows[:, None]).to(POSITION), NONE)
+        room = tl.where(wanted, rows + last - begin, 0)[:, None]
+        held = lane // VECTOR * VECTOR + VECTOR <= room
+        start = lane + (begin - rows)[:, None]
+        for base in range(0, last - first, BLOCK_R):
+            mask = lane // VECTOR * VECTOR + VECTOR <= room - base
+            value = convert(tl.load(x + (begin[:, None] + (base + lane)), mask=mask, other=0), TYPE)
+            better = beats(value, best, LARGEST) & mask
+            best = tl.where(better, value, best)
+            where = tl.where(better, (tl.zeros((1, 1), INDEX) + base).to(POSITION), where)
+        extreme = extreme_across(best, LARGEST)
+        beyond = extreme_across(edge, LARGEST)
+        if LARGEST:
+            extreme = largest(extreme, beyond)
+        else:
+            extreme = smallest(extreme, beyond)
+        index = tl.where(held, where + start.to(POSITION), NONE)
+        index = smallest(
+            first_index(best, extreme, index, NONE), first_index(edge, extreme, edge_index, NONE)
+        )
+    else:
+        start = first + lane
+        held = start < last
+        whole = first + (last - first) // BLOCK_R * BLOCK_R
+        for base in range(first, whole, BLOCK_R):
+            at = rows[:, None] + offset_of(base + lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
+            value = convert(tl.load(x + at, mask=wanted[:, None], other=0), TYPE)
+            better = beats(value, best, LARGEST)
+            best = tl.where(better, value, best)
+            if at_x is not None:
+                where = tl.where(
+                    better | (base == first), tl.load(at_x + at, mask=wanted[:, None], other=0), where
+                )
+            else:
+                where = tl.where(better, (base - first).to(POSITION), where)
+        if whole < last:
+            mask = wanted[:, None] & (whole + lane < last)
+            at = rows[:, None] + offset_of(whole + lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
+            value = convert(tl.load(x + at, mask=mask, other=0), TYPE)
+            better = beats(value, best, LARGEST) & mask
+            best = tl.where(better, value, best)
+            if at_x is not None:
+                better = better | (mask & (whole == first))
+                where = tl.where(better, tl.load(at_x + at, mask=mask, other=0), where)
+            else:
+                where = tl.where(better, (whole - first).to(POSITION), where)
+        extreme = extreme_across(best, LARGEST)
+        if at_x is None:
+            where += start.to(POSITION)
+        index = first_index(best, extreme, tl.where(held, where, NONE), NONE)
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
+    if out is not None:
+        tl.store(out + to, convert(extreme, out.dtype.element_ty), mask=wanted)
+    tl.store(at_out + to, index.to(at_out.dtype.element_ty), mask=wanted)
+
+
+ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((64, 32))
+DOUBLE = Configuration((1, 2048), 8), Configuration((32, 32))
+
+declare(
+    extreme_with_index,
+    warps=24,
+    why=f"24 warps, since a lane holds 16 extremes and their indices beside the 64 bytes that it loads. {STREAMING}",
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={
+        ("fp32", "i32", "u32", "bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (ROWS, COLUMNS),
+        ("fp64", "i64", "u64"): DOUBLE,
+    },
+    smaller=True,
+    operations="2 n for each output",
+    traffic="n_out (n itemsize of x + itemsize of out + 8)",
+    loads=("x",),
+)
