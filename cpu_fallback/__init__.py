@@ -19,6 +19,7 @@ from . import (
     random,
     reduction,
     softmax,
+    sorting,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "random",
     "reduction",
     "softmax",
+    "sorting",
 ]

@@ -34,6 +34,7 @@ REGISTERING = (
     "reduction.reduction",
     "reduction.renorm",
     "reduction.scan",
+    "sorting.sort",
 )
 """Modules that register kernels; the others are imported by these."""
 

@@ -25,6 +25,7 @@ FAMILIES = (
     "reduction",
     "shapes",
     "softmax",
+    "sorting",
     "storage",
     "views",
 )

@@ -2343,6 +2343,106 @@ def _log_softmax_backward_data(
 def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor
 ) -> Tensor: ...
+@overload
+def sort(input: Tensor, dim: int = ..., descending: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, dim: int = ..., descending: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: int = ..., descending: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: int = ..., descending: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(input: Tensor, dim: str, descending: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, dim: str, descending: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: str, descending: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: str, descending: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def argsort(input: Tensor, dim: int = ..., descending: bool = ...) -> Tensor: ...
+@overload
+def argsort(input: Tensor, *, stable: bool, dim: int = ..., descending: bool = ...) -> Tensor: ...
+@overload
+def argsort(
+    input: Tensor, *, stable: bool, dim: int = ..., descending: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def argsort(input: Tensor, dim: str, descending: bool = ...) -> Tensor: ...
+@overload
+def msort(input: Tensor) -> Tensor: ...
+@overload
+def msort(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def topk(
+    input: Tensor, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def topk(
+    input: Tensor,
+    k: int,
+    dim: int = ...,
+    largest: bool = ...,
+    sorted: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(input: Tensor, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(
+    input: Tensor, k: int, dim: int = ..., keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(input: Tensor, k: int, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(
+    input: Tensor, k: int, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(input: Tensor) -> Tensor: ...
+@overload
+def median(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(
+    input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(
+    input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(input: Tensor) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(
+    input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(
+    input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
 def resize_as_(
     input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = ...
 ) -> Tensor: ...
@@ -2493,6 +2593,7 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "argwhere",
     "as_strided",
     "as_strided_copy",
@@ -2684,6 +2785,7 @@ __all__ = [
     "isreal",
     "kl_div",
     "kron",
+    "kthvalue",
     "l1_loss",
     "le",
     "le_",
@@ -2737,6 +2839,7 @@ __all__ = [
     "max_pool2d_with_indices_backward",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
@@ -2747,11 +2850,13 @@ __all__ = [
     "movedim",
     "mse_loss",
     "mse_loss_backward",
+    "msort",
     "mul",
     "mul_",
     "multi_margin_loss",
     "multinomial",
     "mv",
+    "nanmedian",
     "narrow",
     "narrow_copy",
     "native_dropout",
@@ -2847,6 +2952,7 @@ __all__ = [
     "softplus",
     "softplus_backward",
     "softshrink",
+    "sort",
     "split",
     "split_with_sizes",
     "sqrt",
@@ -2878,6 +2984,7 @@ __all__ = [
     "threshold_",
     "threshold_backward",
     "tile",
+    "topk",
     "trace",
     "transpose",
     "transpose_copy",

@@ -25,6 +25,7 @@ from . import (
     registrations_reduction,
     registrations_shapes,
     registrations_softmax,
+    registrations_sorting,
     registrations_storage,
     registrations_views,
 )
@@ -51,5 +52,6 @@ def register_all() -> None:
     registrations_reduction.register()
     registrations_shapes.register()
     registrations_softmax.register()
+    registrations_sorting.register()
     registrations_storage.register()
     registrations_views.register()

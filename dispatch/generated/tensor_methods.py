@@ -24,6 +24,7 @@ from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
+from .methods_sorting import SortingMethods
 from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
 
@@ -48,6 +49,7 @@ class TensorMethods(
     ReductionMethods,
     ShapesMethods,
     SoftmaxMethods,
+    SortingMethods,
     StorageMethods,
     ViewsMethods,
 ):

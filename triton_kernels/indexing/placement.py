@@ -19,7 +19,7 @@ from ..elementwise.copy import as_real, copy_kernel
 from ..elementwise.elementwise import number_for
 from ..launch import launch_nothing
 from ..reduction.sides import MAX_DIMS
-from ..sorting.sorting import plan_sort
+from ..sorting.sort_keys import plan_sort
 from .index_bounds import Bound, allocate, check_flags, filled_bytes, flags_for, key_spec
 from .index_space import MOVED_AS, launch_over, space
 from .indexing_kernels import combine_runs, elect, place
