@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import device as Device
-from ...runtime.scalar_type import int32, int64
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int32, int64
 from ..indexing.index_bounds import allocate
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .ordered_keys import KeyFormat

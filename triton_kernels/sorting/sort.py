@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.scalar_type import int64
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int64
 from ..elementwise.elementwise import check_dtypes
 from ..elementwise.factories import fill
 from .lines import Run, over_lines

@@ -30,7 +30,7 @@ def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
             given[keepdim_at] = False
         out = batch.op.call(*given)
         if rank == 0 and keepdim_at is None:
-            out = out.squeeze(1)
+            out = tuple([x.squeeze(1) for x in out]) if isinstance(out, tuple) else out.squeeze(1)
         return out, tuple([0] * len(out)) if isinstance(out, tuple) else 0
 
     return rule
@@ -98,6 +98,12 @@ def extrema(batch: Batch, dims: Dims, self: Any, dim: int | None, keepdim: bool)
     return (low, high), (0, 0)
 
 
+def middle(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+    """`median` and `nanmedian` of all elements of an example."""
+    select: Callable[..., Any] = ops.median if batch.op.name == "aten::median" else ops.nanmedian
+    return select(_flat(self, dims[0]), 1)[0], 0
+
+
 def flip(batch: Batch, dims: Dims, self: Any, over: Sequence[int]) -> tuple[Any, Any]:
     """`flip`; over no dimension it is a copy."""
     if not over:
@@ -124,6 +130,12 @@ RULES: dict[str, Rule] = {
     "aminmax": extrema,
     "flip": flip,
     "cumsum": along(1),
+    "kthvalue": along(2, 3),
+    "median": middle,
+    "nanmedian": middle,
+    "sort": along(1),
+    "sort.stable": along(2),
+    "topk": along(2),
     "linalg_vector_norm": along(2, 3),
     "cumsum_": scan_,
     "_softmax": along(1),
@@ -142,6 +154,8 @@ RULES: dict[str, Rule] = {
             "amax",
             "amin",
             "max.dim",
+            "median.dim",
+            "nanmedian.dim",
             "min.dim",
             "any.dim",
             "any.dims",

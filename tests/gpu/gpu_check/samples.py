@@ -138,11 +138,13 @@ def all_samples() -> list[Sample]:
         samples_numbers,
         samples_products,
         samples_reductions,
+        samples_sorting,
     )
 
     tables: Iterable[list[Sample]] = (
         samples_arithmetic.SAMPLES,
         samples_reductions.SAMPLES,
+        samples_sorting.SAMPLES,
         samples_products.SAMPLES,
         samples_indexing.SAMPLES,
         samples_moving.SAMPLES,
