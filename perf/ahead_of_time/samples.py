@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .pointwise_samples import copies, elementwise, functions, pointwise_functions
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
+from .sorting_samples import sorting
 
 __all__ = ["functions", "kernel_files", "samples"]
 
@@ -44,6 +45,7 @@ def samples(capability: int) -> Iterator[Sample]:
         random_numbers,
         permutations,
         indexing,
+        sorting,
     ):
         yield from family(capability)
 

@@ -68,7 +68,7 @@ def plan_radix(
     descending: bool = False,
     decoded: bool = True,
     bits: int | None = None,
-    labelled: bool = False,
+    label_dtype: ScalarType | None = None,
 ) -> Callable[..., None]:
     """The function ``(x, values, places[, labels])`` over bytes that sorts each of `lines` contiguous lines of `n`.
 
@@ -77,7 +77,7 @@ def plan_radix(
         place_dtype: of the places that are written.
         decoded: whether elements are written as values, and not their keys.
         bits: how many of the lowest bits of keys differ at all; None for all.
-        labelled: whether `labels` are given, of the dtype of positions, which are written for places.
+        label_dtype: of `labels`, if they are given, which are written for places.
     """
     passes = max(cdiv(format_.bits if bits is None else bits, DIGIT_BITS), 1)
     block = tile_of(n)
@@ -119,8 +119,8 @@ def plan_radix(
             signature["source"] = word
         else:
             constants["source"] = None
-        if last and labelled:
-            signature["labels"] = count_type
+        if last and label_dtype is not None:
+            signature["labels"] = f"*{label_dtype.triton_name}"
         else:
             constants["labels"] = None
         if cut.parts > 1:

@@ -10,10 +10,8 @@ from ..budget import Configuration, declare
 from .ordered_keys import ordered_key
 from .select_kernels import rank_of_median
 
-FIRST = tl.constexpr(0)
-LAST = tl.constexpr(1)
-MEDIAN = tl.constexpr(2)
-MEDIAN_OF_NUMBERS = tl.constexpr(3)
+FIRST, LAST, MEDIAN, MEDIAN_OF_NUMBERS = (tl.constexpr(i) for i in range(4))
+"""What is written of each row."""
 
 
 @triton.jit

@@ -9,9 +9,10 @@ from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .ordered_keys import KeyFormat
-from .row_kernels import FIRST, LAST, MEDIAN, MEDIAN_OF_NUMBERS, sort_rows
+from .row_kernels import sort_rows
 
-RANKS = {"first": FIRST, "last": LAST, "median": MEDIAN, "nanmedian": MEDIAN_OF_NUMBERS}
+RANKS = ("first", "last", "median", "nanmedian")
+"""What a program writes of each row, by its number."""
 LONGEST = 4096
 """Rows up to this length are sorted in registers."""
 TILE = 1024
@@ -49,7 +50,7 @@ def plan_rows(
     constants: dict[str, object] = {
         **format_.constants(),
         "DESCENDING": descending,
-        "RANK": RANKS[rank],
+        "RANK": RANKS.index(rank),
         "INDEX": tl.int32 if kind == "i32" else tl.int64,
         "ROWS": in_tile,
         "BLOCK": block,

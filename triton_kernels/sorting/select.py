@@ -135,5 +135,5 @@ def plan_in_order(
     if k <= LONGEST:
         rows = plan_rows(device, lines, k, k, format_, int64, descending=descending, order_dtype=position)
         return lambda x, order, values, places: rows(x.address, order.address, values.address, places.address)
-    radix = plan_radix(device, lines, k, format_, int64, descending=descending, labelled=True)
+    radix = plan_radix(device, lines, k, format_, int64, descending=descending, label_dtype=position)
     return lambda x, order, values, places: radix(x, values, places, order)

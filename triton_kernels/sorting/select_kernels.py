@@ -174,20 +174,22 @@ def write_selected(
         mask = i < last
         element = tl.load(x + line * n + i, mask=mask, other=0)
         key = ordered_key(element, INFINITY, SIGNED, DESCENDING)
-        is_before = (mask & (key < wanted)).to(before.dtype)
-        is_equal = (mask & (key == wanted)).to(before.dtype)
-        turn = tl.cumsum(is_equal, 0) - is_equal + equal_here
+        # Both counts in one number, of 16 bits each: a tile has fewer elements than that.
+        ones = (mask & (key < wanted)).to(tl.int32) + ((mask & (key == wanted)).to(tl.int32) << 16)
+        turns = tl.cumsum(ones, 0) - ones
+        turn = (turns >> 16) + equal_here
         if ONE:
-            hit = (is_equal != 0) & (turn == rank)
+            hit = (ones >> 16 != 0) & (turn == rank)
             to = line + tl.zeros_like(i)
         else:
-            own = tl.cumsum(is_before, 0) - is_before + before_here
-            hit = (is_before != 0) | (is_equal != 0) & (turn <= rank)
-            to = line * k + tl.where(is_before != 0, own, all_before + turn).to(INDEX)
+            own = (turns & 0xFFFF) + before_here
+            hit = (ones == 1) | (ones >> 16 != 0) & (turn <= rank)
+            to = line * k + tl.where(ones == 1, own, all_before + turn).to(INDEX)
         tl.store(values + to, element, mask=hit)
         tl.store(places + to, i.to(places.dtype.element_ty), mask=hit)
-        before_here += tl.sum(is_before, 0)
-        equal_here += tl.sum(is_equal, 0)
+        total = tl.sum(ones, 0)
+        before_here += total & 0xFFFF
+        equal_here += total >> 16
 
 
 READING = "32 warps: tiles are only read, and other blocks load while one adds up"
@@ -226,10 +228,13 @@ declare(
 )
 declare(
     write_selected,
-    why=READING,
+    why="two or three blocks, since elements, keys and turns of a tile are live at once: prefix sums end in barriers, "
+    "at which one block waits while another loads",
     operand="x",
-    dtypes=WORDS,
-    configurations=(Configuration((2048,), 8),),
+    dtypes={
+        ("u32", "u16", "u8"): (Configuration((2048,), 8, blocks=3),),
+        ("u64",): (Configuration((2048,), 8, blocks=2),),
+    },
     smaller=True,
     operations="8 n, and two prefix sums",
     traffic="n itemsize, and what is selected",
