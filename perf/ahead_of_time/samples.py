@@ -269,7 +269,9 @@ def indexing(capability: int) -> Iterator[Sample]:
     each = empty(4096, 64, dtype="int64")
     for dtype in SIZES.values():
         x, wide = empty(10000, 64, dtype=dtype), empty(4096, 64, dtype=dtype)
-        yield Sample(f"index {dtype}", lambda x=x: x[picked])
+        yield Sample(f"index {dtype}", lambda x=x: x[picked], ("pick_runs",))
+        long = empty(1000, 4096, dtype=dtype)
+        yield Sample(f"index long rows {dtype}", lambda x=long: x[picked], ("pick_runs",))
         yield Sample(f"index twice {dtype}", lambda x=x: x[picked, two])
         yield Sample(f"gather {dtype}", lambda x=x: x.gather(0, each))
         yield Sample(f"index_put {dtype}", lambda x=x, v=wide: x.index_put((picked,), v))

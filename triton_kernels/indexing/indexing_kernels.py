@@ -62,6 +62,53 @@ def pick(
 
 
 @triton.jit
+def pick_runs(
+    source,
+    index,
+    out,
+    flag,
+    n,
+    width,
+    step,
+    size,
+    d0,
+    d1,
+    d2,
+    sd0,
+    sd1,
+    sd2,
+    sd3,
+    id0,
+    id1,
+    id2,
+    id3,
+    od0,
+    od1,
+    od2,
+    od3,
+    CHECKED: tl.constexpr,
+    WRAPS: tl.constexpr,
+    NDIM_D: tl.constexpr,
+    INDEX: tl.constexpr,
+    RUNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out[d, c] = source[d, index[d], c], where the `width` elements of c lie side by side in both."""
+    d = tl.program_id(0).to(INDEX) * RUNS + tl.arange(0, RUNS).to(INDEX)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = d < n
+    i = tl.load(index + offset_of(d, d0, d1, d2, id0, id1, id2, id3, NDIM_D), mask=mask, other=0)
+    if CHECKED:
+        i = checked(i, size, flag, mask, WRAPS)
+        mask = mask & (i >= 0)
+    at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
+    to = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+    inside = mask[:, None] & (c < width)[None, :]
+    value = tl.load(source + at[:, None] + c[None, :], mask=inside)
+    tl.store(out + to[:, None] + c[None, :], value, mask=inside)
+
+
+@triton.jit
 def locate(
     index,
     keys,
@@ -317,6 +364,21 @@ declare(
     configurations=LANES,
     operations="an offset for each element",
     traffic="n (8 + 2 itemsize); where rows are short, a sector of 32 bytes for each of them",
+)
+declare(
+    pick_runs,
+    why="32 warps: a program waits for its indices, then for runs that it loads 128 bits at a time; others hide that",
+    tile=("RUNS", "BLOCK"),
+    dtypes={
+        ("i32", "i64"): (Configuration((1, 1024)), Configuration((16, 64))),
+        ("i16",): (Configuration((1, 2048)), Configuration((32, 64))),
+        ("i8",): (Configuration((1, 4096)), Configuration((64, 64))),
+    },
+    smaller=True,
+    operations="an offset for each run",
+    traffic="n (8 + 2 width itemsize)",
+    loads=("source",),
+    stores=("out",),
 )
 declare(
     locate,
