@@ -301,6 +301,7 @@ FUNCTIONAL_OF = {
     "aten::scatter_.src": "aten::scatter.src",
     "aten::scatter_.value": "aten::scatter.value",
     "aten::scatter_add_": "aten::scatter_add",
+    "aten::scatter_reduce_.two": "aten::scatter_reduce.two",
     "aten::masked_fill_.Scalar": "aten::masked_fill.Scalar",
     "aten::masked_fill_.Tensor": "aten::masked_fill.Tensor",
     "aten::tril_": "aten::tril",

@@ -659,6 +659,18 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor) -> Tensor: ...
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
 @overload
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
+) -> Tensor: ...
+@overload
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ..., out: Tensor
+) -> Tensor: ...
+def scatter_reduce_(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
+) -> Tensor: ...
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
+@overload
 def masked_fill(input: Tensor, mask: Tensor, value: Number) -> Tensor: ...
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
@@ -2829,6 +2841,7 @@ __all__ = [
     "margin_ranking_loss",
     "masked_fill",
     "masked_fill_",
+    "masked_scatter",
     "masked_select",
     "matmul",
     "max",
@@ -2925,6 +2938,8 @@ __all__ = [
     "scatter_",
     "scatter_add",
     "scatter_add_",
+    "scatter_reduce",
+    "scatter_reduce_",
     "select",
     "select_backward",
     "select_copy",

@@ -286,6 +286,11 @@ def indexing(capability: int) -> Iterator[Sample]:
         x, wide = empty(10000, 64, dtype=dtype), empty(4096, 64, dtype=dtype)
         yield Sample(f"index_add {dtype} with alpha", lambda x=x, v=wide: x.index_add(0, picked, v, alpha=3))
         yield Sample(f"scatter_add {dtype}", lambda x=x: x.scatter_add(0, each, x))
+        for how in ("mean", "amax", "amin"):
+            yield Sample(
+                f"scatter_reduce {how} {dtype}",
+                lambda x=x, r=how: x.scatter_reduce(0, each, x, r, include_self=r != "amin"),
+            )
         yield Sample(f"scatter multiply {dtype}", lambda x=x: x.scatter(0, each, x, reduce="multiply"))
     for dtype in FLOATING:
         x, wide = empty(10000, 512, dtype=dtype), empty(4096, 64, dtype=dtype)

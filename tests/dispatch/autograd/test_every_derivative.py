@@ -212,6 +212,7 @@ CASES: dict[str, list[Any]] = {
     "gather": [M, 1, ints([0, 3], [1, 1], [2, 0])],
     "scatter.src": [M, 1, ints([0, 3], [1, 2], [2, 0]), L(3, 2)],
     "scatter.value": [M, 1, ints([0, 3], [1, 2], [2, 0]), 5.0],
+    "scatter_reduce.two": [M, 1, ints([0, 0], [1, 2], [2, 2]), L(3, 2), "mean"],
     "scatter_add": [M, 1, ints([0, 0], [1, 2], [2, 2]), L(3, 2)],
     "masked_fill.Scalar": [M, mask(), 5.0],
     "masked_fill.Tensor": [M, mask(), L()],

@@ -575,6 +575,13 @@ case(
     writes=True,
     tag="number",
 )
+case(
+    "scatter_reduce",
+    lambda x, i, s: x.scatter_reduce(1, i, s, "mean", include_self=False),
+    N(2, 5),
+    Index(5, 2, 3),
+    N(2, 3),
+)
 case("scatter_add", lambda x, i, s: x.scatter_add(0, i, s), N(5, 2), Index(5, 3, 2), N(3, 2))
 case(
     "scatter_add_",
