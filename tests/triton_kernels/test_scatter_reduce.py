@@ -22,7 +22,7 @@ def agree(same):
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
 def test_every_reduction(random, rng, agree, dtype, reduce, includes):
     if dtype is tt.bool and reduce == "mean":
-        with pytest.raises(NotImplementedError, match="reduce_mean.* not implemented for 'Bool'"):
+        with pytest.raises(NotImplementedError, match=r"reduce_mean.* not implemented for 'Bool'"):
             random((2,), dtype).to("cuda").scatter_reduce(
                 0, tt.zeros(1, dtype=tt.int64, device="cuda"), random((1,), dtype).to("cuda"), reduce
             )
