@@ -23,6 +23,7 @@ from . import (
     scaled_mm,
     scan,
     softmax,
+    sorting,
 )
 
 __all__ = [
@@ -43,4 +44,5 @@ __all__ = [
     "scaled_mm",
     "scan",
     "softmax",
+    "sorting",
 ]

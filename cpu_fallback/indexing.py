@@ -362,6 +362,67 @@ def gather(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into, fresh)
 
 
+def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any) -> None:
+    """Combine values, in order, into places of a contiguous 1-D array, which begin at `start` if it is not None."""
+    token = set_state(IGNORE)
+    try:
+        if start is not None:
+            target[places] = start
+        function.at(target, places, values)
+    finally:
+        reset_state(token)
+
+
+def scatter_reduce(call: StructuredCall) -> PlannedKernel:
+    """Elements of the source combined along one dimension by index: in their order, narrow floats in float32."""
+    axis: int = call.extra["dim"]
+    reduce: str = call.extra["reduce"]
+    includes: bool = call.args["include_self"]
+    spec = call.args["self"]
+    sizes = spec.sizes or (1,)
+    picked = call.args["index"].sizes or (1,)
+    places = None if 0 in picked else _places_function(sizes, axis, picked)
+    part = tuple([slice(0, n) for n in picked])
+    wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
+    functions = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+    function: Any = functions.get(reduce, np.add)
+    if reduce in ("sum", "mean", "prod"):
+        start = wide.type(reduce == "prod")
+    elif wide.kind == "f":
+        start = wide.type(-np.inf if reduce == "amax" else np.inf)
+    elif wide.kind == "b":
+        start = wide.type(reduce == "amin")
+    else:
+        start = getattr(np.iinfo(wide), "min" if reduce == "amax" else "max")
+
+    def into(out: Any, data: Any, index: Any, src: Any) -> None:
+        if out is not data:
+            np.copyto(out, data)
+        if places is None:
+            return
+        index = index.reshape(picked)
+        check_bounds(index, sizes[axis], axis, False, RuntimeError)
+        where = places(index).reshape(-1)
+        values = (src if src.ndim else src.reshape(1))[part].reshape(-1).astype(wide)
+        flat = np.ascontiguousarray(out).reshape(-1).astype(wide)
+        combine_at(function, flat, where, values, None if includes else start)
+        if reduce == "mean":
+            counts = np.bincount(where, minlength=flat.size)
+            changed = np.flatnonzero(counts)
+            counts = counts[changed] + includes
+            token = set_state(IGNORE)
+            try:
+                if wide.kind in "fc":
+                    flat[changed] /= counts.astype(wide)
+                else:
+                    flat[changed] = flat[changed] // counts
+            finally:
+                reset_state(token)
+        np.copyto(out, flat.reshape(out.shape), casting="unsafe")
+
+    return PlannedKernel(into)
+
+
 def scatter(call: StructuredCall) -> PlannedKernel:
     """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
     axis: int = call.extra["dim"]
@@ -524,6 +585,7 @@ for _stub, _factory in {
     "index_copy_stub": index_copy,
     "gather_stub": gather,
     "scatter_stub": scatter,
+    "scatter_reduce_stub": scatter_reduce,
     "masked_fill_stub": masked_fill,
     "nonzero_stub": nonzero,
     "take_stub": take,

@@ -43,6 +43,7 @@ REGISTERING = (
     "reduction.moments",
     "reduction.renorm",
     "reduction.scan",
+    "sorting.sort",
 )
 """Modules that register kernels; the others are imported by these."""
 

@@ -137,7 +137,9 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
                         general = True
                     positions[argument.name] = index
                 continue
-            if not argument.kwarg_only and not known.keyword_only and positions[argument.name] != index:
+            if argument.kwarg_only != known.keyword_only or (
+                not argument.kwarg_only and positions[argument.name] != index
+            ):
                 general = True
             role = _merge_roles(known.role, parameter.role)
             if role is None:

@@ -148,6 +148,45 @@ def masked_select_out(self: Any, mask: Any, out: Any) -> Any:
     return write_out("masked_select", out, masked_select(self, mask))
 
 
+def _scattered_where(name: str, self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
+    """Where a mask holds, as an index of `self`, and as many elements of the source."""
+    if self._spec.dtype is not source._spec.dtype:
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but got"
+            f"{self.dtype.scalar_name} and {source.dtype.scalar_name}"
+        )
+    if mask._spec.dtype is not bool_:
+        raise RuntimeError(
+            f"{name} only supports boolean masks, but got mask with dtype {mask.dtype.scalar_name}"
+        )
+    where = nonzero_numpy(mask.expand(self._spec.sizes))
+    count = where[0]._spec.numel
+    if source._spec.numel < count:
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+    return where, source.reshape((-1,)).slice(0, 0, count, 1)
+
+
+def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
+    """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
+    sizes = broadcast_sizes(self._spec.sizes, mask._spec.sizes)
+    whole = self.expand(sizes)
+    if self._spec.is_meta:
+        return ops.clone(whole)
+    where, values = _scattered_where("masked_scatter_", whole, mask, source)
+    if not sizes:
+        return whole.reshape((1,)).index_put(list(where), values).reshape(())
+    return whole.index_put(list(where), values)
+
+
+def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
+    """`Tensor.masked_scatter_`."""
+    if self._spec.is_meta:
+        return self
+    where, values = _scattered_where("masked_scatter_", self, mask, source)
+    (self if self._spec.ndim else self.view((1,))).index_put_(list(where), values)
+    return self
+
+
 def nonzero_as(self: Any, as_tuple: bool) -> Any:
     """`torch.nonzero` as one tensor or as a tuple of index vectors, one for each dimension."""
     return nonzero_numpy(self) if as_tuple else ops.nonzero(self)

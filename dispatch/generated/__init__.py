@@ -27,6 +27,7 @@ FAMILIES = (
     "scaled_mm",
     "shapes",
     "softmax",
+    "sorting",
     "storage",
     "views",
 )

@@ -19,6 +19,8 @@ from ..autograd.formulas.indexing import (
     index_put_self_backward,
     index_select_self_backward,
     masked_fill_value_backward,
+    scatter_reduce_self_backward,
+    scatter_reduce_src_backward,
     scatter_src_backward,
     take_backward,
 )
@@ -29,11 +31,13 @@ from ..autograd.node import (
     Node,
     edge_of,
     next_sequence,
+    save_result,
     saved_version,
     unpack,
     unpack_list,
+    unpack_result,
 )
-from ..autograd.recording import requires_grad, spec_of
+from ..autograd.recording import clone_before_write, requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -819,6 +823,171 @@ def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         return self_
 
     return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
+
+
+class ScatterReduceBackward0(Node):
+    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+
+    __slots__ = (
+        "dim",
+        "include_self",
+        "index",
+        "index_version",
+        "reduce",
+        "result",
+        "result_version",
+        "self_",
+        "self__version",
+        "src",
+        "src_version",
+    )
+
+    dim: Any
+    include_self: Any
+    index: Any
+    index_version: Any
+    reduce: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+    src: Any
+    src_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_src: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            index = unpack(self, self.index, self.index_version)
+            src = unpack(self, self.src, self.src_version)
+            dim = self.dim
+            reduce = self.reduce
+            include_self = self.include_self
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_self = scatter_reduce_self_backward(
+                grad, self_, dim, index, src, reduce, include_self, result
+            )
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            index = unpack(self, self.index, self.index_version)
+            src = unpack(self, self.src, self.src_version)
+            dim = self.dim
+            reduce = self.reduce
+            include_self = self.include_self
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_src = scatter_reduce_src_backward(grad, self_, dim, index, src, reduce, include_self, result)
+        return grad_self, grad_src
+
+    def release(self) -> None:
+        self.self_ = self.index = self.src = self.result = FREED
+
+
+def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_src = requires_grad(args[3])
+    dim = args[1]
+    reduce = args[4]
+    include_self = args[5]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    index_is_tensor = isinstance(args[2], TensorImpl)
+    src_is_tensor = isinstance(args[3], TensorImpl)
+
+    def record(self_: Any, index: Any, src: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, index, src)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(src) if needs_src else None)
+        out = inner(self_, index, src)
+        node = ScatterReduceBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_src:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_src:
+            node.index = index
+            cell = index._version_cell if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_src:
+            node.src = src
+            cell = src._version_cell if src_is_tensor else None
+            node.src_version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.reduce = reduce
+        node.include_self = include_self
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_scatter_reduce__two(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_src = requires_grad(args[3])
+    dim = args[1]
+    reduce = args[4]
+    include_self = args[5]
+    index_is_tensor = isinstance(args[2], TensorImpl)
+    src_is_tensor = isinstance(args[3], TensorImpl)
+
+    def record(self_: Any, index: Any, src: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, index, src)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(src) if needs_src else None)
+        original = clone_before_write(self_) if edges[0] is not None or needs_src else None
+        node = ScatterReduceBackward0()
+        if edges[0] is not None or needs_src:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None or needs_src:
+            node.index = index
+            cell = index._version_cell if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
+        if edges[0] is not None or needs_src:
+            node.src = src
+            cell = src._version_cell if src_is_tensor else None
+            node.src_version = 0 if cell is None else cell[0]
+        inner(self_, index, src)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.reduce = reduce
+        node.include_self = include_self
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class MaskedFillBackward0(Node):

@@ -659,6 +659,18 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor) -> Tensor: ...
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
 @overload
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
+) -> Tensor: ...
+@overload
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ..., out: Tensor
+) -> Tensor: ...
+def scatter_reduce_(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
+) -> Tensor: ...
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
+@overload
 def masked_fill(input: Tensor, mask: Tensor, value: Number) -> Tensor: ...
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
@@ -2454,6 +2466,106 @@ def _log_softmax_backward_data(
 def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor
 ) -> Tensor: ...
+@overload
+def sort(input: Tensor, dim: int = ..., descending: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, dim: int = ..., descending: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: int = ..., descending: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: int = ..., descending: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(input: Tensor, dim: str, descending: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, dim: str, descending: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: str, descending: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort(
+    input: Tensor, *, stable: bool | None, dim: str, descending: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def argsort(input: Tensor, dim: int = ..., descending: bool = ...) -> Tensor: ...
+@overload
+def argsort(input: Tensor, *, stable: bool, dim: int = ..., descending: bool = ...) -> Tensor: ...
+@overload
+def argsort(
+    input: Tensor, *, stable: bool, dim: int = ..., descending: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def argsort(input: Tensor, dim: str, descending: bool = ...) -> Tensor: ...
+@overload
+def msort(input: Tensor) -> Tensor: ...
+@overload
+def msort(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def topk(
+    input: Tensor, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def topk(
+    input: Tensor,
+    k: int,
+    dim: int = ...,
+    largest: bool = ...,
+    sorted: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(input: Tensor, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(
+    input: Tensor, k: int, dim: int = ..., keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(input: Tensor, k: int, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def kthvalue(
+    input: Tensor, k: int, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(input: Tensor) -> Tensor: ...
+@overload
+def median(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(
+    input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def median(
+    input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(input: Tensor) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(
+    input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def nanmedian(
+    input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
 def resize_as_(
     input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = ...
 ) -> Tensor: ...
@@ -2608,6 +2720,7 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "argwhere",
     "as_strided",
     "as_strided_copy",
@@ -2799,6 +2912,7 @@ __all__ = [
     "isreal",
     "kl_div",
     "kron",
+    "kthvalue",
     "l1_loss",
     "le",
     "le_",
@@ -2842,6 +2956,7 @@ __all__ = [
     "margin_ranking_loss",
     "masked_fill",
     "masked_fill_",
+    "masked_scatter",
     "masked_select",
     "matmul",
     "max",
@@ -2852,6 +2967,7 @@ __all__ = [
     "max_pool2d_with_indices_backward",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
@@ -2862,11 +2978,13 @@ __all__ = [
     "movedim",
     "mse_loss",
     "mse_loss_backward",
+    "msort",
     "mul",
     "mul_",
     "multi_margin_loss",
     "multinomial",
     "mv",
+    "nanmedian",
     "narrow",
     "narrow_copy",
     "native_dropout",
@@ -2935,6 +3053,8 @@ __all__ = [
     "scatter_",
     "scatter_add",
     "scatter_add_",
+    "scatter_reduce",
+    "scatter_reduce_",
     "select",
     "select_backward",
     "select_copy",
@@ -2962,6 +3082,7 @@ __all__ = [
     "softplus",
     "softplus_backward",
     "softshrink",
+    "sort",
     "split",
     "split_with_sizes",
     "sqrt",
@@ -2993,6 +3114,7 @@ __all__ = [
     "threshold_",
     "threshold_backward",
     "tile",
+    "topk",
     "trace",
     "transpose",
     "transpose_copy",

@@ -38,6 +38,7 @@ __all__ = [
     "index_select",
     "masked_fill",
     "masked_fill_",
+    "masked_scatter",
     "masked_select",
     "nonzero",
     "put",
@@ -48,6 +49,8 @@ __all__ = [
     "scatter_",
     "scatter_add",
     "scatter_add_",
+    "scatter_reduce",
+    "scatter_reduce_",
     "stack",
     "take",
     "take_along_dim",
@@ -362,6 +365,60 @@ scatter_add__packet = packet(
     False,
 )
 scatter_add__plans = scatter_add__packet.plans
+scatter_reduce_packet = packet(
+    "scatter_reduce",
+    (
+        "scatter_reduce.two",
+        "scatter_reduce.two_out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("index", "tensor", NOT_GIVEN, False),
+        Parameter("src", "tensor", NOT_GIVEN, False),
+        Parameter("reduce", "static", NOT_GIVEN, False),
+        Parameter("include_self", "static", True, True),
+    ),
+    False,
+)
+scatter_reduce_plans = scatter_reduce_packet.plans
+scatter_reduce_outs = scatter_reduce_packet.outs
+scatter_reduce__packet = packet(
+    "scatter_reduce_",
+    ("scatter_reduce_.two",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("index", "tensor", NOT_GIVEN, False),
+        Parameter("src", "tensor", NOT_GIVEN, False),
+        Parameter("reduce", "static", NOT_GIVEN, False),
+        Parameter("include_self", "static", True, True),
+    ),
+    False,
+)
+scatter_reduce__plans = scatter_reduce__packet.plans
+masked_scatter_packet = packet(
+    "masked_scatter",
+    ("masked_scatter",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mask", "tensor", NOT_GIVEN, False),
+        Parameter("source", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+masked_scatter_plans = masked_scatter_packet.plans
+masked_scatter__packet = packet(
+    "masked_scatter_",
+    ("masked_scatter_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mask", "tensor", NOT_GIVEN, False),
+        Parameter("source", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+masked_scatter__plans = masked_scatter__packet.plans
 masked_fill_packet = packet(
     "masked_fill",
     (
@@ -961,6 +1018,53 @@ def scatter_add_(input: Any, dim: Any, index: Any, src: Any) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = scatter_add__packet.miss(input, dim, index, src)
     return plan(input, index, src)
+
+
+def scatter_reduce(
+    input: Any, dim: Any, index: Any, src: Any, reduce: Any, *, include_self: Any = True, out: Any = None
+) -> Any:
+    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return scatter_reduce_packet.call_parameters(
+                input, dim, index, src, reduce, include_self, out=out
+            )
+        try:
+            plan = scatter_reduce_outs[
+                input._spec, dim, index._spec, src._spec, reduce, include_self, out._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = scatter_reduce_packet.miss_out(input, dim, index, src, reduce, include_self, out)
+        return plan(input, index, src, out)
+    try:
+        plan = scatter_reduce_plans[input._spec][dim, index._spec, src._spec, reduce, include_self]
+    except (KeyError, AttributeError, TypeError):
+        plan = scatter_reduce_packet.miss(input, dim, index, src, reduce, include_self)
+    return plan(input, index, src)
+
+
+def scatter_reduce_(
+    input: Any, dim: Any, index: Any, src: Any, reduce: Any, *, include_self: Any = True
+) -> Any:
+    """scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+    if modes:
+        return scatter_reduce__packet.call_parameters(input, dim, index, src, reduce, include_self)
+    try:
+        plan = scatter_reduce__plans[input._spec][dim, index._spec, src._spec, reduce, include_self]
+    except (KeyError, AttributeError, TypeError):
+        plan = scatter_reduce__packet.miss(input, dim, index, src, reduce, include_self)
+    return plan(input, index, src)
+
+
+def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+    """masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor"""
+    if modes:
+        return masked_scatter_packet.call_parameters(input, mask, source)
+    try:
+        plan = masked_scatter_plans[input._spec][mask._spec, source._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = masked_scatter_packet.miss(input, mask, source)
+    return plan(input, mask, source)
 
 
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:

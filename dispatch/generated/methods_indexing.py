@@ -52,6 +52,10 @@ from .functions_indexing import (
     masked_fill__plans,
     masked_fill_packet,
     masked_fill_plans,
+    masked_scatter__packet,
+    masked_scatter__plans,
+    masked_scatter_packet,
+    masked_scatter_plans,
     masked_select_outs,
     masked_select_packet,
     masked_select_plans,
@@ -76,6 +80,11 @@ from .functions_indexing import (
     scatter_add_packet,
     scatter_add_plans,
     scatter_packet,
+    scatter_reduce__packet,
+    scatter_reduce__plans,
+    scatter_reduce_outs,
+    scatter_reduce_packet,
+    scatter_reduce_plans,
     take_along_dim_packet,
     take_along_dim_plans,
     take_outs,
@@ -349,6 +358,60 @@ class IndexingMethods:
         except (KeyError, AttributeError, TypeError):
             plan = scatter_add__packet.miss_method(self, dim, index, src)
         return plan(self, index, src)
+
+    def scatter_reduce(
+        self, dim: Any, index: Any, src: Any, reduce: Any, *, include_self: Any = True, out: Any = None
+    ) -> Any:
+        """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return scatter_reduce_packet.call_method_parameters(
+                    self, dim, index, src, reduce, include_self, out=out
+                )
+            try:
+                plan = scatter_reduce_outs[
+                    self._spec, dim, index._spec, src._spec, reduce, include_self, out._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = scatter_reduce_packet.miss_out_method(self, dim, index, src, reduce, include_self, out)
+            return plan(self, index, src, out)
+        try:
+            plan = scatter_reduce_plans[self._spec][dim, index._spec, src._spec, reduce, include_self]
+        except (KeyError, AttributeError, TypeError):
+            plan = scatter_reduce_packet.miss_method(self, dim, index, src, reduce, include_self)
+        return plan(self, index, src)
+
+    def scatter_reduce_(
+        self, dim: Any, index: Any, src: Any, reduce: Any, *, include_self: Any = True
+    ) -> Any:
+        """scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+        if modes:
+            return scatter_reduce__packet.call_method_parameters(self, dim, index, src, reduce, include_self)
+        try:
+            plan = scatter_reduce__plans[self._spec][dim, index._spec, src._spec, reduce, include_self]
+        except (KeyError, AttributeError, TypeError):
+            plan = scatter_reduce__packet.miss_method(self, dim, index, src, reduce, include_self)
+        return plan(self, index, src)
+
+    def masked_scatter(self, mask: Any, source: Any) -> Any:
+        """masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor"""
+        if modes:
+            return masked_scatter_packet.call_method_parameters(self, mask, source)
+        try:
+            plan = masked_scatter_plans[self._spec][mask._spec, source._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = masked_scatter_packet.miss_method(self, mask, source)
+        return plan(self, mask, source)
+
+    def masked_scatter_(self, mask: Any, source: Any) -> Any:
+        """masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)"""
+        if modes:
+            return masked_scatter__packet.call_method_parameters(self, mask, source)
+        try:
+            plan = masked_scatter__plans[self._spec][mask._spec, source._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = masked_scatter__packet.miss_method(self, mask, source)
+        return plan(self, mask, source)
 
     def masked_fill(self, mask: Any, value: Any) -> Any:
         """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor

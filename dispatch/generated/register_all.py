@@ -27,6 +27,7 @@ from . import (
     registrations_scaled_mm,
     registrations_shapes,
     registrations_softmax,
+    registrations_sorting,
     registrations_storage,
     registrations_views,
 )
@@ -55,5 +56,6 @@ def register_all() -> None:
     registrations_scaled_mm.register()
     registrations_shapes.register()
     registrations_softmax.register()
+    registrations_sorting.register()
     registrations_storage.register()
     registrations_views.register()

@@ -26,6 +26,7 @@ from .methods_reduction import ReductionMethods
 from .methods_scaled_mm import ScaledMmMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
+from .methods_sorting import SortingMethods
 from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
 
@@ -52,6 +53,7 @@ class TensorMethods(
     ScaledMmMethods,
     ShapesMethods,
     SoftmaxMethods,
+    SortingMethods,
     StorageMethods,
     ViewsMethods,
 ):

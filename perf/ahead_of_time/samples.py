@@ -21,6 +21,7 @@ from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
+from .sorting_samples import sorting
 
 __all__ = ["functions", "kernel_files", "samples"]
 
@@ -61,6 +62,7 @@ def samples(capability: int) -> Iterator[Sample]:
         permutations,
         indexing,
         optimizers,
+        sorting,
     ):
         yield from family(capability)
 
@@ -179,7 +181,9 @@ def indexing(capability: int) -> Iterator[Sample]:
     each = empty(4096, 64, dtype="int64")
     for dtype in SIZES.values():
         x, wide = empty(10000, 64, dtype=dtype), empty(4096, 64, dtype=dtype)
-        yield Sample(f"index {dtype}", lambda x=x: x[picked])
+        yield Sample(f"index {dtype}", lambda x=x: x[picked], ("pick_runs",))
+        long = empty(1000, 4096, dtype=dtype)
+        yield Sample(f"index long rows {dtype}", lambda x=long: x[picked], ("pick_runs",))
         yield Sample(f"index twice {dtype}", lambda x=x: x[picked, two])
         yield Sample(f"gather {dtype}", lambda x=x: x.gather(0, each))
         yield Sample(f"index_put {dtype}", lambda x=x, v=wide: x.index_put((picked,), v))
@@ -194,6 +198,11 @@ def indexing(capability: int) -> Iterator[Sample]:
         x, wide = empty(10000, 64, dtype=dtype), empty(4096, 64, dtype=dtype)
         yield Sample(f"index_add {dtype} with alpha", lambda x=x, v=wide: x.index_add(0, picked, v, alpha=3))
         yield Sample(f"scatter_add {dtype}", lambda x=x: x.scatter_add(0, each, x))
+        for how in ("mean", "amax", "amin"):
+            yield Sample(
+                f"scatter_reduce {how} {dtype}",
+                lambda x=x, r=how: x.scatter_reduce(0, each, x, r, include_self=r != "amin"),
+            )
         yield Sample(f"scatter multiply {dtype}", lambda x=x: x.scatter(0, each, x, reduce="multiply"))
     for dtype in FLOATING:
         x, wide = empty(10000, 512, dtype=dtype), empty(4096, 64, dtype=dtype)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.device import device as Device
 from ..geometry import Geometry, coalesced
-from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
 from ..reduction.sides import MAX_DIMS, dimension_arguments
 
 BLOCK = 1024
@@ -69,6 +69,7 @@ def launch_over(
     extent: int = 0,
     lanes: int = BLOCK,
     warps: int = 4,
+    width: int = 0,
 ) -> Callable[..., None]:
     """The function of the pointers' addresses that launches a lane for each of `n` indices.
 
@@ -78,12 +79,20 @@ def launch_over(
             as constants also NDIM of each space by its prefix, INDEX and BLOCK.
         extent: the largest offset that the spaces' strides do not tell.
         lanes, warps: of a program on a GPU.
+        width: if not 0, how many elements lie side by side at each index: `kernel` takes it after ``n``, and as
+            constant RUNS too, how many indices a program has.
     """
-    block = block_for(n, lanes)
-    kind = integer_type(n + block, extent + sum(s.geometry.extent() for s in spaces), *numbers.values())
+    runs, block = 1, block_for(n, lanes)
+    if width:
+        tile = INTERPRETED_BLOCK if interpreted() else lanes
+        block = min(next_power_of_2(width), tile)
+        runs = tile // block
+    kind = integer_type(
+        n + runs * block, extent + sum(s.geometry.extent() for s in spaces), *numbers.values()
+    )
     signature: dict[str, str] = dict(pointers)
     constants: dict[str, object] = dict(constexprs)
-    values: dict[str, int] = {"n": n, **numbers}
+    values: dict[str, int] = {"n": n, **({"width": width} if width else {}), **numbers}
     signature |= dict.fromkeys(values, kind)
     for one in spaces:
         strides = dict(zip(one.names, one.geometry.strides, strict=True))
@@ -93,10 +102,23 @@ def launch_over(
         values |= given
         constants[f"NDIM_{one.prefix.upper()}"] = len(one.geometry.sizes)
     constants |= {"INDEX": tl.int32 if kind == "i32" else tl.int64, "BLOCK": block}
+    divisible = []
+    if width:
+        constants["RUNS"] = runs
+        divisible = [name for name, value in values.items() if value % ALIGNMENT == 0]
     order = [name for name in kernel.arg_names if name in signature]
-    launch = Launch(device, kernel, {name: signature[name] for name in order}, constants, num_warps=warps)
+    launch = Launch(
+        device,
+        kernel,
+        {name: signature[name] for name in order},
+        constants,
+        divisible=divisible,
+        # The flag of an index is one number, and not accessed in vectors.
+        elements=("flag",) if width else (),
+        num_warps=warps,
+    )
     arguments = tuple(values[name] for name in order if name in values)
-    grid = (cdiv(n, block), 1, 1)
+    grid = (cdiv(n, runs), cdiv(width, block), 1) if width else (cdiv(n, block), 1, 1)
 
     def run(*addresses: int) -> None:
         launch(grid, *addresses, *arguments)

@@ -62,6 +62,53 @@ def pick(
 
 
 @triton.jit
+def pick_runs(
+    source,
+    index,
+    out,
+    flag,
+    n,
+    width,
+    step,
+    size,
+    d0,
+    d1,
+    d2,
+    sd0,
+    sd1,
+    sd2,
+    sd3,
+    id0,
+    id1,
+    id2,
+    id3,
+    od0,
+    od1,
+    od2,
+    od3,
+    CHECKED: tl.constexpr,
+    WRAPS: tl.constexpr,
+    NDIM_D: tl.constexpr,
+    INDEX: tl.constexpr,
+    RUNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out[d, c] = source[d, index[d], c], where the `width` elements of c lie side by side in both."""
+    d = tl.program_id(0).to(INDEX) * RUNS + tl.arange(0, RUNS).to(INDEX)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = d < n
+    i = tl.load(index + offset_of(d, d0, d1, d2, id0, id1, id2, id3, NDIM_D), mask=mask, other=0)
+    if CHECKED:
+        i = checked(i, size, flag, mask, WRAPS)
+        mask = mask & (i >= 0)
+    at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
+    to = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+    inside = mask[:, None] & (c < width)[None, :]
+    value = tl.load(source + at[:, None] + c[None, :], mask=inside)
+    tl.store(out + to[:, None] + c[None, :], value, mask=inside)
+
+
+@triton.jit
 def locate(
     index,
     keys,
@@ -175,6 +222,37 @@ def multiply(a, b):
 
 
 @triton.jit
+def larger(a, b):
+    """The larger of two, or the first that is NaN."""
+    if a.dtype == tl.int1:
+        return a | b
+    else:
+        return tl.where((a > b) | (a != a), a, b)
+
+
+@triton.jit
+def smaller(a, b):
+    """The smaller of two, or the first that is NaN."""
+    if a.dtype == tl.int1:
+        return a & b
+    else:
+        return tl.where((a < b) | (a != a), a, b)
+
+
+@triton.jit
+def mean_of(total, count):
+    """A sum over how many it was made of; integers are rounded down."""
+    if total.dtype == tl.float64:
+        return total / count.to(tl.float64)
+    elif total.dtype.is_floating():
+        return tl.div_rn(total, count.to(tl.float32))
+    else:
+        wide = total.to(tl.int64)
+        number = count.to(tl.int64)
+        return wide // number - ((wide % number != 0) & (wide < 0)).to(tl.int64)
+
+
+@triton.jit
 def run_length(keys, first, key, n, active):
     """How many keys from `first` on equal `key`."""
     at = first
@@ -219,6 +297,8 @@ def combine_runs(
     oc3,
     COMBINE: tl.constexpr,
     AVERAGED: tl.constexpr,
+    INCLUDES: tl.constexpr,
+    MEAN: tl.constexpr,
     TYPE: tl.constexpr,
     NDIM_J: tl.constexpr,
     NDIM_C: tl.constexpr,
@@ -228,7 +308,8 @@ def combine_runs(
     """out[key * step, c] combined with values[order[s], c] for the run of each key but `skip`, in order.
 
     The lane at a run's first key walks through the run; values are scaled by `alpha` if there is one, and
-    divided by the run's length if AVERAGED.
+    divided by the run's length if AVERAGED. What is there already counts if it INCLUDES that; a MEAN divides the
+    sum by how many count.
     """
     t = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
     s = t // width
@@ -240,7 +321,7 @@ def combine_runs(
     to = out + key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
     total = convert(tl.load(to, mask=head), TYPE)
     column = values + offset_of(c, c0, c1, c2, vc0, vc1, vc2, vc3, NDIM_C)
-    if AVERAGED:
+    if AVERAGED or MEAN:
         count = run_length(keys, s, key, rows, head)
     active = head
     at = s
@@ -255,10 +336,15 @@ def combine_runs(
                 value = value / count.to(tl.float64)
             else:
                 value = tl.div_rn(value, tl.maximum(count, 1).to(tl.float32))
-        total = tl.where(active, COMBINE(total, value), total)
+        combined = COMBINE(total, value)
+        if not INCLUDES:
+            combined = tl.where(at == s, value, combined)
+        total = tl.where(active, combined, total)
         at += 1
         active = active & (at < rows)
         active = active & (tl.load(keys + at, mask=active, other=-1) == key)
+    if MEAN:
+        total = mean_of(total, tl.maximum(count + INCLUDES, 1))
     tl.store(to, convert(total, out.dtype.element_ty), mask=head)
 
 
@@ -317,6 +403,21 @@ declare(
     configurations=LANES,
     operations="an offset for each element",
     traffic="n (8 + 2 itemsize); where rows are short, a sector of 32 bytes for each of them",
+)
+declare(
+    pick_runs,
+    why="32 warps: a program waits for its indices, then for runs that it loads 128 bits at a time; others hide that",
+    tile=("RUNS", "BLOCK"),
+    dtypes={
+        ("i32", "i64"): (Configuration((1, 1024)), Configuration((16, 64))),
+        ("i16",): (Configuration((1, 2048)), Configuration((32, 64))),
+        ("i8",): (Configuration((1, 4096)), Configuration((64, 64))),
+    },
+    smaller=True,
+    operations="an offset for each run",
+    traffic="n (8 + 2 width itemsize)",
+    loads=("source",),
+    stores=("out",),
 )
 declare(
     locate,

@@ -18,8 +18,8 @@ from ..conversion import compute_type
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
 from ..launch import cdiv
-from ..sorting.sorting import plan_running_total
-from ..sorting.sorting_kernels import count_nonzero, write_nonzero
+from ..sorting.prefix_sum import plan_running_total
+from ..sorting.prefix_sum_kernels import count_nonzero, write_nonzero
 from .index_bounds import allocate
 from .index_space import block_for, launch_over
 

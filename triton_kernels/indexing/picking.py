@@ -17,11 +17,17 @@ from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import as_real, copy_kernel
-from ..geometry import broadcast_strides
+from ..geometry import Geometry, broadcast_strides
 from ..launch import launch_nothing
 from .index_bounds import FLAG_BYTES, Bound, allocate, check_flags, flags_for, key_spec
-from .index_space import MOVED_AS, launch_over, space, split
-from .indexing_kernels import locate, pick
+from .index_space import MOVED_AS, Space, launch_over, space, split
+from .indexing_kernels import locate, pick, pick_runs
+
+SHORTEST_RUN = 16
+"""Shorter runs have no whole vectors of 128 bits whatever their dtype."""
+LONGEST_RUN = 1 << 24
+RUN_TILE = {1: 4096, 2: 2048, 4: 1024, 8: 1024}
+"""Elements of a program by their size: two vectors of 128 bits for each lane at least."""
 
 
 def plan_locate(
@@ -69,6 +75,15 @@ def plan_locate(
     return run_all if n else lambda *_: None
 
 
+def run_width(inner: Space) -> int:
+    """How many elements lie side by side at each index, in the output and in the source; 0 for a few only."""
+    sizes, strides = inner.geometry
+    if len(sizes) < 2 or sizes[0] < SHORTEST_RUN or sizes[0] > LONGEST_RUN:
+        return 0
+    side_by_side = dict(zip(inner.names, (own[0] for own in strides), strict=True))
+    return sizes[0] if side_by_side == {"od": 1, "sd": 1, "id": 0} else 0
+
+
 def plan_pick(
     out: TensorSpec,
     source: TensorSpec,
@@ -92,9 +107,24 @@ def plan_pick(
     size = 1 if bound is None else bound.size
     constants: dict[str, object] = {"CHECKED": bound is not None, "WRAPS": bound is not None and bound.wraps}
     extent = storage_size(source.sizes, source.strides)
-    run = launch_over(
-        out.device, pick, inner.numel, pointers, [inner], {"step": step, "size": size}, constants, extent
-    )
+    numbers = {"step": step, "size": size}
+    width = run_width(inner)
+    if width:
+        rest = Geometry(inner.geometry.sizes[1:], tuple(own[1:] for own in inner.geometry.strides))
+        run = launch_over(
+            out.device,
+            pick_runs,
+            inner.numel // width,
+            pointers,
+            [inner._replace(geometry=rest)],
+            numbers,
+            constants,
+            extent + storage_size(out.sizes, out.strides),
+            lanes=RUN_TILE[out.itemsize],
+            width=width,
+        )
+    else:
+        run = launch_over(out.device, pick, inner.numel, pointers, [inner], numbers, constants, extent)
 
     def run_all(source_at: int, index_at: int, out_at: int, flag: int) -> None:
         for to, at, i in offsets:

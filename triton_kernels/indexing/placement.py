@@ -19,7 +19,7 @@ from ..elementwise.copy import as_real, copy_kernel
 from ..elementwise.elementwise import number_for
 from ..launch import launch_nothing
 from ..reduction.sides import MAX_DIMS
-from ..sorting.sorting import plan_sort
+from ..sorting.sort_keys import plan_sort
 from .index_bounds import Bound, allocate, check_flags, filled_bytes, flags_for, key_spec
 from .index_space import MOVED_AS, launch_over, space
 from .indexing_kernels import combine_runs, elect, place
@@ -247,7 +247,14 @@ def put(placed: Placed) -> Callable[..., None]:
     return run
 
 
-def combining(function: Any, scaled: bool = False, averaged: bool = False, skip: int = -1) -> Finish:
+def combining(
+    function: Any,
+    scaled: bool = False,
+    averaged: bool = False,
+    skip: int = -1,
+    includes: bool = True,
+    mean: bool = False,
+) -> Finish:
     """Values are combined with what is there, in their order.
 
     Args:
@@ -255,6 +262,8 @@ def combining(function: Any, scaled: bool = False, averaged: bool = False, skip:
         scaled: whether a number follows that the values are multiplied by.
         averaged: whether values are divided by how many go to their place.
         skip: a key whose values are left out.
+        includes: whether what is there counts; otherwise the first value replaces it.
+        mean: whether the result is divided by how many counted.
     """
 
     def finish(placed: Placed) -> Callable[..., None]:
@@ -265,6 +274,7 @@ def combining(function: Any, scaled: bool = False, averaged: bool = False, skip:
         element = f"*{p.out.dtype.triton_name}"
         pointers = {"values": element, "keys": key_type, "order": key_type, "out": element}
         constants: dict[str, object] = {"COMBINE": function, "AVERAGED": averaged, "TYPE": type_}
+        constants |= {"INCLUDES": includes, "MEAN": mean}
         if scaled:
             pointers["alpha"] = type_name(type_)
         else:

@@ -15,7 +15,7 @@ from ..elementwise.elementwise import check_dtypes
 from ..elementwise.factories import fill, zero
 from ..geometry import broadcast_strides
 from .index_bounds import Bound, allocate
-from .indexing_kernels import add, multiply
+from .indexing_kernels import add, larger, multiply, smaller
 from .picking import refuse_untyped
 from .placement import Finish, Placement, combining, placed_kernel, put
 
@@ -120,6 +120,17 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(lambda out, data, where, source: run(out, data, source, (where,)))
 
 
+COMBINE = {
+    "add": add,
+    "sum": add,
+    "mean": add,
+    "multiply": multiply,
+    "prod": multiply,
+    "amax": larger,
+    "amin": smaller,
+}
+
+
 def scatter(call: StructuredCall) -> PlannedKernel:
     """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
     out, where = with_dimension(call.outputs[0]), call.args["index"]
@@ -145,7 +156,10 @@ def scatter(call: StructuredCall) -> PlannedKernel:
         strides,
         (),
     )
-    finish = None if reduce is None else combining(add if reduce == "add" else multiply)
+    finish = None
+    if reduce is not None:
+        includes: bool = call.args.get("include_self", True)
+        finish = combining(COMBINE[reduce], includes=includes, mean=reduce == "mean")
     run = writing(call, placement, finish)
     if number is None:
         return PlannedKernel(lambda out, data, where, src: run(out, data, src, (where,)))
@@ -190,6 +204,7 @@ for _stub, _factory in {
     "index_add_stub": index_add,
     "index_copy_stub": index_copy,
     "scatter_stub": scatter,
+    "scatter_reduce_stub": scatter,
     "embedding_dense_backward_stub": embedding_dense_backward,
 }.items():
     register_stub(_stub, "cuda", _factory)

@@ -83,3 +83,85 @@ def embedding_double_backward(grad: Any, indices: Any, padding_idx: int) -> Any:
     """Rows of the gradient's gradient, zero for the padding."""
     rows = ops.embedding(grad, indices)
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows
+
+
+def _shares(self: Any, dim: int, index: Any, include_self: bool) -> Any:
+    """How many elements a mean was made of, at least one."""
+    ones = ops.ones_like(self) if include_self else ops.zeros_like(self)
+    added = ops.ones(tuple(index._spec.sizes), dtype=self.dtype, device=self.device)
+    return ops.clamp(ones.scatter_add(dim, index, added), min=1)
+
+
+def _attaining(
+    self: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
+) -> tuple[Any, Any, Any]:
+    """Which of both attain an extremum, as numbers, and how many share each place."""
+    mine = ops.eq(self, result).to(self.dtype)
+    if not include_self:
+        mine = mine.scatter(dim, index, 0)
+    theirs = ops.eq(_part(src, index), result.gather(dim, index)).to(self.dtype)
+    return mine, theirs, ops.clamp(mine.scatter_add(dim, index, theirs), min=1)
+
+
+def _part(src: Any, index: Any) -> Any:
+    """The elements of the source that the index reaches."""
+    for d, size in enumerate(index._spec.sizes):
+        src = src.slice(d, 0, size, 1)
+    return src
+
+
+def scatter_reduce_self_backward(
+    grad: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The gradient of what elements were combined with; none where they replaced it."""
+    if reduce == "sum":
+        out = grad
+    elif reduce == "prod":
+        others = ops.ones_like(self).scatter_reduce(dim, index, src, "prod")
+        out = grad * others
+    elif reduce == "mean":
+        out = grad / _shares(self, dim, index, include_self)
+    else:
+        mine, _, count = _attaining(self, dim, index, src, include_self, result)
+        return grad * mine / count if include_self else ops.where(touched(grad, dim, index), 0 * grad, grad)
+    return out if include_self else out.scatter(dim, index, 0)
+
+
+def touched(like: Any, dim: int, index: Any) -> Any:
+    """Whether an index names each place."""
+    return ops.zeros_like(like).scatter(dim, index, 1) != 0
+
+
+def scatter_reduce_src_backward(
+    grad: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The gradient of the elements that were combined."""
+    if reduce == "sum":
+        return scatter_src_backward(grad, dim, index, src.shape)
+    if reduce == "mean":
+        return scatter_src_backward(grad / _shares(self, dim, index, include_self), dim, index, src.shape)
+    part = _part(src, index)
+    if reduce == "prod":
+        # The product of all others: without the zero where there is one, and zero where there are more.
+        zero = part == 0
+        zeros = ops.zeros_like(self).scatter_add(dim, index, zero.to(self.dtype)).gather(dim, index)
+        single = ops.logical_and(zero, zeros == 1)
+        without = self.scatter_reduce(
+            dim, index, part.masked_fill(single, 1), "prod", include_self=include_self
+        )
+        rest = (grad * result).gather(dim, index) / part.masked_fill(zero, 1)
+        found = ops.where(single, (grad * without).gather(dim, index), rest)
+    else:
+        _, theirs, count = _attaining(self, dim, index, src, include_self, result)
+        found = (grad / count).gather(dim, index) * theirs
+    return _padded(found, src.shape)
+
+
+def _padded(part: Any, shape: Sequence[int]) -> Any:
+    """A part at the front of zeros."""
+    for d, size in enumerate(shape):
+        missing = size - part._spec.sizes[d]
+        if missing:
+            sizes = (*part._spec.sizes[:d], missing, *part._spec.sizes[d + 1 :])
+            part = ops.cat([part, zeros_for(part, sizes)], d)
+    return part

@@ -316,10 +316,25 @@ RULES: dict[str, Rule] = {
     "cat": cat,
     "gather": gather,
     **dict.fromkeys(
-        ("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add"), scatter
+        (
+            "scatter.src",
+            "scatter.value",
+            "scatter.reduce",
+            "scatter.value_reduce",
+            "scatter_add",
+            "scatter_reduce.two",
+        ),
+        scatter,
     ),
     **dict.fromkeys(
-        ("scatter_.src", "scatter_.value", "scatter_.reduce", "scatter_.value_reduce", "scatter_add_"),
+        (
+            "scatter_.src",
+            "scatter_.value",
+            "scatter_.reduce",
+            "scatter_.value_reduce",
+            "scatter_add_",
+            "scatter_reduce_.two",
+        ),
         scatter_,
     ),
     "index_select": index_select,

@@ -98,6 +98,12 @@ def extrema(batch: Batch, dims: Dims, self: Any, dim: int | None, keepdim: bool)
     return (low, high), (0, 0)
 
 
+def middle(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+    """`median` and `nanmedian` of all elements of an example."""
+    select: Callable[..., Any] = ops.median if batch.op.name == "aten::median" else ops.nanmedian
+    return select(_flat(self, dims[0]), 1)[0], 0
+
+
 def flip(batch: Batch, dims: Dims, self: Any, over: Sequence[int]) -> tuple[Any, Any]:
     """`flip`; over no dimension it is a copy."""
     if not over:
@@ -124,6 +130,12 @@ RULES: dict[str, Rule] = {
     "aminmax": extrema,
     "flip": flip,
     "cumsum": along(1),
+    "kthvalue": along(2, 3),
+    "median": middle,
+    "nanmedian": middle,
+    "sort": along(1),
+    "sort.stable": along(2),
+    "topk": along(2),
     "linalg_vector_norm": along(2, 3),
     "cumsum_": scan_,
     "cumprod_": scan_,
@@ -144,6 +156,8 @@ RULES: dict[str, Rule] = {
             "amax",
             "amin",
             "max.dim",
+            "median.dim",
+            "nanmedian.dim",
             "min.dim",
             "any.dim",
             "any.dims",

@@ -456,6 +456,29 @@ def scatter_add(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, s
     _scatter("scatter", meta, self, dim, index, src, "add")
 
 
+COMBINED = ("sum", "prod", "mean", "amax", "amin")
+
+
+def scatter_reduce(
+    meta: MetaBase,
+    self: TensorSpec,
+    dim: int,
+    index: TensorSpec,
+    src: TensorSpec,
+    reduce: str,
+    include_self: bool,
+) -> None:
+    """`self` with elements of `src` combined at the places of `dim` that `index` names."""
+    if reduce not in COMBINED:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    _scatter("scatter", meta, self, dim, index, src, None)
+    ordered = self.dtype.is_complex and reduce in ("amax", "amin")
+    if ordered or (self.dtype is bool_ and reduce == "mean"):
+        kernel = f"scatter_gather_tensor_{self.device.type}_reduce_{reduce}"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{self.dtype.scalar_name}'")
+    meta.extra["reduce"] = reduce
+
+
 def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Any) -> None:
     """`self` with a number where the mask holds; both are broadcast."""
     if mask.dtype is not bool_:

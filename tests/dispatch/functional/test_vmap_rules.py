@@ -303,6 +303,18 @@ case("linalg_vector_norm", lambda x: tt.linalg.vector_norm(x, 3, 1, keepdim=True
 case("linalg_vector_norm", lambda x: tt.linalg.vector_norm(x), N(2, 4), tag="of everything")
 case("linalg_vector_norm", lambda x: tt.linalg.vector_norm(x), N(), tag="of a number")
 case("count_nonzero", tt.count_nonzero, B(2, 4))
+case("sort", lambda x: x.sort(0, True), N(2, 4))
+case("sort", lambda x: x.sort(-1), N(), tag="of a number")
+case("sort.stable", lambda x: x.sort(stable=True), N(2, 4))
+case("argsort", lambda x: x.argsort(0), N(2, 4))
+case("msort", lambda x: x.msort(), N(2, 4))
+case("topk", lambda x: x.topk(2, -1), N(2, 4))
+case("topk", lambda x: x.topk(1), N(), tag="of a number")
+case("kthvalue", lambda x: x.kthvalue(2, 0, True), N(2, 4))
+for name in ["median", "nanmedian"]:
+    case(name, lambda x, n=name: getattr(x, n)(), N(2, 4), tag="all")
+    case(name, lambda x, n=name: getattr(x, n)(-1), N(2, 4), tag="dim")
+    case(name, lambda x, n=name: getattr(x, n)(0, keepdim=True), N(), tag="of a number")
 case("cumsum", lambda x: x.cumsum(-1), N(2, 4))
 case("cumsum", lambda x: x.cumsum(0), N(), tag="of a number")
 for name in ("softmax", "log_softmax"):
@@ -562,6 +574,13 @@ case(
     Distinct(5, 2, 3),
     writes=True,
     tag="number",
+)
+case(
+    "scatter_reduce",
+    lambda x, i, s: x.scatter_reduce(1, i, s, "mean", include_self=False),
+    N(2, 5),
+    Index(5, 2, 3),
+    N(2, 3),
 )
 case("scatter_add", lambda x, i, s: x.scatter_add(0, i, s), N(5, 2), Index(5, 3, 2), N(3, 2))
 case(

@@ -145,12 +145,14 @@ def all_samples() -> list[Sample]:
         samples_products,
         samples_reductions,
         samples_windows,
+        samples_sorting,
     )
 
     tables: Iterable[list[Sample]] = (
         samples_arithmetic.SAMPLES,
         samples_reductions.SAMPLES,
         samples_windows.SAMPLES,
+        samples_sorting.SAMPLES,
         samples_products.SAMPLES,
         samples_indexing.SAMPLES,
         samples_moving.SAMPLES,

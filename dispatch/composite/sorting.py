@@ -1,0 +1,44 @@
+"""Sorting made of other operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..generated import functions as ops
+from .dimnames import by_name, refused
+from .forms import write_out
+
+
+def argsort(self: Any, dim: int, descending: bool) -> Any:
+    """`torch.argsort`: where the elements of a sorted tensor come from."""
+    return ops.sort(self, dim, descending)[1]
+
+
+def argsort_stable(self: Any, stable: bool, dim: int, descending: bool) -> Any:
+    """`torch.argsort`, equal elements in the order of their places."""
+    return ops.sort(self, stable=stable, dim=dim, descending=descending)[1]
+
+
+def argsort_out(self: Any, stable: bool, dim: int, descending: bool, out: Any) -> Any:
+    """`torch.argsort` into a tensor."""
+    return write_out("argsort", out, argsort_stable(self, stable, dim, descending))
+
+
+def msort(self: Any) -> Any:
+    """`torch.msort`: the values sorted along the first dimension."""
+    return ops.sort(self, 0, False)[0]
+
+
+def msort_out(self: Any, out: Any) -> Any:
+    """`torch.msort` into a tensor."""
+    return write_out("msort", out, msort(self))
+
+
+sort_by_name = refused("sort")
+argsort_by_name = refused("argsort")
+kthvalue_by_name = by_name("kthvalue")
+kthvalue_by_name_out = by_name("kthvalue.values")
+median_by_name = by_name("median.dim")
+median_by_name_out = by_name("median.dim_values")
+nanmedian_by_name = by_name("nanmedian.dim")
+nanmedian_by_name_out = by_name("nanmedian.dim_values")

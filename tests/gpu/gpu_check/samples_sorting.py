@@ -1,0 +1,23 @@
+"""Sorting and selection by rank."""
+
+from __future__ import annotations
+
+from .arguments import T
+from .samples import EXACT, Sample, rows
+
+X = T()
+
+SAMPLES: list[Sample] = [
+    *rows("sort", X, 1, True, kind=EXACT, dtypes="fib", special=True),
+    *rows("sort", X, 0, kind=EXACT, dtypes="fib"),
+    *rows("sort.stable", X, stable=True, dim=1, descending=False, kind=EXACT, dtypes="fib", special=True),
+    *rows("argsort", X, 1, False, kind=EXACT, dtypes="fib"),
+    *rows("argsort.stable", X, stable=True, dim=0, descending=True, kind=EXACT, dtypes="fib"),
+    *rows("msort", X, kind=EXACT, dtypes="fib"),
+    *rows("topk", X, 2, 1, True, kind=EXACT, dtypes="fi", special=True),
+    *rows("topk", X, 1, 0, False, kind=EXACT, dtypes="fi"),
+    *rows("kthvalue", X, 2, 1, kind=EXACT, dtypes="fi", special=True),
+    *rows("median nanmedian", X, kind=EXACT, dtypes="fi", special=True),
+    *rows("median.dim nanmedian.dim", X, 1, kind=EXACT, dtypes="fi", special=True),
+    *rows("median.dim nanmedian.dim", X, 0, True, kind=EXACT, dtypes="fi"),
+]  # fmt: skip

@@ -1,0 +1,42 @@
+"""A stable sort of integer keys, for sums over equal ones.
+
+Sums over equal keys run over sorted keys, so that their order is the source's own and no atomics are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...runtime.data_ptr import DataPtr
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ..indexing.index_bounds import allocate
+from .ordered_keys import WORDS, KeyFormat
+from .radix import plan_radix
+from .rows import LONGEST, plan_rows
+
+
+def plan_sort(
+    device: Device, n: int, largest: int, dtype: ScalarType
+) -> Callable[[DataPtr], tuple[DataPtr, DataPtr]]:
+    """The function that sorts `n` contiguous keys of 0..`largest`, and gives them and the places they came from.
+
+    Both are of the keys' dtype, int32 or int64.
+    """
+    format_ = KeyFormat(WORDS[dtype.itemsize], 0, False)
+    if n <= LONGEST:
+        row = plan_rows(device, 1, n, n, format_, dtype)
+
+        def run(keys: DataPtr, to: DataPtr, order: DataPtr) -> None:
+            row(keys.address, to.address, order.address)
+    else:
+        run = plan_radix(device, 1, n, format_, dtype, bits=largest.bit_length())
+
+    nbytes = n * dtype.itemsize
+
+    def sort(keys: DataPtr) -> tuple[DataPtr, DataPtr]:
+        to, order = allocate(nbytes, device), allocate(nbytes, device)
+        run(keys, to, order)
+        return to, order
+
+    return sort
