@@ -19,6 +19,7 @@ FAMILIES = (
     "loss",
     "memory",
     "norm",
+    "normalization",
     "pointwise",
     "pooling",
     "random",
