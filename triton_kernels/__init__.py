@@ -22,6 +22,7 @@ REGISTERING = (
     "indexing.rearranging",
     "loss.mse_loss",
     "loss.nll_loss",
+    "normalization.channel_norm",
     "normalization.row_norm",
     "normalization.softmax",
     "pooling.pooling",
