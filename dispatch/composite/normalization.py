@@ -72,15 +72,15 @@ def batch_norm(
 ) -> Any:
     """`torch.batch_norm`; in training it writes the running statistics."""
     spec = input._spec
-    channels = channels_of(spec)
-    for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
-        if parameter is None and not training:
-            raise RuntimeError(f"{name} must be defined in evaluation mode")
     if not spec.numel:
         out = input.clone()
         if weight is not None:
             out = out * weight[0]
         return out if bias is None else out + bias[0]
+    channels = channels_of(spec)
+    for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
+        if parameter is None and not training:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     for name, parameter in given.items():
         check_features(name, None if parameter is None else parameter._spec, channels)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from .normalization_samples import normalizations
 from .pointwise_samples import copies, elementwise, functions, pointwise_functions
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
@@ -36,6 +37,7 @@ def samples(capability: int) -> Iterator[Sample]:
         reductions,
         joint_reductions,
         rows,
+        normalizations,
         scans,
         losses,
         products,

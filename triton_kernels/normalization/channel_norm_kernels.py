@@ -316,3 +316,84 @@ def channel_gradients(
         value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
         result = result - shift[:, None] - (value - centre) * slope[:, None]
     tl.store(to + place, convert(result, to.dtype.element_ty), mask=mask)
+
+ROWS, COLUMNS = Configuration((1, 2048), 4), Configuration((64, 32), 4)
+DOUBLE = Configuration((1, 1024), 4), Configuration((64, 16), 4)
+NARROW = ("fp32", "fp16", "bf16")
+TILE = ("BLOCK_O", "BLOCK_R")
+WHY = (
+    "32 warps: 16 elements of a lane in flight, 32 KiB of bfloat16 in all and more of others, are longer under way "
+    "than a load takes"
+)
+
+declare(
+    channel_moments,
+    warps=16,
+    why="16 warps: two sums for each of a lane's 16 elements, of which as many are in flight as 32 warps have of "
+    "8 elements",
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="4 lines n",
+    traffic="lines n itemsize, and 8 for each part of a line",
+    loads=("x",),
+)
+declare(
+    combine_moments,
+    warps=16,
+    why="16 warps: a few hundred programs at most, whose time is that of their loads one after another",
+    operand="means",
+    tile=TILE,
+    dtypes={("fp32", "fp64"): (Configuration((8, 64), 4),)},
+    smaller=True,
+    operations="12 for each part",
+    traffic="2 itemsize for each part, and 4 for each statistic",
+)
+declare(
+    normalise_channels,
+    why=WHY,
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="3 lines n",
+    traffic="2 lines n itemsize",
+    loads=("x",),
+    stores=("out",),
+)
+declare(
+    channel_gradient_sums,
+    warps=16,
+    why="16 warps: two sums for each of a lane's 16 elements of both tensors, 32 of which are in flight",
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="4 lines n",
+    traffic="2 lines n itemsize, and 2 itemsize for each part of a line",
+    loads=("grad", "x"),
+)
+declare(
+    group_sums,
+    why="32 warps: a few hundred programs at most, of a tensor as large as one position of the input",
+    operand="plain",
+    tile=TILE,
+    dtypes={("fp32", "fp64"): (Configuration((32, 16), 4),)},
+    smaller=True,
+    operations="4 for each channel of a sample",
+    traffic="2 itemsize for each channel of a sample",
+)
+declare(
+    channel_gradients,
+    warps=24,
+    why="24 warps: 16 elements of both tensors in flight for each lane",
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="6 lines n",
+    traffic="3 lines n itemsize",
+    loads=("grad", "x"),
+    stores=("to",),
+)

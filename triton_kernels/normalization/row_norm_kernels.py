@@ -262,7 +262,7 @@ def weight_gradients(
 # As in softmax the smaller tiles with as many warps are those of shorter rows. A row of 16,384 is one block of a
 # multiprocessor, and one of 32,768 fits only as 16-bit numbers; longer ones are read twice by 4,096.
 FORWARD = (
-    Configuration((1, 4096), 8),
+    Configuration((1, 4096), 8, blocks=3),
     Configuration((1, 8192), 16),
     Configuration((1, 16384), 32),
     Configuration((2, 1024), 4),
@@ -276,7 +276,7 @@ FORWARD_DOUBLE = (
 
 declare(
     normalise_rows,
-    why="32 warps: 16 elements of a row for each lane, so that two to eight rows load while others are summed",
+    why="24 to 32 warps: 16 elements of a row for each lane, so that two to eight rows load while others are summed",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={("fp16", "bf16"): (*FORWARD, LONGEST), ("fp32",): FORWARD, ("fp64",): FORWARD_DOUBLE},

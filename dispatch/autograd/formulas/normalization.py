@@ -50,7 +50,7 @@ class _Normalisation:
         spread = self.mean(u * weighted) - across * along
         if self.centred:
             spread = spread - self.mean(u) * self.mean(weighted)
-        return (self.projected(through_hat) - self.hat * spread) * self.rstd
+        return (self.projected(through_hat) - self.hat * spread * self.rstd) * self.rstd
 
 
 def _wide(x: Any) -> Any:

@@ -415,11 +415,16 @@ class Layer:
             else:
                 results = functional.call(*given)
             outs = results if isinstance(results, list | tuple) else (results,)
+            # Results of its own come before what it writes.
+            own = len(outs) - len(targets) if schema.returns and schema.returns[0].alias_info is None else 0
+            outs, plain = outs[own:], outs[:own]
             for (i, target), new in zip(targets.items(), outs, strict=True):
                 meta = metas[id(target)]
                 if (meta._spec.sizes, meta._spec.strides) != (before[i].sizes, before[i].strides):
                     self._resized(op, target, meta._spec)
                 self._assign(target, new)
+        if plain:
+            return tuple(self._wrapped(each, each) for each in plain)
         return returned(schema, values, outs)
 
     def _target(self, op: OperatorEntry, tensor: Any) -> Any:
