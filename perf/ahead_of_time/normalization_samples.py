@@ -39,8 +39,12 @@ def rows(capability: int) -> Iterator[Sample]:
             partial(gradients, lambda a: F.layer_norm(a, [16384]), x),
             ROWS,
         )
-        odd = empty(2048, 1023, dtype=dtype)
-        yield Sample(f"layer_norm {dtype} of odd length", partial(gradients, lambda a: F.layer_norm(a, [1023]), odd))
+        for length in (1023, 4095, 8191, 16383, 32767):
+            x, w = empty(2048, length, dtype=dtype), empty(length, dtype=dtype)
+            yield Sample(
+                f"layer_norm {dtype} of odd length, {length}",
+                partial(gradients, lambda *a, n=length: F.layer_norm(a[0], [n], *a[1:]), x, w, w),
+            )
     x, w = empty(2048, 4096, dtype="bfloat16"), empty(4096)
     yield Sample(
         "layer_norm bfloat16 with float32 weights",

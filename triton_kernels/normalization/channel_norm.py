@@ -15,7 +15,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
-from ..launch import cdiv, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, cdiv, interpreted, launch_nothing, next_power_of_2
 from .channel_norm_kernels import (
     channel_gradient_sums,
     channel_gradients,
@@ -27,6 +27,8 @@ from .channel_norm_kernels import (
 from .row_norm import accumulator_dtype, as_row, prepare, resident_programs, sum_parts
 
 INTERPRETED_BLOCK = 1 << 14
+UNIT_STRIDES = ("line", "step", "x_line", "x_step")
+"""Strides that are constants where they are 1, without which no access is wider than an element."""
 
 
 class Lines(NamedTuple):
@@ -42,8 +44,9 @@ class Lines(NamedTuple):
         return (self.lines + 64) * self.line + (self.n + 2048) * self.step
 
     def block(self, double: bool) -> tuple[int, int]:
-        """[lines, positions] of a block, along the inner dimension."""
-        size = INTERPRETED_BLOCK if interpreted() else 1024 if double else 2048
+        """[lines, positions] of a block, along the inner dimension; fewer where each element has its own access."""
+        inner = self.n if self.step == 1 else self.lines
+        size = INTERPRETED_BLOCK if interpreted() else 1024 if double or inner % ALIGNMENT else 2048
         if self.step == 1:
             inner = min(next_power_of_2(self.n), size)
             return min(next_power_of_2(self.lines), size // inner), inner
@@ -130,7 +133,7 @@ class ChannelNorm:
         numbers: dict[str, str] | None = None,
     ) -> Step:
         """A function of data, None among it, and of the numbers that come last."""
-        fixed = {name: value for name, value in sizes.items() if value == 1 and name in ("line", "step")}
+        fixed = {name: value for name, value in sizes.items() if value == 1 and name in UNIT_STRIDES}
         launch, values = prepare(
             self.call,
             kernel,

@@ -133,8 +133,12 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         operand = as_rows(x, lead)
         weight_data, bias_data = as_row(weight), as_row(bias)
         double = x.dtype is float64
-        longest = 4096 if double else 32768 if x.itemsize == 2 else 16384
+        # Without wide accesses each element has an address of its own, for which long rows have no room.
+        is_odd = n % ALIGNMENT != 0
+        longest = 4096 if double else 32768 if x.itemsize == 2 and not is_odd else 16384
         tile = row_tile(rows, n, double, longest, 2048 if double else 4096)
+        if is_odd and tile.whole and tile.elements == 8192:
+            tile = tile._replace(warps=32)
         launch, numbers = prepare(
             call,
             normalise_rows,
@@ -297,8 +301,12 @@ class Backward:
     def of_rows(self, to: TensorSpec | None, outs: tuple[Any, Any]) -> Callable[..., None]:
         """Whole rows, or rows in blocks if no sums are wanted."""
         double = self.double
-        longest, blocked = (4096, 2048) if double else (16384, 4096)
+        is_odd = self.n % ALIGNMENT != 0
+        narrow = self.specs[1].itemsize == 2 and not is_odd
+        longest, blocked = (4096, 2048) if double else (16384 if narrow else 8192, 4096)
         tile = row_tile(self.rows, self.n, double, longest, blocked)
+        if is_odd and not double and tile.rows * tile.elements <= 2048 and not interpreted():
+            tile = tile._replace(warps=8)
         if double and tile.whole:
             tile = tile._replace(rows=max(1, min(tile.rows, 1024 // tile.elements)))
         wanted = any(out is not None for out in outs)
