@@ -213,9 +213,7 @@ def _samples(shape: tuple[int, ...]) -> int:
     return max(1, BLOCK // max(math.prod(shape[1:]), 1))
 
 
-def _apply(
-    out: Any, x: Any, view: Channels, mean: Any, rstd: Any, weight: Any, bias: Any, each: int
-) -> None:
+def _apply(out: Any, x: Any, view: Channels, mean: Any, rstd: Any, weight: Any, bias: Any, each: int) -> None:
     """(x - mean) * rstd * weight + bias; statistics may differ from sample to sample."""
     for start in range(0, len(x), each):
         part = slice(start, start + each)
@@ -269,9 +267,7 @@ def _gradient(
         np.copyto(to[part], made * scale, casting="unsafe")
 
 
-def _channel_sums(
-    grad: Any, x: Any, view: Channels, mean: Any, rstd: Any, each: int
-) -> tuple[Any, Any]:
+def _channel_sums(grad: Any, x: Any, view: Channels, mean: Any, rstd: Any, each: int) -> tuple[Any, Any]:
     """The sums over positions of grad and of grad * x^, of each sample and channel, in float64."""
     plain, scaled = [np.zeros((0, *view.shape[1:3], 1))], [np.zeros((0, *view.shape[1:3], 1))]
     for start in range(0, len(x), each):
@@ -359,7 +355,15 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
     count = view.shape[0] * view.shape[3]
 
     def into(
-        to: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, mean: Any, spread: Any, weight: Any, eps: Any
+        to: Any,
+        to_weight: Any,
+        to_bias: Any,
+        grad: Any,
+        x: Any,
+        mean: Any,
+        spread: Any,
+        weight: Any,
+        eps: Any,
     ) -> None:
         x, grad, weight, mean = view(x), view(grad), view.parameter(weight), view.parameter(mean)
         rstd = view.parameter(spread)

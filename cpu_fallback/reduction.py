@@ -433,6 +433,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "cumsum_stub": cumsum,
 }
 
+
 def in_order(factory: Callable[[StructuredCall], PlannedKernel]) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory without `fresh` for permuted inputs, whose order NumPy gives its new results too."""
 

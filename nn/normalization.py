@@ -96,9 +96,7 @@ def batch_norm(
 
 
 @overridable
-def group_norm(
-    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Each group of channels of (N, C, ...) normalised, sample by sample (`torch.nn.functional.group_norm`).
 
     Raises ValueError for groups of a single value, RuntimeError for channels that `num_groups` does not divide and
@@ -110,9 +108,7 @@ def group_norm(
         tensor([[-1.,  1.]])
     """
     if input.dim() < 2:
-        raise RuntimeError(
-            f"Expected at least 2 dimensions for input tensor but received {input.dim()}"
-        )
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
     sizes = input.size()
     _check_batch([sizes[0] * sizes[1] // num_groups, num_groups, *sizes[2:]])
     return _ops.group_norm(input, num_groups, weight, bias, eps, True)
@@ -140,9 +136,7 @@ def instance_norm(
         tensor([[[-1.,  1.]]])
     """
     if use_input_stats and math.prod(input.size()[2:]) == 1:
-        raise ValueError(
-            f"Expected more than 1 spatial element when training, got input size {input.size()}"
-        )
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.size()}")
     return _ops.instance_norm(
         input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True
     )

@@ -38,9 +38,7 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: floa
     return out if weight is None else ops.mul(out, weight).to(input._spec.dtype)
 
 
-def group_norm(
-    input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool
-) -> Any:
+def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool) -> Any:
     """`torch.group_norm`."""
     spec = input._spec
     if num_groups <= 0:

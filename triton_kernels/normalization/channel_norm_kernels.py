@@ -317,6 +317,7 @@ def channel_gradients(
         result = result - shift[:, None] - (value - centre) * slope[:, None]
     tl.store(to + place, convert(result, to.dtype.element_ty), mask=mask)
 
+
 ROWS, COLUMNS = Configuration((1, 2048), 4), Configuration((64, 32), 4)
 DOUBLE = Configuration((1, 1024), 4), Configuration((64, 16), 4)
 NARROW = ("fp32", "fp16", "bf16")

@@ -171,7 +171,9 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
         if centred:
             return PlannedKernel(into)
-        return PlannedKernel(lambda to, rstds, data, weights, eps: into(to, None, rstds, data, weights, None, eps))
+        return PlannedKernel(
+            lambda to, rstds, data, weights, eps: into(to, None, rstds, data, weights, None, eps)
+        )
 
     return factory
 
@@ -188,26 +190,30 @@ def resident_programs(call: StructuredCall, blocks: int) -> int:
     return blocks * driver().properties(call.device.resolved_index).multi_processor_count
 
 
-def sum_parts(call: StructuredCall, parts: TensorSpec, out: TensorSpec, dims: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+def sum_parts(
+    call: StructuredCall, parts: TensorSpec, out: TensorSpec, dims: tuple[int, ...]
+) -> Callable[[Any, Any], Any]:
     """``add_up(out, parts)`` over some dimensions, in a fixed order."""
     add_up = reduction(REDUCTIONS["sum_stub"])
     return add_up(
-        call._replace(name="sum", args={"self": parts}, runtime=("self",), outputs=(out,), extra={"dims": dims})
+        call._replace(
+            name="sum", args={"self": parts}, runtime=("self",), outputs=(out,), extra={"dims": dims}
+        )
     ).into
 
 
 class WeightSums:
     """Room for each part's gradients of weight and bias, and their sums."""
 
-    def __init__(self, call: StructuredCall, outs: tuple[Any, Any], parts: int, n: int, dtype: ScalarType) -> None:
+    def __init__(
+        self, call: StructuredCall, outs: tuple[Any, Any], parts: int, n: int, dtype: ScalarType
+    ) -> None:
         self.direct = parts == 1
         part = TensorSpec.contiguous((parts, n), dtype, call.device)
         self.specs = [None if out is None else out if self.direct else part for out in outs]
         self.nbytes, self.device = part.nbytes, call.device
         flat = [None if out is None else TensorSpec.contiguous((n,), out.dtype, call.device) for out in outs]
-        self.sums = [
-            None if out is None or self.direct else sum_parts(call, part, out, (0,)) for out in flat
-        ]
+        self.sums = [None if out is None or self.direct else sum_parts(call, part, out, (0,)) for out in flat]
         self.allocate = get_allocator("cuda").allocate
 
     def targets(self, outs: tuple[Any, Any]) -> list[Any]:
@@ -237,7 +243,7 @@ def backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         if n == 0:
             return PlannedKernel(lambda *_: None)
         double = x.dtype is float64
-        fused = n <= (INTERPRETED_ROW if interpreted() else 4096 if double else 8192)
+        fused = n <= (INTERPRETED_ROW if interpreted() else 4096 if double or n % ALIGNMENT else 8192)
         plan = Backward(call, (grad, x, mean, rstd, weight), rows, n, lead, centred, double)
         steps: list[Callable[..., None]] = []
         if to is not None and rows and not (wanted and fused):
@@ -302,8 +308,8 @@ class Backward:
         """Whole rows, or rows in blocks if no sums are wanted."""
         double = self.double
         is_odd = self.n % ALIGNMENT != 0
-        narrow = self.specs[1].itemsize == 2 and not is_odd
-        longest, blocked = (4096, 2048) if double else (16384 if narrow else 8192, 4096)
+        longest = 4096 if double or is_odd else 16384 if self.specs[1].itemsize == 2 else 8192
+        blocked = 2048 if double else 4096
         tile = row_tile(self.rows, self.n, double, longest, blocked)
         if is_odd and not double and tile.rows * tile.elements <= 2048 and not interpreted():
             tile = tile._replace(warps=8)
@@ -335,7 +341,7 @@ class Backward:
 
     def of_columns(self, outs: tuple[Any, Any]) -> Callable[..., None]:
         """The gradients of weight and bias alone, of long rows."""
-        tile = RowTile(16 if self.double else 32, 64, 4, False)
+        tile = RowTile(16 if self.double or self.n % ALIGNMENT else 32, 64, 4, False)
         if interpreted():
             tile = RowTile(next_power_of_2(min(self.rows, 64)), 1024, 4, False)
         columns = cdiv(self.n, tile.elements)

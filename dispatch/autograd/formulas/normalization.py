@@ -210,9 +210,7 @@ def layer_norm_jvp(input: Any, x_t: Any, shape: Sequence[int], mean: Any, rstd: 
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
-def layer_norm_weight_jvp(
-    input: Any, weight_t: Any, shape: Sequence[int], mean: Any, rstd: Any
-) -> Any:
+def layer_norm_weight_jvp(input: Any, weight_t: Any, shape: Sequence[int], mean: Any, rstd: Any) -> Any:
     """The tangent of layer_norm that comes from the weight."""
     n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
     return (n.hat * weight_t).to(input.dtype)

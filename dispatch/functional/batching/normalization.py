@@ -114,7 +114,10 @@ def layer_norm_backward(
 ) -> tuple[Any, Any]:
     """`native_layer_norm_backward`; weights' gradients are sums within each example."""
     rank = rank_of(input, dims[1])
-    g, x, m, r = (whole(t, d, batch.size) for t, d in zip((grad, input, mean, rstd), (*dims[:2], *dims[3:5]), strict=True))
+    g, x, m, r = (
+        whole(t, d, batch.size)
+        for t, d in zip((grad, input, mean, rstd), (*dims[:2], *dims[3:5]), strict=True)
+    )
     scaled = g if weight is None else _applied(g, _behind(weight, dims[5], rank), None)
     to = None
     if mask[0]:
@@ -138,7 +141,9 @@ def rms_norm_backward(
 ) -> tuple[Any, Any]:
     """`_fused_rms_norm_backward`."""
     rank = rank_of(input, dims[1])
-    g, x, r = (whole(t, d, batch.size) for t, d in zip((grad, input, rstd), (*dims[:2], dims[3]), strict=True))
+    g, x, r = (
+        whole(t, d, batch.size) for t, d in zip((grad, input, rstd), (*dims[:2], dims[3]), strict=True)
+    )
     scaled = g if weight is None else _applied(g, _behind(weight, dims[4], rank), None)
     to = None
     if mask[0]:
@@ -317,9 +322,7 @@ def batch_norm_backward(
     to, *sums = ops.native_batch_norm_backward(g, x, *rows, train, eps, mask)
     results = [None if to is None else _from_channels(to, size)]
     results += [None if s is None else s.reshape((size, -1)) for s in sums]
-    return tuple(results), tuple(
-        None if r is None else p for r, p in zip(results, (1, 0, 0), strict=True)
-    )
+    return tuple(results), tuple(None if r is None else p for r, p in zip(results, (1, 0, 0), strict=True))
 
 
 _RULES: dict[str, Rule] = {

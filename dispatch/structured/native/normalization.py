@@ -50,9 +50,7 @@ def check_parameters(input: TensorSpec, *parameters: TensorSpec | None) -> None:
             continue
         if first is float32:
             raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
-        raise RuntimeError(
-            f"expected scalar type {first.scalar_name} but found {spec.dtype.scalar_name}"
-        )
+        raise RuntimeError(f"expected scalar type {first.scalar_name} but found {spec.dtype.scalar_name}")
 
 
 def check_normalized_shape(

@@ -235,6 +235,7 @@ RANDOM = {
     "bernoulli.float",
 }  # fmt: skip
 
+
 def gradients_of_rows(x: tt.Tensor) -> Any:
     """All that is given depends on `x` but the statistics, through which the formula differentiates by itself."""
     _, mean, rstd = aten.native_layer_norm.default(x.detach(), [4], None, None, 0.3)
@@ -282,7 +283,11 @@ ELSEWHERE = {
 
 STATISTICS_TOO = {
     *("native_layer_norm", "_fused_rms_norm", "native_group_norm", "native_batch_norm"),
-    *("_native_batch_norm_legit", "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_no_training"),
+    *(
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit.no_stats",
+        "_native_batch_norm_legit_no_training",
+    ),
 }
 """Rows whose results after the first, the statistics, carry no gradient."""
 

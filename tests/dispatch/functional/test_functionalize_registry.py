@@ -182,7 +182,9 @@ def test_writes_beside_results(remove):
     assert left == ["aten::copy_", "aten::copy_"]
 
 
-@pytest.mark.parametrize("name", [name for name in IN_PLACE if not changes_memory(name) and name not in WRITES_BESIDE])
+@pytest.mark.parametrize(
+    "name", [name for name in IN_PLACE if not changes_memory(name) and name not in WRITES_BESIDE]
+)
 @pytest.mark.parametrize("remove", REMOVE)
 def test_in_place_operators(name, remove):
     op = OpOverload(Dispatcher.singleton().find_schema_or_throw(name))

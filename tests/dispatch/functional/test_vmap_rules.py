@@ -454,6 +454,7 @@ case(
     tag="one sample",
 )
 
+
 # Normalisations.
 def kept(results):
     """The statistics, through which the formulas differentiate by themselves."""
@@ -523,7 +524,14 @@ case(
 case(
     "native_batch_norm_backward",
     lambda g, x, w: aten.native_batch_norm_backward.default(
-        *(g, x, w, None, None, *kept(aten.native_batch_norm.default(x, None, None, None, None, True, 0.1, 0.1))),
+        *(
+            g,
+            x,
+            w,
+            None,
+            None,
+            *kept(aten.native_batch_norm.default(x, None, None, None, None, True, 0.1, 0.1)),
+        ),
         *(True, 0.1, [True, True, True]),
     ),
     N(5, 2, 3),
@@ -533,7 +541,11 @@ case(
 case(
     "batch_norm writing running statistics",
     lambda x, m, v: (
-        lambda mean, var: (aten._native_batch_norm_legit.default(x, None, None, mean, var, True, 0.1, 1e-3)[0], mean, var)
+        lambda mean, var: (
+            aten._native_batch_norm_legit.default(x, None, None, mean, var, True, 0.1, 1e-3)[0],
+            mean,
+            var,
+        )
     )(m + 0 * (x.sum() + v.sum()), v + 0 * (x.sum() + m.sum())),
     N(5, 2, 3),
     N(2),

@@ -135,6 +135,7 @@ def all_samples() -> list[Sample]:
         samples_compositions,
         samples_indexing,
         samples_moving,
+        samples_normalization,
         samples_numbers,
         samples_products,
         samples_reductions,
@@ -143,6 +144,7 @@ def all_samples() -> list[Sample]:
     tables: Iterable[list[Sample]] = (
         samples_arithmetic.SAMPLES,
         samples_reductions.SAMPLES,
+        samples_normalization.SAMPLES,
         samples_products.SAMPLES,
         samples_indexing.SAMPLES,
         samples_moving.SAMPLES,
