@@ -51,8 +51,6 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, 
         )
     for name, parameter in (("weight", weight), ("bias", bias)):
         check_channels(spec, c, None if parameter is None else parameter._spec, name)
-    if spec.device.type == "cuda":
-        input = input.contiguous()
     spatial = math.prod(spec.sizes[2:])
     return ops.native_group_norm(input, weight, bias, n, c, spatial, num_groups, eps)[0]
 

@@ -1,4 +1,4 @@
-"""layer_norm, rms_norm, group_norm, batch_norm and kin on the CPU: values against float64, layouts, statistics, errors."""
+"""layer_norm, rms_norm, group_norm, batch_norm and kin on the CPU: values against float64, statistics, errors."""
 
 from __future__ import annotations
 

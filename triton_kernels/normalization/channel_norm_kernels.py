@@ -162,7 +162,10 @@ def normalise_channels(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """(x - mean) * rstd * weight + bias. A line's statistic is ``line // each % statistics``, its channel ``line % channels``."""
+    """(x - mean) * rstd * weight + bias.
+
+    A line's statistic is ``line // each % statistics``, its channel ``line % channels``.
+    """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = o < lines
     at = o // each % statistics

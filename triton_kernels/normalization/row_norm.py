@@ -1,4 +1,4 @@
-"""layer_norm and rms_norm: one pass over rows that fit in registers; weights' gradients in two stages, without atomics."""
+"""layer_norm and rms_norm: one pass over rows that fit in registers; sums over rows in two stages, without atomics."""
 
 from __future__ import annotations
 

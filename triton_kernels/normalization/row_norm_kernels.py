@@ -131,7 +131,7 @@ def normalise_rows_backward(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """A program has `chunk` rows, whose gradients of weight and bias it adds up: those of all programs are summed after.
+    """A program has `chunk` rows and adds up their gradients of weight and bias; those of all are summed after.
 
     Each of the three results may be None.
     """

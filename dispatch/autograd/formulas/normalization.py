@@ -17,7 +17,7 @@ View = Callable[[Any], Any]
 
 
 class _Normalisation:
-    """A normalised tensor in the dtype that is computed in, and its derivative; `fixed` statistics depend on nothing."""
+    """A normalised tensor in the dtype that is computed in, and its derivative; `fixed` statistics are constants."""
 
     def __init__(
         self, x: Any, mean: Any, rstd: Any, dims: Sequence[int], centred: bool = True, fixed: bool = False

@@ -1,7 +1,9 @@
 """Meta functions and planners of normalisations (ATen/native/layer_norm.cpp, group_norm.cpp, Normalization.cpp).
 
 Mean and reciprocal deviation are kept for backward: in float32 for narrow floats on CUDA devices and the Meta backend,
-on the CPU, and by group_norm everywhere, in the input's dtype unless weights are wider. Gradients that the output mask does not ask for are None.
+on the CPU, and by group_norm everywhere, in the input's dtype unless weights are wider.
+
+Gradients that the output mask does not ask for are None.
 """
 
 from __future__ import annotations
