@@ -17,6 +17,7 @@ def normalizations(capability: int) -> Iterator[Sample]:
     """Every call; the main configurations first."""
     yield from rows(capability)
     yield from channels(capability)
+    yield from long_rows(capability)
 
 
 def rows(capability: int) -> Iterator[Sample]:
@@ -51,6 +52,17 @@ def rows(capability: int) -> Iterator[Sample]:
         partial(gradients, lambda a, w, b: F.layer_norm(a, [4096], w, b), x, w, w),
         ROWS,
     )
+
+
+def long_rows(capability: int) -> Iterator[Sample]:
+    for dtype in ("float32", "float16", "bfloat16"):
+        for length in (16384, 32768):
+            for function in (tt.softmax, tt.log_softmax) if dtype == "float32" else (tt.softmax,):
+                yield Sample(
+                    f"{function.__name__} {dtype} rows of {length}",
+                    partial(gradients, partial(function, dim=1), empty(512, length, dtype=dtype)),
+                    ("softmax", "softmax_backward"),
+                )
 
 
 def _batch_norm(x: Any, w: Any, b: Any, running: Any = None, training: bool = True) -> Any:
