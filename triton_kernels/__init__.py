@@ -26,6 +26,8 @@ REGISTERING = (
     "indexing.rearranging",
     "loss.mse_loss",
     "loss.nll_loss",
+    "normalization.channel_norm",
+    "normalization.row_norm",
     "normalization.softmax",
     "optimizers.fused",
     "pooling.pooling",

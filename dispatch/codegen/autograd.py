@@ -272,10 +272,15 @@ def _plan_lines(
             body.append(f"node.result = save_result({result})")
             body.append("node.result_version = saved_version(node.result)")
     else:
-        body.append("node.specs = tuple([o._spec for o in out])")
+        masked = any(a.name == "output_mask" for a in function.schema.arguments)
+        spec_of_one = "None if o is None else o._spec" if masked else "o._spec"
+        body.append(f"node.specs = tuple([{spec_of_one} for o in out])")
         for i, differentiable in enumerate(d.differentiable_outputs):
             if differentiable:
-                body.append(f"set_history(out[{i}], node, {i})")
+                if masked:  # what the mask does not ask for is None
+                    body += [f"if out[{i}] is not None:", f"    set_history(out[{i}], node, {i})"]
+                else:
+                    body.append(f"set_history(out[{i}], node, {i})")
         for n in _all(d, "results"):
             index = result_names(d.function).index(n)
             body.append(f"node.{n} = save_result(out[{index}])")

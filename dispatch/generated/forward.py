@@ -239,6 +239,13 @@ FAMILY_OF = {
     "aten::geometric": "functional_forms",
     "aten::bernoulli.Tensor": "functional_forms",
     "aten::bernoulli.float": "functional_forms",
+    "aten::native_layer_norm": "normalization",
+    "aten::_fused_rms_norm": "normalization",
+    "aten::native_group_norm": "normalization",
+    "aten::native_batch_norm": "normalization",
+    "aten::_native_batch_norm_legit": "normalization",
+    "aten::_native_batch_norm_legit.no_stats": "normalization",
+    "aten::_native_batch_norm_legit_no_training": "normalization",
 }
 """The family in whose module `forward_<family>` an operator's formula stands."""
 

@@ -20,6 +20,7 @@ from .pointwise_samples import copies, elementwise, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
+from .normalization_samples import normalizations
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
 
@@ -53,6 +54,7 @@ def samples(capability: int) -> Iterator[Sample]:
         extremes_and_moments,
         joint_reductions,
         rows,
+        normalizations,
         scans,
         losses,
         products,

@@ -338,3 +338,12 @@ def test_numpy_error_state_of_the_user_changes_nothing() -> None:
         assert tensor(np.full((2, 3), 3e38, np.float32)).mean(0).shape == (3,)
         assert tensor(np.full(3, 3e38, np.float32)).mean().item() == INF
         x.var(1), x.logsumexp(1), x.prod(1), x.amax(), x.max(1), x.cumsum(1)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "prod", "any", "argmax"])
+def test_results_of_permuted_inputs_lie_as_their_strides_say(name):
+    x = tt.randn(3, 2, 5, 4).permute(2, 0, 1, 3)
+    for keepdim in (False, True):
+        y = getattr(x, name)(3, keepdim=keepdim)
+        flat = y.as_strided((y.numel(),), (1,))
+        np.testing.assert_array_equal(flat.numpy(), y.numpy().reshape(-1))

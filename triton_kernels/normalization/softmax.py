@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -10,7 +10,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import through_contiguous_operands
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_devices, check_dtypes
-from ..launch import interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, interpreted, launch_nothing, next_power_of_2
 from ..reduction.sides import INTERPRETED_TILE, Tile, line_sides, plan_sides
 from .softmax_kernels import softmax, softmax_backward
 
@@ -19,12 +19,26 @@ LONGEST_BYTES = 32768
 element of a block then has a maximum and a sum that live as long as the row."""
 
 
-def row_tile(n_out: int, n: int, itemsize: int, row_is_inner: bool) -> Tile:
+def longest_row(specs: Sequence[TensorSpec], n: int, itemsize: int, row_is_inner: bool) -> int:
+    """The bytes of the longest row that 32 warps hold: more where elements have an address in common.
+
+    Those of gradient and output fill the registers sooner than those of an input, and float32 than what is narrower.
+    """
+    if not row_is_inner or n % ALIGNMENT or itemsize != 4:
+        return LONGEST_BYTES
+    return 4 * LONGEST_BYTES if len(specs) == 1 and specs[0].itemsize == 2 else 2 * LONGEST_BYTES
+
+
+def row_tile(
+    n_out: int, n: int, itemsize: int, row_is_inner: bool, longest_bytes: int = LONGEST_BYTES
+) -> Tile:
     """A block for whole rows where they are short enough, several of them where they are very short.
 
-    `itemsize` is that of the type in which they are computed.
+    `itemsize` is that of the type in which they are computed. Rows longer than `longest_bytes` are read twice.
     """
-    longest = INTERPRETED_TILE if interpreted() else LONGEST_BYTES // itemsize
+    if n * itemsize > longest_bytes:
+        longest_bytes = LONGEST_BYTES
+    longest = INTERPRETED_TILE if interpreted() else longest_bytes // itemsize
     most_out = next_power_of_2(n_out)
     if interpreted() or row_is_inner:
         reduced = min(next_power_of_2(n), longest)
@@ -36,7 +50,7 @@ def row_tile(n_out: int, n: int, itemsize: int, row_is_inner: bool) -> Tile:
     if reduced < n and not interpreted():
         reduced //= 2 if row_is_inner else 4
         nbytes //= 1 if row_is_inner else 2
-    warps = 4 if nbytes <= 8192 else 8 if nbytes <= 16384 else 16
+    warps = 4 if nbytes <= 8192 else 8 if nbytes <= 16384 else 16 if nbytes <= LONGEST_BYTES else 32
     return Tile(outputs, reduced, 1, n, warps)
 
 
@@ -56,7 +70,9 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         if not sides.fits():
             return through_contiguous_operands(call, factory, names)
         type_ = compute_type(specs[-1].dtype)
-        tile = row_tile(sides.n_out, sides.n, type_.primitive_bitwidth // 8, sides.reduced_is_inner)
+        itemsize = type_.primitive_bitwidth // 8
+        longest = longest_row(specs, sides.n, itemsize, sides.reduced_is_inner)
+        tile = row_tile(sides.n_out, sides.n, itemsize, sides.reduced_is_inner, longest)
         pointers = {
             name: f"*{spec.dtype.triton_name}"
             for name, spec in zip(("grad", "x")[-len(specs) :], specs, strict=True)

@@ -172,6 +172,8 @@ NARROW = (
     Configuration((32, 256), 16, blocks=1),
     Configuration((32, 64), 8),
 )
+# One block of 32 warps instead of two, for a row that is then read once.
+LONG, LONGEST = Configuration((1, 16384), 32, blocks=1), Configuration((1, 32768), 32, blocks=1)
 DOUBLE = (
     Configuration((1, 4096), 16),
     Configuration((1, 2048), 16),
@@ -185,7 +187,7 @@ declare(
     why=FORWARD,
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp32", "fp16", "bf16"): NARROW, ("fp64",): DOUBLE},
+    dtypes={("fp16", "bf16"): (*NARROW, LONG, LONGEST), ("fp32",): (*NARROW, LONG), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 n_out n, an exponential counted as one",
     traffic="2 n_out n itemsize; of rows that are longer than a tile 3",
@@ -197,7 +199,7 @@ declare(
     why=FORWARD,
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp32", "fp16", "bf16"): NARROW, ("fp64",): DOUBLE},
+    dtypes={("fp32", "fp16", "bf16"): (*NARROW, LONG), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 n_out n",
     traffic="3 n_out n itemsize; of rows that are longer than a tile 5",

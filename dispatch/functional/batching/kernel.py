@@ -37,6 +37,8 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     schema = op.schema
     make = result_type_of(schema)
     alias = schema.returns[0].alias_info if len(schema.returns) == 1 else None
+    # Batch normalisation writes statistics beside the results of its own.
+    writes = op.is_mutable and not any(each.alias_info is None for each in schema.returns)
     is_view = alias is not None and not alias.is_write
 
     def call(*values: Any) -> Any:
@@ -59,7 +61,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             physical.append(value)
             dims.append(None)
         result, out = run_below(level, rule, Batch(op, level), dims, *physical)
-        if op.is_mutable:
+        if writes:
             return _written(op, values, make)
         if make is not None:
             return make([_wrapped(r, d, level) for r, d in zip(result, out, strict=True)])

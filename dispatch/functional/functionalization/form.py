@@ -13,7 +13,10 @@ from ...core.dispatcher import Dispatcher
 from ...core.operator_entry import OperatorEntry
 from ...schema import FunctionSchema
 
-_SPECIAL = {"aten::normal_": "aten::normal_functional"}
+_SPECIAL = {
+    "aten::normal_": "aten::normal_functional",
+    "aten::_native_batch_norm_legit": "aten::_native_batch_norm_legit_functional",
+}
 """Functional forms that do not have the writing form's name."""
 
 _names: dict[str, str | None] = {}

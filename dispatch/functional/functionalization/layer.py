@@ -413,12 +413,17 @@ class Layer:
             else:
                 results = functional.call(*arguments)
             outs = results if isinstance(results, list | tuple) else (results,)
+            # Results of its own come before what it writes.
+            own = len(outs) - len(targets) if schema.returns and schema.returns[0].alias_info is None else 0
+            outs, plain = outs[own:], outs[:own]
             for each, out in zip(targets, outs, strict=True):
                 for target, new in zip(each, (out,) if isinstance(out, TensorImpl) else out, strict=True):
                     meta, old = metas[id(target)], before[id(target)]
                     if (meta._spec.sizes, meta._spec.strides) != (old.sizes, old.strides):
                         self._resized(op, target, meta._spec)
                     self._assign(target, new)
+        if plain:
+            return tuple(self._wrapped(each, each) for each in plain)
         return returned(schema, values, outs)
 
     def _target(self, op: OperatorEntry, tensor: Any) -> Any:

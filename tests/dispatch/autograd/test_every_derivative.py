@@ -67,6 +67,17 @@ CASES: dict[str, list[Any]] = {
     "copy_": [M, L(4)],
     "_to_copy": [M, ("dtype", tt.float64)],
     "convolution": [L(2, 4, 5, 4), L(6, 2, 3, 2), L(6), [2, 1], [1, 0], [1, 2], False, [0, 0], 2],
+    "native_layer_norm": [L(2, 3, 4), [3, 4], L(3, 4), L(3, 4), 0.3],
+    "_fused_rms_norm": [L(2, 3, 4), [3, 4], L(3, 4), 0.3],
+    "native_group_norm": [L(2, 4, 3), L(4), L(4), 2, 4, 3, 2, 0.3],
+    "native_batch_norm": [L(3, 2, 2), L(2), L(2), None, None, True, 0.1, 0.3],
+    "_native_batch_norm_legit": [
+        *(L(3, 2, 2), L(2), L(2), tt.zeros(2, dtype=tt.float64), tt.ones(2, dtype=tt.float64), True, 0.1, 0.3),
+    ],
+    "_native_batch_norm_legit.no_stats": [L(3, 2, 2), L(2), L(2), True, 0.1, 0.3],
+    "_native_batch_norm_legit_no_training": [
+        *(L(3, 2, 2), L(2), L(2), tt.zeros(2, dtype=tt.float64), tt.ones(2, dtype=tt.float64), 0.1, 0.3),
+    ],
     "convolution_backward_input": [L(1, 3, 3, 3), L(3, 2, 2, 2), [1, 2, 4, 4], [1, 1], [0, 0], [1, 1], 1],
     "convolution_backward_weight": [L(1, 3, 3, 3), L(1, 2, 4, 4), [3, 2, 2, 2], [1, 1], [0, 0], [1, 1], 1],
     "view_copy": [M, [2, 6]],
@@ -254,7 +265,45 @@ RANDOM = {
     "cauchy", "exponential", "geometric", "random.from", "random.to", "random", "bernoulli.Tensor",
     "bernoulli.float",
 }  # fmt: skip
+
+
+def gradients_of_rows(x: tt.Tensor) -> Any:
+    """All that is given depends on `x` but the statistics, through which the formula differentiates by itself."""
+    _, mean, rstd = aten.native_layer_norm.default(x.detach(), [4], None, None, 0.3)
+    return aten.native_layer_norm_backward.default(x * x + x, x, [4], mean, rstd, x[0] * 2, x[1], [True] * 3)
+
+
+def gradients_of_roots(x: tt.Tensor) -> Any:
+    _, rstd = aten._fused_rms_norm.default(x.detach(), [4], None, 0.3)
+    return aten._fused_rms_norm_backward.default(x * x + x, x, [4], rstd, x[0] * 2, [True] * 2)
+
+
+def gradients_of_groups(x: tt.Tensor) -> Any:
+    x, sizes = x.view(1, 4, 3), (1, 4, 3, 2)
+    _, mean, rstd = aten.native_group_norm.default(x.detach(), None, None, *sizes, 0.3)
+    weight = x[0, :, 0] * 2
+    return aten.native_group_norm_backward.default(x * x + x, x, mean, rstd, weight, *sizes, [True] * 3)
+
+
+def gradients_of_channels(x: tt.Tensor) -> Any:
+    x = x.view(2, 3, 2)
+    _, mean, rstd = aten.native_batch_norm.default(x.detach(), None, None, None, None, True, 0.1, 0.3)
+    weight, running = x[0, :, 0] * 2, tt.ones(3, dtype=tt.float64)
+    trained = aten.native_batch_norm_backward.default(
+        *(x * x + x, x, weight, None, None, mean, rstd, True, 0.3, [True] * 3),
+    )
+    fixed = aten.native_batch_norm_backward.default(
+        *(x * x + x, x, weight, running, running, None, None, False, 0.3, [True] * 3),
+    )
+    return (*trained, *fixed)
+
+
+aten = tt.ops.aten
 ELSEWHERE = {
+    "native_layer_norm_backward": gradients_of_rows,
+    "_fused_rms_norm_backward": gradients_of_roots,
+    "native_group_norm_backward": gradients_of_groups,
+    "native_batch_norm_backward": gradients_of_channels,
     "_basic_index": lambda x: x[1, 2:, None],
     "view_as_real": lambda x: tt.view_as_real(tt.view_as_complex(x * 1.5)),
     "view_as_complex": lambda x: tt.view_as_real(tt.view_as_complex(x)),
@@ -262,6 +311,16 @@ ELSEWHERE = {
     "view_as_complex_copy": lambda x: tt.view_as_real(tt.ops.aten.view_as_complex_copy(x)),
 }
 """Rows that are called through others, here."""
+
+STATISTICS_TOO = {
+    *("native_layer_norm", "_fused_rms_norm", "native_group_norm", "native_batch_norm"),
+    *(
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit.no_stats",
+        "_native_batch_norm_legit_no_training",
+    ),
+}
+"""Rows whose results after the first, the statistics, carry no gradient."""
 
 
 def operator(row: str) -> Callable[..., Any]:
@@ -286,6 +345,8 @@ def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
             args.append([e.make(position + i + 1) for i, e in enumerate(a)])
         elif not isinstance(a, tuple):
             args.append(a)
+    if row in STATISTICS_TOO:
+        return (lambda *values: call(*values, **named)[0]), args
     return (lambda *values: call(*values, **named)), args
 
 

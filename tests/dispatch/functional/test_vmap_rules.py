@@ -466,6 +466,104 @@ case(
     tag="one sample",
 )
 
+
+# Normalisations.
+def kept(results):
+    """The statistics, through which the formulas differentiate by themselves."""
+    return [r.detach() for r in results[1:]]
+
+
+case("native_layer_norm", lambda x: aten.native_layer_norm.default(x, [4], None, None, 1e-3), N(2, 4))
+case(
+    "native_layer_norm",
+    lambda x, w, b: aten.native_layer_norm.default(x, [3, 4], w, b, 1e-3),
+    N(2, 3, 4),
+    N(3, 4),
+    N(3, 4),
+    tag="with weights",
+)
+case(
+    "native_layer_norm_backward",
+    lambda g, x, w: aten.native_layer_norm_backward.default(
+        *(g, x, [4], *kept(aten.native_layer_norm.default(x, [4], None, None, 0.1)), w, w, [True, True, True])
+    ),
+    N(2, 4),
+    N(2, 4),
+    N(4),
+)
+case("_fused_rms_norm", lambda x, w: aten._fused_rms_norm.default(x, [4], w, None), N(2, 4), N(4))
+case(
+    "_fused_rms_norm_backward",
+    lambda g, x, w: aten._fused_rms_norm_backward.default(
+        *(g, x, [4], *kept(aten._fused_rms_norm.default(x, [4], None, 0.1)), w, [True, True])
+    ),
+    N(2, 4),
+    N(2, 4),
+    N(4),
+)
+case(
+    "native_group_norm",
+    lambda x, w, b: aten.native_group_norm.default(x, w, b, 2, 4, 3, 2, 1e-3),
+    N(2, 4, 3),
+    N(4),
+    N(4),
+)
+case(
+    "native_group_norm_backward",
+    lambda g, x, w: aten.native_group_norm_backward.default(
+        *(g, x, *kept(aten.native_group_norm.default(x, None, None, 2, 4, 3, 2, 0.1))),
+        *(w, 2, 4, 3, 2, [True, True, True]),
+    ),
+    N(2, 4, 3),
+    N(2, 4, 3),
+    N(4),
+)
+case(
+    "native_batch_norm",
+    lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+    N(5, 2, 3),
+    N(2),
+    N(2),
+)
+case(
+    "native_batch_norm",
+    lambda x, m, v: F.batch_norm(x, m, v),
+    N(5, 2, 3),
+    N(2),
+    P(2),
+    tag="by running statistics",
+)
+case(
+    "native_batch_norm_backward",
+    lambda g, x, w: aten.native_batch_norm_backward.default(
+        *(
+            g,
+            x,
+            w,
+            None,
+            None,
+            *kept(aten.native_batch_norm.default(x, None, None, None, None, True, 0.1, 0.1)),
+        ),
+        *(True, 0.1, [True, True, True]),
+    ),
+    N(5, 2, 3),
+    N(5, 2, 3),
+    N(2),
+)
+case(
+    "batch_norm writing running statistics",
+    lambda x, m, v: (
+        lambda mean, var: (
+            aten._native_batch_norm_legit.default(x, None, None, mean, var, True, 0.1, 1e-3)[0],
+            mean,
+            var,
+        )
+    )(m + 0 * (x.sum() + v.sum()), v + 0 * (x.sum() + m.sum())),
+    N(5, 2, 3),
+    N(2),
+    P(2),
+)
+
 # Losses.
 for reduction in ("none", "mean", "sum"):
     case("mse_loss", lambda x, y, r=reduction: F.mse_loss(x, y, reduction=r), N(2, 4), N(2, 4), tag=reduction)

@@ -1,0 +1,289 @@
+"""Formulas of normalisations: tangents, and how their backward operators depend on what they are given.
+
+Each normalises a view of the input over some dimensions: with m and r the mean and the reciprocal deviation there,
+x^ = (x - m) r, and out = x^ w + b. The derivative of x^ is r P, in which P(u) = u - M(u) - x^ M(u x^), M the mean over
+those dimensions, and without M(u) where nothing is subtracted. P is symmetric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....runtime.scalar_type import bfloat16, float16, float32
+from ...generated import functions as ops
+
+View = Callable[[Any], Any]
+
+
+class _Normalisation:
+    """A normalised tensor in the dtype that is computed in, and its derivative; `fixed` statistics are constants."""
+
+    def __init__(
+        self, x: Any, mean: Any, rstd: Any, dims: Sequence[int], centred: bool = True, fixed: bool = False
+    ) -> None:
+        self.dims, self.centred, self.fixed = list(dims), centred, fixed
+        self.rstd = rstd
+        self.hat = (x - mean) * rstd if centred else x * rstd
+
+    def mean(self, u: Any) -> Any:
+        return ops.mean(u, self.dims, True)
+
+    def projected(self, u: Any) -> Any:
+        if self.fixed:
+            return u
+        out = u - self.hat * self.mean(u * self.hat)
+        return out - self.mean(u) if self.centred else out
+
+    def tangent(self, x_t: Any) -> Any:
+        """How the normalised tensor moves with the input."""
+        return self.projected(x_t) * self.rstd
+
+    def second(self, u: Any, weighted: Any, direct: Any) -> Any:
+        """The gradient of the input of <u, r P(weighted)> + <direct, x^>, in which `direct` may be None."""
+        if self.fixed:
+            return None if direct is None else direct * self.rstd
+        along, across = self.mean(u * self.hat), self.mean(weighted * self.hat)
+        through_hat = -(weighted * along + u * across) * self.rstd
+        if direct is not None:
+            through_hat = through_hat + direct
+        spread = self.mean(u * weighted) - across * along
+        if self.centred:
+            spread = spread - self.mean(u) * self.mean(weighted)
+        return (self.projected(through_hat) - self.hat * spread * self.rstd) * self.rstd
+
+
+def _wide(x: Any) -> Any:
+    return x.to(float32) if x is not None and x.dtype in (float16, bfloat16) else x
+
+
+def _double_backward(
+    n: _Normalisation,
+    grad: Any,
+    weight: Any,
+    cotangents: Sequence[Any],
+    over: Sequence[int],
+    restored: View,
+    shape: Sequence[int] | None,
+) -> tuple[Any, Any, Any]:
+    """Gradients of (grad_out, input, weight) of a backward operator.
+
+    All are views as `n` has them: `over` are the dimensions that a weight's gradient is summed over, `restored` brings
+    a result into the input's shape, `shape` is the weight's own.
+    """
+    u, v, t = cotangents
+    weighted = grad if weight is None else grad * weight
+    of_grad = of_input = of_weight = None
+    if u is not None:
+        moved = n.projected(u) * n.rstd
+        of_grad = moved if weight is None else moved * weight
+        if weight is not None:
+            of_weight = ops.sum(moved * grad, list(over)).reshape(shape)
+    if v is not None:
+        direct = n.hat * v
+        of_grad = direct if of_grad is None else of_grad + direct
+    if t is not None:
+        shifted = t + ops.zeros_like(grad)
+        of_grad = shifted if of_grad is None else of_grad + shifted
+    if u is not None:
+        of_input = n.second(u, weighted, None if v is None else grad * v)
+    elif v is not None:
+        of_input = n.tangent(grad * v)
+    return (
+        None if of_grad is None else restored(of_grad),
+        None if of_input is None else restored(of_input),
+        of_weight,
+    )
+
+
+def _trailing(x: Any, shape: Sequence[int]) -> list[int]:
+    return list(range(x.ndim - len(shape), x.ndim))
+
+
+def layer_norm_double_backward(
+    grads: Sequence[Any],
+    grad_out: Any,
+    input: Any,
+    shape: Sequence[int],
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+) -> tuple[Any, Any, Any]:
+    """How `native_layer_norm_backward` depends on the output's gradient, the input and the weight."""
+    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    over = range(input.ndim - len(shape))
+    given = [_wide(g) for g in grads]
+    return _double_backward(n, _wide(grad_out), _wide(weight), given, over, lambda x: x, shape)
+
+
+def rms_norm_double_backward(
+    grads: Sequence[Any], grad_out: Any, input: Any, shape: Sequence[int], rstd: Any, weight: Any
+) -> tuple[Any, Any, Any]:
+    """How `_fused_rms_norm_backward` depends on the output's gradient, the input and the weight."""
+    n = _Normalisation(_wide(input), None, _wide(rstd), _trailing(input, shape), centred=False)
+    over = range(input.ndim - len(shape))
+    given = [*[_wide(g) for g in grads], None]
+    return _double_backward(n, _wide(grad_out), _wide(weight), given, over, lambda x: x, shape)
+
+
+def _groups(group: int, channels: int, spatial: int) -> View:
+    return lambda x: None if x is None else _wide(x).reshape((-1, group, channels // group, spatial))
+
+
+def _of_channels(x: Any, group: int) -> Any:
+    return None if x is None else _wide(x).reshape((1, group, -1, 1))
+
+
+def _group_normalisation(
+    x: Any, mean: Any, rstd: Any, c: int, spatial: int, group: int
+) -> tuple[_Normalisation, View]:
+    grouped = _groups(group, c, spatial)
+    kept = [_wide(s).reshape((-1, group, 1, 1)) for s in (mean, rstd)]
+    return _Normalisation(grouped(x), *kept, [2, 3]), grouped
+
+
+def group_norm_double_backward(
+    grads: Sequence[Any],
+    grad_out: Any,
+    input: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    C: int,
+    HxW: int,
+    group: int,
+) -> tuple[Any, Any, Any]:
+    """How `native_group_norm_backward` depends on the output's gradient, the input and the weight."""
+    n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
+    given = [grouped(grads[0]), _of_channels(grads[1], group), _of_channels(grads[2], group)]
+    shape = input.shape
+    return _double_backward(
+        n,
+        grouped(grad_out),
+        _of_channels(weight, group),
+        given,
+        (0, 3),
+        lambda x: x.reshape(shape),
+        (C,),
+    )
+
+
+def _by_channel(x: Any, rank: int) -> Any:
+    return None if x is None else _wide(x).reshape((1, -1, *(1,) * (rank - 2)))
+
+
+def _batch_normalisation(
+    x: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, training: bool, eps: float
+) -> _Normalisation:
+    if not training:
+        mean, rstd = running_mean, ops.rsqrt(_wide(running_var) + eps)
+    dims = [0, *range(2, x.ndim)]
+    return _Normalisation(
+        _wide(x), _by_channel(mean, x.ndim), _by_channel(rstd, x.ndim), dims, fixed=not training
+    )
+
+
+def batch_norm_double_backward(
+    grads: Sequence[Any],
+    grad_out: Any,
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    train: bool,
+    eps: float,
+) -> tuple[Any, Any, Any]:
+    """How `native_batch_norm_backward` depends on the output's gradient, the input and the weight."""
+    n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, train, eps)
+    rank = input.ndim
+    given = [_wide(grads[0]), _by_channel(grads[1], rank), _by_channel(grads[2], rank)]
+    return _double_backward(
+        n, _wide(grad_out), _by_channel(weight, rank), given, n.dims, lambda x: x, (input.shape[1],)
+    )
+
+
+def layer_norm_jvp(input: Any, x_t: Any, shape: Sequence[int], mean: Any, rstd: Any, weight: Any) -> Any:
+    """The tangent of layer_norm that comes from the input."""
+    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
+
+
+def layer_norm_weight_jvp(input: Any, weight_t: Any, shape: Sequence[int], mean: Any, rstd: Any) -> Any:
+    """The tangent of layer_norm that comes from the weight."""
+    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    return (n.hat * weight_t).to(input.dtype)
+
+
+def rms_norm_jvp(input: Any, x_t: Any, shape: Sequence[int], rstd: Any, weight: Any) -> Any:
+    """The tangent of rms_norm that comes from the input."""
+    n = _Normalisation(_wide(input), None, _wide(rstd), _trailing(input, shape), centred=False)
+    return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
+
+
+def rms_norm_weight_jvp(input: Any, weight_t: Any, rstd: Any) -> Any:
+    """The tangent of rms_norm that comes from the weight."""
+    return (_wide(input) * rstd * weight_t).to(input.dtype)
+
+
+def norm_bias_jvp(bias_t: Any, result: Any) -> Any:
+    """The tangent that comes from the bias of trailing dimensions."""
+    return (bias_t + ops.zeros_like(result)).to(result.dtype)
+
+
+def channel_bias_jvp(bias_t: Any, result: Any) -> Any:
+    """The tangent that comes from the bias of channels."""
+    return (bias_t.reshape((1, -1, *(1,) * (result.ndim - 2))) + ops.zeros_like(result)).to(result.dtype)
+
+
+def _scaled(x: Any, weight: Any) -> Any:
+    return x if weight is None else x * weight
+
+
+def group_norm_jvp(
+    input: Any, x_t: Any, mean: Any, rstd: Any, weight: Any, C: int, HxW: int, group: int
+) -> Any:
+    """The tangent of group_norm that comes from the input."""
+    n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
+    out = _scaled(n.tangent(grouped(x_t)), _of_channels(weight, group))
+    return out.reshape(input.shape).to(input.dtype)
+
+
+def group_norm_weight_jvp(
+    input: Any, weight_t: Any, mean: Any, rstd: Any, C: int, HxW: int, group: int
+) -> Any:
+    """The tangent of group_norm that comes from the weight."""
+    n, _ = _group_normalisation(input, mean, rstd, C, HxW, group)
+    return (n.hat * _of_channels(weight_t, group)).reshape(input.shape).to(input.dtype)
+
+
+def batch_norm_jvp(
+    input: Any,
+    x_t: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    training: bool,
+    eps: float,
+) -> Any:
+    """The tangent of batch_norm that comes from the input."""
+    n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, training, eps)
+    return _scaled(n.tangent(_wide(x_t)), _by_channel(weight, input.ndim)).to(input.dtype)
+
+
+def batch_norm_weight_jvp(
+    input: Any,
+    weight_t: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    training: bool,
+    eps: float,
+) -> Any:
+    """The tangent of batch_norm that comes from the weight."""
+    n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, training, eps)
+    return (n.hat * _by_channel(weight_t, input.ndim)).to(input.dtype)

@@ -1,0 +1,154 @@
+"""Normalisations as users call them (ATen/native/layer_norm.cpp, group_norm.cpp, Normalization.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.overload_packet import packets
+from ..generated import functions as ops
+from ..structured.native.normalization import (
+    channels_of,
+    check_channels,
+    check_features,
+    check_normalized_shape,
+)
+from .forms import write_out
+
+
+def layer_norm(
+    input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float, cudnn_enable: bool
+) -> Any:
+    """`torch.layer_norm`."""
+    return ops.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Any:
+    """`torch.rms_norm`; complex inputs are divided by the root of the mean of their squares, as PyTorch does it."""
+    if not input._spec.dtype.is_complex:
+        return ops._fused_rms_norm(input, normalized_shape, weight, eps)[0]
+    weight_spec = None if weight is None else weight._spec
+    check_normalized_shape(input._spec, normalized_shape, weight_spec, None, "*")
+    if eps is None:
+        eps = 2.0 ** (-52 if input._spec.dtype.to_real().itemsize == 8 else -23)
+    dims = list(range(input._spec.ndim - len(normalized_shape), input._spec.ndim))
+    mean = ops.mean(ops.mul(input, input), dims, True)
+    out = ops.mul(input, ops.reciprocal(ops.sqrt(ops.add(mean, eps))))
+    return out if weight is None else ops.mul(out, weight).to(input._spec.dtype)
+
+
+def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool) -> Any:
+    """`torch.group_norm`."""
+    spec = input._spec
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    n, c = spec.sizes[0] if spec.ndim else 1, channels_of(spec)
+    if c % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(spec.sizes)} and num_groups={num_groups}"
+        )
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        check_channels(spec, c, None if parameter is None else parameter._spec, name)
+    spatial = math.prod(spec.sizes[2:])
+    return ops.native_group_norm(input, weight, bias, n, c, spatial, num_groups, eps)[0]
+
+
+def batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """`torch.batch_norm`; in training it writes the running statistics."""
+    spec = input._spec
+    if not spec.numel:
+        out = input.clone()
+        if weight is not None:
+            out = out * weight[0]
+        return out if bias is None else out + bias[0]
+    channels = channels_of(spec)
+    for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
+        if parameter is None and not training:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    for name, parameter in given.items():
+        check_features(name, None if parameter is None else parameter._spec, channels)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    if not training:
+        results = ops._native_batch_norm_legit_no_training(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+    elif running_mean is None:
+        results = packets["_native_batch_norm_legit"].call(input, weight, bias, True, momentum, eps)
+    else:
+        results = packets["_native_batch_norm_legit"].call(
+            input, weight, bias, running_mean, running_var, True, momentum, eps
+        )
+    return results[0]
+
+
+def native_batch_norm_out(*args: Any) -> tuple[Any, Any, Any]:
+    """`torch.native_batch_norm` into `out`, `save_mean` and `save_invstd`."""
+    results = ops.native_batch_norm(*args[:8])
+    out, mean, invstd = (
+        write_out("native_batch_norm", target, result)
+        for target, result in zip(args[8:], results, strict=True)
+    )
+    return out, mean, invstd
+
+
+def _native_batch_norm_legit_functional(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
+    """`_native_batch_norm_legit` with the new running statistics as results."""
+    mean, var = running_mean.clone(), running_var.clone()
+    results = packets["_native_batch_norm_legit"].call(
+        input, weight, bias, mean, var, training, momentum, eps
+    )
+    return (*results, mean, var)
+
+
+def instance_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """`torch.instance_norm`: a `batch_norm` in which each sample's channels are channels of their own."""
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError(
+            "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
+    channels = channels_of(input._spec)
+    n, *spatial = (input._spec.sizes[0], *input._spec.sizes[2:])
+    weight, bias, mean, var = (
+        None if parameter is None else parameter.repeat(n)
+        for parameter in (weight, bias, running_mean, running_var)
+    )
+    flat = input.contiguous().reshape((1, n * channels, *spatial))
+    out = ops.batch_norm(flat, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled)
+    if use_input_stats:
+        for running, made in ((running_mean, mean), (running_var, var)):
+            if running is not None:
+                running.copy_(made.view((n, channels)).mean([0]))
+    return out.reshape((n, channels, *spatial))

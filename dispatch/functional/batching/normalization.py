@@ -1,0 +1,342 @@
+"""Rules of normalisations: examples become rows, samples or channels; weights of their own are applied afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...generated import functions as ops
+from .layout import Batch, Dims, Rule, front, rank_of, refuse_inplace, result_of_one, sizes_of, whole
+
+
+def _unless_empty(rule: Rule) -> Rule:
+    """The rule, or for no examples an empty batch of what the operator returns for one."""
+
+    def either(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
+        if batch.size:
+            return rule(batch, dims, *args)
+        given = [
+            value if dim is None else value.new_empty(sizes_of(value, dim))
+            for value, dim in zip(args, dims, strict=True)
+        ]
+        device = next(value._spec.device for value in args if value is not None)
+        made = [
+            one if one is None else ops.empty((0, *one._spec.sizes), dtype=one._spec.dtype, device=device)
+            for one in result_of_one(batch.op, given)
+        ]
+        return tuple(made), tuple([None if one is None else 0 for one in made])
+
+    return either
+
+
+def _behind(x: Any, dim: int | None, rank: int) -> Any:
+    """A parameter of the last dimensions such that it broadcasts with (batch, *rank dimensions)."""
+    if x is None or dim is None:
+        return x
+    x = front(x, dim)
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0], *(1,) * (rank - len(sizes) + 1), *sizes[1:]))
+
+
+def _of_channels(x: Any, dim: int | None, rank: int) -> Any:
+    """A parameter of channels such that it broadcasts with (batch, n, channels, ...)."""
+    if x is None:
+        return None
+    batch = 1 if dim is None else x._spec.sizes[dim]
+    return front(x, dim).reshape((batch, 1, -1, *(1,) * (rank - 2)))
+
+
+def _applied(out: Any, weight: Any, bias: Any) -> Any:
+    dtype = out._spec.dtype
+    if weight is not None:
+        out = ops.mul(out, weight)
+    if bias is not None:
+        out = ops.add(out, bias)
+    return out.to(dtype)
+
+
+def _sum(x: Any, dims: Sequence[int], like: Any) -> Any:
+    """A parameter's gradient of each example."""
+    out = ops.sum(x, list(dims)) if dims else x
+    return out.to(like._spec.dtype)
+
+
+def layer_norm(
+    batch: Batch, dims: Dims, input: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float
+) -> tuple[Any, Any]:
+    """`native_layer_norm`: leading dimensions are rows anyway."""
+    x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
+    if dims[2] is None and dims[3] is None:
+        return ops.native_layer_norm(x, shape, weight, bias, eps), (0, 0, 0)
+    out, mean, rstd = ops.native_layer_norm(x, shape, None, None, eps)
+    out = _applied(out, _behind(weight, dims[2], rank), _behind(bias, dims[3], rank))
+    return (out, mean, rstd), (0, 0, 0)
+
+
+def rms_norm(
+    batch: Batch, dims: Dims, input: Any, shape: Sequence[int], weight: Any, eps: float | None
+) -> tuple[Any, Any]:
+    """`_fused_rms_norm`."""
+    x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
+    if dims[2] is None:
+        return ops._fused_rms_norm(x, shape, weight, eps), (0, 0)
+    out, rstd = ops._fused_rms_norm(x, shape, None, eps)
+    return (_applied(out, _behind(weight, dims[2], rank), None), rstd), (0, 0)
+
+
+def _weight_sums(
+    mask: Sequence[bool], grad: Any, hat: Any, over: Sequence[int], like: Any
+) -> tuple[list[Any], list[Any]]:
+    sums = [ops.mul(grad, hat) if mask[1] else None, grad if len(mask) > 2 and mask[2] else None]
+    made = [None if s is None else _sum(s, over, like) for s in sums][: len(mask) - 1]
+    return made, [None if s is None else 0 for s in made]
+
+
+def _hat(x: Any, rstd: Any, over: Sequence[int], centred: bool = True) -> Any:
+    """The normalised input, such that a second derivative finds statistics that depend on the input."""
+    gap = ops.sub(x, ops.mean(x, list(over), True)) if centred else x
+    variance = ops.mean(ops.mul(gap, gap), list(over), True)
+    rest = ops.sub(ops.pow(rstd, -2), variance).detach()
+    return ops.mul(gap, ops.rsqrt(ops.add(variance, rest)))
+
+
+def layer_norm_backward(
+    batch: Batch,
+    dims: Dims,
+    grad: Any,
+    input: Any,
+    shape: Sequence[int],
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    bias: Any,
+    mask: Sequence[bool],
+) -> tuple[Any, Any]:
+    """`native_layer_norm_backward`; weights' gradients are sums within each example."""
+    rank = rank_of(input, dims[1])
+    g, x, m, r = (
+        whole(t, d, batch.size)
+        for t, d in zip((grad, input, mean, rstd), (*dims[:2], *dims[3:5]), strict=True)
+    )
+    scaled = g if weight is None else _applied(g, _behind(weight, dims[5], rank), None)
+    to = None
+    if mask[0]:
+        to = ops.native_layer_norm_backward(scaled, x, shape, m, r, None, None, (True, False, False))[0]
+    like = x if weight is None and bias is None else weight if weight is not None else bias
+    lead = rank - len(shape) + 1
+    hat = _hat(x, r, range(lead, rank + 1)) if mask[1] else None
+    sums, places = _weight_sums(mask, g, hat, range(1, lead), like)
+    return (to, *sums), (None if to is None else 0, *places)
+
+
+def rms_norm_backward(
+    batch: Batch,
+    dims: Dims,
+    grad: Any,
+    input: Any,
+    shape: Sequence[int],
+    rstd: Any,
+    weight: Any,
+    mask: Sequence[bool],
+) -> tuple[Any, Any]:
+    """`_fused_rms_norm_backward`."""
+    rank = rank_of(input, dims[1])
+    g, x, r = (
+        whole(t, d, batch.size) for t, d in zip((grad, input, rstd), (*dims[:2], dims[3]), strict=True)
+    )
+    scaled = g if weight is None else _applied(g, _behind(weight, dims[4], rank), None)
+    to = None
+    if mask[0]:
+        to = ops._fused_rms_norm_backward(scaled, x, shape, r, None, (True, False))[0]
+    wanted = (mask[0], mask[1] and weight is not None)
+    like = x if weight is None else weight
+    lead = rank - len(shape) + 1
+    hat = _hat(x, r, range(lead, rank + 1), centred=False) if wanted[1] else None
+    sums, places = _weight_sums(wanted, g, hat, range(1, lead), like)
+    return (to, *sums), (None if to is None else 0, *places)
+
+
+def _folded(x: Any) -> Any:
+    """(batch, n, ...) as (batch * n, ...)."""
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
+
+
+def _apart(x: Any, size: int) -> Any:
+    """(batch * n, ...) as (batch, n, ...)."""
+    sizes = x._spec.sizes
+    return x.reshape((size, sizes[0] // size, *sizes[1:]))
+
+
+def group_norm(
+    batch: Batch,
+    dims: Dims,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    n: int,
+    c: int,
+    spatial: int,
+    group: int,
+    eps: float,
+) -> tuple[Any, Any]:
+    """`native_group_norm`: examples are samples."""
+    x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
+    shared = dims[1] is None and dims[2] is None
+    given = (weight, bias) if shared else (None, None)
+    results = ops.native_group_norm(_folded(x), *given, n * batch.size, c, spatial, group, eps)
+    out, mean, rstd = (_apart(t, batch.size) for t in results)
+    if not shared:
+        out = _applied(out, _of_channels(weight, dims[1], rank), _of_channels(bias, dims[2], rank))
+    return (out, mean, rstd), (0, 0, 0)
+
+
+def group_norm_backward(
+    batch: Batch,
+    dims: Dims,
+    grad: Any,
+    input: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    n: int,
+    c: int,
+    spatial: int,
+    group: int,
+    mask: Sequence[bool],
+) -> tuple[Any, Any]:
+    """`native_group_norm_backward`."""
+    rank = rank_of(input, dims[1])
+    g, x, m, r = (whole(t, d, batch.size) for t, d in zip((grad, input, mean, rstd), dims[:4], strict=True))
+    scaled = g if weight is None else _applied(g, _of_channels(weight, dims[4], rank), None)
+    to = None
+    if mask[0]:
+        to = _apart(
+            ops.native_group_norm_backward(
+                *map(_folded, (scaled, x, m, r)),
+                *(None, n * batch.size, c, spatial, group),
+                (True, False, False),
+            )[0],
+            batch.size,
+        )
+    hat = None
+    if mask[1]:
+        hat = _hat(x.reshape((batch.size, n, group, -1)), r.unsqueeze(-1), (3,)).reshape(x._spec.sizes)
+    over = (1, *range(3, rank + 1))
+    sums, places = _weight_sums(mask, g, hat, over, x if weight is None else weight)
+    return (to, *sums), (None if to is None else 0, *places)
+
+
+def _channels(x: Any, dim: int | None, size: int) -> Any:
+    """(n, batch * channels, ...) from (batch, n, channels, ...)."""
+    x = whole(x, dim, size)
+    sizes = x._spec.sizes
+    return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
+
+
+def _parameter(x: Any, dim: int | None, size: int) -> Any:
+    """(batch * channels) from (batch, channels)."""
+    return None if x is None else whole(x, dim, size).reshape((-1,))
+
+
+def _from_channels(x: Any, size: int) -> Any:
+    """(n, batch, channels, ...) from (n, batch * channels, ...)."""
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
+
+
+def _batch_norm(
+    batch: Batch,
+    dims: Dims,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    numbers: Sequence[float],
+) -> tuple[Any, Any]:
+    """Examples are channels of their own; running statistics are written where they lie."""
+    size = batch.size
+    written = [(mean, dims[3]), (var, dims[4])] if training and mean is not None else []
+    if any(dim is None for _, dim in written):
+        refuse_inplace(batch)
+    rows = [_parameter(t, d, size) for t, d in zip((weight, bias, mean, var), dims[1:5], strict=True)]
+    if written:
+        rows[2:] = [row.clone() for row in rows[2:]]
+    results = ops.native_batch_norm(_channels(input, dims[0], size), *rows, training, *numbers)
+    for (target, dim), row in zip(written, rows[2:], strict=False):
+        front(target, dim).copy_(row.reshape((size, -1)))
+    out, *kept = results
+    return (_from_channels(out, size), *[k.reshape((size, -1)) for k in kept]), (1, 0, 0)
+
+
+def native_batch_norm(
+    batch: Batch,
+    dims: Dims,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    *numbers: float,
+) -> tuple[Any, Any]:
+    """`native_batch_norm` and `_native_batch_norm_legit`."""
+    return _batch_norm(batch, dims, input, weight, bias, running_mean, running_var, training, numbers)
+
+
+def no_stats(
+    batch: Batch, dims: Dims, input: Any, weight: Any, bias: Any, training: bool, *numbers: float
+) -> tuple[Any, Any]:
+    """`_native_batch_norm_legit.no_stats`."""
+    return _batch_norm(batch, (*dims[:3], None, None), input, weight, bias, None, None, training, numbers)
+
+
+def no_training(
+    batch: Batch, dims: Dims, input: Any, weight: Any, bias: Any, mean: Any, var: Any, *numbers: float
+) -> tuple[Any, Any]:
+    """`_native_batch_norm_legit_no_training`."""
+    return _batch_norm(batch, dims, input, weight, bias, mean, var, False, numbers)
+
+
+def batch_norm_backward(
+    batch: Batch,
+    dims: Dims,
+    grad: Any,
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    train: bool,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[Any, Any]:
+    """`native_batch_norm_backward`."""
+    size = batch.size
+    tensors = (weight, running_mean, running_var, save_mean, save_invstd)
+    rows = [_parameter(t, d, size) for t, d in zip(tensors, dims[2:7], strict=True)]
+    g, x = (_channels(t, d, size) for t, d in zip((grad, input), dims[:2], strict=True))
+    to, *sums = ops.native_batch_norm_backward(g, x, *rows, train, eps, mask)
+    results = [None if to is None else _from_channels(to, size)]
+    results += [None if s is None else s.reshape((size, -1)) for s in sums]
+    return tuple(results), tuple(None if r is None else p for r, p in zip(results, (1, 0, 0), strict=True))
+
+
+_RULES: dict[str, Rule] = {
+    "native_layer_norm": layer_norm,
+    "native_layer_norm_backward": layer_norm_backward,
+    "_fused_rms_norm": rms_norm,
+    "_fused_rms_norm_backward": rms_norm_backward,
+    "native_group_norm": group_norm,
+    "native_group_norm_backward": group_norm_backward,
+    "native_batch_norm": native_batch_norm,
+    "_native_batch_norm_legit": native_batch_norm,
+    "_native_batch_norm_legit.no_stats": no_stats,
+    "_native_batch_norm_legit_no_training": no_training,
+    "native_batch_norm_backward": batch_norm_backward,
+}
+
+RULES: dict[str, Rule] = {name: _unless_empty(rule) for name, rule in _RULES.items()}

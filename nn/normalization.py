@@ -1,0 +1,173 @@
+"""Normalisations with PyTorch's Python signatures; `functional` re-exports them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as _ops
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
+
+
+@overridable
+def layer_norm(
+    input: Any,
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Any:
+    """(input - mean) / sqrt(variance + eps) over the last dimensions (`torch.nn.functional.layer_norm`).
+
+    Args:
+        normalized_shape: the sizes of those dimensions, and of `weight` and `bias`.
+        weight, bias: multiplied by and added; of the input's dtype, or of float32 for float16 and bfloat16.
+
+    Raises RuntimeError for shapes and dtypes that do not fit, NotImplementedError for integers.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.layer_norm(tt.tensor([1.0, 3.0]), [2], eps=0.0)
+        tensor([-1.,  1.])
+    """
+    return _ops.layer_norm(input, normalized_shape, weight, bias, eps, True)
+
+
+@overridable
+def rms_norm(
+    input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Any:
+    """input / sqrt(mean(input ** 2) + eps) over the last dimensions (`torch.nn.functional.rms_norm`).
+
+    `eps` is by default the precision of the dtype that is computed in, which for float16 and bfloat16 is float32.
+
+    Raises RuntimeError for shapes that do not fit, NotImplementedError for integers.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.rms_norm(tt.tensor([1.0, 7.0]), [2])
+        tensor([0.2000, 1.4000])
+    """
+    return _ops.rms_norm(input, normalized_shape, weight, eps)
+
+
+def _check_batch(size: Sequence[int]) -> None:
+    if math.prod([size[0], *size[2:]]) == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
+
+
+@overridable
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Each channel of (N, C, ...) normalised over all samples and positions (`torch.nn.functional.batch_norm`).
+
+    Args:
+        running_mean, running_var: (C); what is normalised by, or in training, where they may be None, what is brought
+            up to date: ``running = (1 - momentum) * running + momentum * new``, with the unbiased variance.
+        weight, bias: (C); multiplied by and added.
+
+    Raises ValueError for a single value in training and an `eps` that is not positive, RuntimeError for sizes and
+    dtypes that do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.batch_norm(tt.tensor([[1.0], [3.0]]), None, None, training=True, eps=1e-12)
+        tensor([[-1.],
+                [ 1.]])
+    """
+    if training:
+        _check_batch(input.size())
+    if training and eps <= 0.0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    return _ops.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+
+
+@overridable
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Each group of channels of (N, C, ...) normalised, sample by sample (`torch.nn.functional.group_norm`).
+
+    Raises ValueError for groups of a single value, RuntimeError for channels that `num_groups` does not divide and
+    for sizes and dtypes that do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.group_norm(tt.tensor([[1.0, 3.0]]), 1, eps=0.0)
+        tensor([[-1.,  1.]])
+    """
+    if input.dim() < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
+    sizes = input.size()
+    _check_batch([sizes[0] * sizes[1] // num_groups, num_groups, *sizes[2:]])
+    return _ops.group_norm(input, num_groups, weight, bias, eps, True)
+
+
+@overridable
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Each channel of each sample of (N, C, ...) normalised (`torch.nn.functional.instance_norm`).
+
+    Raises ValueError for channels of a single value, RuntimeError for sizes that do not fit and for running
+    statistics that are missing where they are wanted.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.instance_norm(tt.tensor([[[1.0, 3.0]]]), eps=1e-12)
+        tensor([[[-1.,  1.]]])
+    """
+    if use_input_stats and math.prod(input.size()[2:]) == 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.size()}")
+    return _ops.instance_norm(
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True
+    )
+
+
+@overridable
+def local_response_norm(
+    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """Elements of (N, C, ...) over a power of the mean of squares in `size` channels around them.
+
+    That is input / (k + alpha * mean) ** beta, channels outside counting as zero (`torch.nn.functional.
+    local_response_norm`).
+
+    Raises ValueError for fewer than three dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.local_response_norm(tt.ones(1, 1, 1), 1, alpha=3.0, beta=1.0)
+        tensor([[[0.2500]]])
+    """
+    if input.dim() < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality                          input (got {input.dim()} dimensions)"
+        )
+    if input.numel() == 0:
+        return input
+    n, channels = input.shape[:2]
+    squares = (input * input).reshape((n, channels, -1))
+    ahead = squares.new_zeros((n, size // 2, squares.shape[2]))
+    after = squares.new_zeros((n, (size - 1) // 2, squares.shape[2]))
+    padded = _ops.cat([ahead, squares, after], 1).unsqueeze(1)
+    mean = _ops.avg_pool2d(padded, (size, 1), (1, 1)).squeeze(1)
+    return input / (mean.view(input.shape) * alpha + k) ** beta

@@ -1,0 +1,92 @@
+"""Calls of normalisations that reach every declared configuration of their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from .sample import FLOATING, Sample, empty, gradients, tt
+
+F = tt.nn.functional
+ROWS = ("normalise_rows", "normalise_rows_backward")
+CHANNELS = ("channel_moments", "normalise_channels", "channel_gradient_sums", "channel_gradients")
+
+
+def normalizations(capability: int) -> Iterator[Sample]:
+    """Every call; the main configurations first."""
+    yield from rows(capability)
+    yield from channels(capability)
+    yield from long_rows(capability)
+
+
+def rows(capability: int) -> Iterator[Sample]:
+    for dtype in ("float32", "bfloat16", "float16", "float64"):
+        for length in (4096, 8192, 2048, 1024, 64, 16384, 32768, 65536):
+            x, w, b = (empty(*s, dtype=dtype) for s in ((2048, length), (length,), (length,)))
+            yield Sample(
+                f"layer_norm {dtype} rows of {length}",
+                partial(gradients, lambda *a, n=length: F.layer_norm(a[0], [n], *a[1:]), x, w, b),
+                (*ROWS, "weight_gradients"),
+            )
+            yield Sample(
+                f"rms_norm {dtype} rows of {length}",
+                partial(gradients, lambda *a, n=length: F.rms_norm(a[0], [n], *a[1:]), x, w),
+                (*ROWS, "weight_gradients"),
+            )
+        x = empty(2048, 16384, dtype=dtype)
+        yield Sample(
+            f"layer_norm {dtype} without weights",
+            partial(gradients, lambda a: F.layer_norm(a, [16384]), x),
+            ROWS,
+        )
+        for length in (1023, 4095, 8191, 16383, 32767):
+            x, w = empty(2048, length, dtype=dtype), empty(length, dtype=dtype)
+            yield Sample(
+                f"layer_norm {dtype} of odd length, {length}",
+                partial(gradients, lambda *a, n=length: F.layer_norm(a[0], [n], *a[1:]), x, w, w),
+            )
+    x, w = empty(2048, 4096, dtype="bfloat16"), empty(4096)
+    yield Sample(
+        "layer_norm bfloat16 with float32 weights",
+        partial(gradients, lambda a, w, b: F.layer_norm(a, [4096], w, b), x, w, w),
+        ROWS,
+    )
+
+
+def long_rows(capability: int) -> Iterator[Sample]:
+    for dtype in ("float32", "float16", "bfloat16"):
+        for length in (16384, 32768):
+            for function in (tt.softmax, tt.log_softmax) if dtype == "float32" else (tt.softmax,):
+                yield Sample(
+                    f"{function.__name__} {dtype} rows of {length}",
+                    partial(gradients, partial(function, dim=1), empty(512, length, dtype=dtype)),
+                    ("softmax", "softmax_backward"),
+                )
+
+
+def _batch_norm(x: Any, w: Any, b: Any, running: Any = None, training: bool = True) -> Any:
+    return F.batch_norm(x, running, running, w, b, training)
+
+
+def channels(capability: int) -> Iterator[Sample]:
+    for dtype in FLOATING:
+        w = empty(128, dtype=dtype)
+        for last in (False, True):
+            x = empty(64, 128, 64, 64, dtype=dtype, last=last)
+            layout = " channels last" if last else ""
+            yield Sample(f"batch_norm {dtype}{layout}", partial(gradients, _batch_norm, x, w, w), CHANNELS)
+            yield Sample(
+                f"batch_norm {dtype}{layout} in evaluation",
+                partial(gradients, partial(_batch_norm, running=w, training=False), x, w, w),
+                ("normalise_channels",),
+            )
+        x = empty(32, 128, 64, 64, dtype=dtype)
+        yield Sample(
+            f"group_norm {dtype}",
+            partial(gradients, lambda a, w, b: F.group_norm(a, 8, w, b), x, w, w),
+            CHANNELS,
+        )
+    x, w = empty(64, 128, 7, 7), empty(128)
+    yield Sample("batch_norm float32 of small planes", partial(gradients, _batch_norm, x, w, w))
+    yield Sample("batch_norm float32 with running statistics", lambda: _batch_norm(x, w, w, w))

@@ -1,0 +1,40 @@
+"""Normalisations over rows, groups and channels."""
+
+from __future__ import annotations
+
+from .arguments import D, T
+from .samples import Sample, rows
+
+X, ROW, KEPT = T(), T("b"), T("a 1", low=0.5, high=1.5, dtype="float32", grad=False)
+IMAGE, CHANNEL, POSITIVE = T("n g h w"), T("g"), T("g", low=0.5, high=2.0, grad=False)
+MEAN = T("g", low=-0.5, high=0.5, grad=False)
+GROUPS = T("n 2", low=0.5, high=1.5, grad=False)
+GROUPED = (D("n"), D("g"), D("h w"), 2)
+CHANNEL_KEPT = T("g", low=0.5, high=1.5, dtype="float32", grad=False)
+ALL = [True, True, True]
+
+SAMPLES: list[Sample] = [
+    *rows("native_layer_norm layer_norm", X, [D("b")], ROW, ROW, 0.1, terms="b", dtypes="f", roundings=4),
+    *rows("native_layer_norm", T("n a b"), [D("a"), D("b")], None, None, 0.1, terms="a b", dtypes="f", roundings=4),
+    *rows("native_layer_norm_backward", X, X, [D("b")], KEPT, KEPT, ROW, ROW, ALL, terms="a b", dtypes="f",
+          roundings=6, backward=False),
+    *rows("_fused_rms_norm rms_norm", X, [D("b")], ROW, 0.1, terms="b", dtypes="f", roundings=4),
+    *rows("_fused_rms_norm_backward", X, X, [D("b")], KEPT, ROW, [True, True], terms="a b", dtypes="f", roundings=6,
+          backward=False),
+    *rows("native_group_norm", IMAGE, CHANNEL, CHANNEL, *GROUPED, 0.1, terms="g h w", dtypes="f", roundings=4),
+    *rows("group_norm", IMAGE, 2, CHANNEL, CHANNEL, 0.1, terms="g h w", dtypes="f", roundings=4),
+    *rows("native_group_norm_backward", IMAGE, IMAGE, GROUPS, GROUPS, CHANNEL, *GROUPED, ALL, terms="n g h w",
+          dtypes="f", roundings=6, backward=False),
+    *rows("native_batch_norm", IMAGE, CHANNEL, CHANNEL, None, None, True, 0.1, 0.1, terms="n h w", dtypes="f",
+          roundings=4),
+    *rows("_native_batch_norm_legit.no_stats", IMAGE, CHANNEL, CHANNEL, True, 0.1, 0.1, terms="n h w", dtypes="f",
+          roundings=4),
+    *rows("_native_batch_norm_legit _native_batch_norm_legit_functional", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, True,
+          0.1, 0.1, terms="n h w", dtypes="f", roundings=4),
+    *rows("_native_batch_norm_legit_no_training", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, 0.1, 0.1, dtypes="f",
+          roundings=4),
+    *rows("batch_norm instance_norm", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, True, 0.1, 0.1, True, terms="n h w",
+          dtypes="f", roundings=4),
+    *rows("native_batch_norm_backward", IMAGE, IMAGE, CHANNEL, None, None, CHANNEL_KEPT, CHANNEL_KEPT, True, 0.1, ALL,
+          terms="n h w", dtypes="f", roundings=6, backward=False),
+]  # fmt: skip

@@ -1,0 +1,403 @@
+"""The programs of batch_norm and group_norm: lines of one channel, their statistics, and what is made of those.
+
+A line is a channel of a sample, or a group of them, where positions are the inner dimension, and a channel of all
+samples where channels are. Blocks are [lines, positions], one of whose strides is 1. Deviations are taken from the mean
+of the first block that a program sees: its distance to the line's own mean is at most the deviation times the root of
+the number of blocks, which bounds what the correction cancels. Parts are combined as by Chan, Golub and LeVeque (1979).
+"""
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..conversion import convert
+from ..elementwise.pointwise_functions import divide, rsqrt
+from ..reduction.joint_reduction_kernels import finite, moments, moments_across
+from ..reduction.reduction_kernels import sum_across
+from .row_norm_kernels import not_negative
+
+
+@triton.jit
+def channel_moments(
+    x,
+    means,
+    squares,
+    lines,
+    n,
+    chunk,
+    x_line,
+    x_step,
+    splits,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """The mean and the sum of squared deviations of each part of each line, as [lines, splits]."""
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    wanted = o < lines
+    r = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+    start = x + (o * x_line)[:, None]
+    part = tl.program_id(1).to(INDEX)
+    first = part * chunk
+    last = tl.minimum(first + chunk, n)
+    mask = wanted[:, None] & (first + r < last)
+    value = convert(tl.load(start + (first + r) * x_step, mask=mask, other=0), ACCUMULATOR)
+    count = tl.full((BLOCK_O,), 0, ACCUMULATOR) + tl.minimum(last - first, BLOCK_R).to(ACCUMULATOR)
+    pivot = finite(divide(sum_across(value), count))[:, None]
+    sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    square_sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    for base in range(first, last, BLOCK_R):
+        at = base + r
+        mask = wanted[:, None] & (at < last)
+        value = convert(tl.load(start + at * x_step, mask=mask, other=0), ACCUMULATOR)
+        value = tl.where(mask, value - pivot, 0)
+        sums += value
+        square_sums += value * value
+    count = tl.full((BLOCK_O,), 0, ACCUMULATOR) + (last - first).to(ACCUMULATOR)
+    total = sum_across(sums)
+    shift = divide(total, count)
+    mean = tl.sum(pivot, 1) + shift
+    spread = not_negative(sum_across(square_sums) - total * shift)
+    tl.store(means + o * splits + part, mean, mask=wanted)
+    tl.store(squares + o * splits + part, spread, mask=wanted)
+
+
+@triton.jit
+def updated(running, at, new, momentum, wanted, ACCUMULATOR: tl.constexpr):
+    """Bring running statistics up to date in place."""
+    old = convert(tl.load(running + at, mask=wanted, other=0), ACCUMULATOR)
+    result = new * momentum + old * (1 - momentum)
+    tl.store(running + at, convert(result, running.dtype.element_ty), mask=wanted)
+
+
+@triton.jit
+def combine_moments(
+    means,
+    squares,
+    mean,
+    rstd,
+    kept_mean,
+    kept_rstd,
+    running_mean,
+    running_var,
+    statistics,
+    parts,
+    splits,
+    n,
+    chunk,
+    statistic_step,
+    outer_step,
+    momentum,
+    eps,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """The mean and the reciprocal deviation of each statistic from its parts; running ones are brought up to date.
+
+    `kept_mean` and `kept_rstd` are the operator's results where those are of another type, or None.
+    """
+    s = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    wanted = s < statistics
+    p = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+    a = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    b = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    c = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    for base in range(0, parts, BLOCK_R):
+        at = base + p
+        mask = wanted[:, None] & (at < parts)
+        split = at % splits
+        where = (s * statistic_step)[:, None] + (at // splits) * outer_step + split
+        count = tl.minimum(n - split * chunk, chunk).to(ACCUMULATOR)
+        count = tl.where(mask, count, 0)
+        value = tl.load(means + where, mask=mask, other=0)
+        a, b, c = moments(a, b, c, value, tl.load(squares + where, mask=mask, other=0), count)
+    centre, spread, count = moments_across((a, b, c))
+    variance = divide(spread, count)
+    factor = rsqrt(variance + eps.to(ACCUMULATOR))
+    tl.store(mean + s, centre, mask=wanted)
+    tl.store(rstd + s, factor, mask=wanted)
+    if kept_mean is not None:
+        tl.store(kept_mean + s, convert(centre, kept_mean.dtype.element_ty), mask=wanted)
+        tl.store(kept_rstd + s, convert(factor, kept_rstd.dtype.element_ty), mask=wanted)
+    if running_mean is not None:
+        share = momentum.to(ACCUMULATOR)
+        updated(running_mean, s, centre, share, wanted, ACCUMULATOR)
+        updated(running_var, s, divide(spread, count - 1), share, wanted, ACCUMULATOR)
+
+
+@triton.jit
+def of_line(values, at, wanted, ACCUMULATOR: tl.constexpr):
+    return convert(tl.load(values + at, mask=wanted, other=0), ACCUMULATOR)
+
+
+@triton.jit
+def reciprocal_deviation(spread, at, wanted, eps, VARIANCE: tl.constexpr, ACCUMULATOR: tl.constexpr):
+    """What stands in `spread`, or where that is a variance what is made of it."""
+    value = of_line(spread, at, wanted, ACCUMULATOR)
+    if VARIANCE:
+        value = rsqrt(value + eps.to(ACCUMULATOR))
+    return value
+
+
+@triton.jit
+def normalise_channels(
+    x,
+    out,
+    mean,
+    spread,
+    weight,
+    bias,
+    lines,
+    n,
+    channels,
+    each,
+    statistics,
+    line,
+    step,
+    eps,
+    VARIANCE: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """(x - mean) * rstd * weight + bias.
+
+    A line's statistic is ``line // each % statistics``, its channel ``line % channels``.
+    """
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    wanted = o < lines
+    at = o // each % statistics
+    centre = of_line(mean, at, wanted, ACCUMULATOR)[:, None]
+    factor = reciprocal_deviation(spread, at, wanted, eps, VARIANCE, ACCUMULATOR)
+    if weight is not None:
+        factor = factor * of_line(weight, o % channels, wanted, ACCUMULATOR)
+    r = tl.program_id(1).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
+    mask = wanted[:, None] & (r < n)[None, :]
+    place = (o * line)[:, None] + (r * step)[None, :]
+    value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
+    result = (value - centre) * factor[:, None]
+    if bias is not None:
+        result = result + of_line(bias, o % channels, wanted, ACCUMULATOR)[:, None]
+    tl.store(out + place, convert(result, out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def channel_gradient_sums(
+    grad,
+    x,
+    mean,
+    spread,
+    plain,
+    scaled,
+    lines,
+    n,
+    chunk,
+    each,
+    statistics,
+    line,
+    step,
+    splits,
+    eps,
+    VARIANCE: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """The sums of the gradient, and of it times the normalised input, of each part of each line: [lines, splits]."""
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    wanted = o < lines
+    at = o // each % statistics
+    centre = of_line(mean, at, wanted, ACCUMULATOR)[:, None]
+    r = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+    part = tl.program_id(1).to(INDEX)
+    first = part * chunk
+    last = tl.minimum(first + chunk, n)
+    sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    products = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    for base in range(first, last, BLOCK_R):
+        mask = wanted[:, None] & (base + r < last)
+        place = (o * line)[:, None] + (base + r) * step
+        change = convert(tl.load(grad + place, mask=mask, other=0), ACCUMULATOR)
+        value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
+        sums += change
+        products += tl.where(mask, change * (value - centre), 0)
+    factor = reciprocal_deviation(spread, at, wanted, eps, VARIANCE, ACCUMULATOR)
+    tl.store(plain + o * splits + part, sum_across(sums), mask=wanted)
+    tl.store(scaled + o * splits + part, sum_across(products) * factor, mask=wanted)
+
+
+@triton.jit
+def group_sums(
+    plain,
+    scaled,
+    weight,
+    plain_shift,
+    scaled_shift,
+    groups,
+    each,
+    channels,
+    scale,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """The sums of a group's channels, each times its weight, times `scale`."""
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    wanted = o < groups
+    sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    products = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    for base in range(0, each, BLOCK_R):
+        r = base + tl.arange(0, BLOCK_R).to(INDEX)
+        mask = wanted[:, None] & (r < each)[None, :]
+        place = (o * each)[:, None] + r[None, :]
+        first = of_line(plain, place, mask, ACCUMULATOR)
+        second = of_line(scaled, place, mask, ACCUMULATOR)
+        if weight is not None:
+            factor = of_line(weight, place % channels, mask, ACCUMULATOR)
+            first, second = first * factor, second * factor
+        sums += first
+        products += second
+    share = scale.to(ACCUMULATOR)
+    tl.store(plain_shift + o, sum_across(sums) * share, mask=wanted)
+    tl.store(scaled_shift + o, sum_across(products) * share, mask=wanted)
+
+
+@triton.jit
+def channel_gradients(
+    grad,
+    x,
+    mean,
+    spread,
+    weight,
+    plain_shift,
+    scaled_shift,
+    to,
+    lines,
+    n,
+    channels,
+    each,
+    statistics,
+    line,
+    step,
+    scale,
+    eps,
+    VARIANCE: tl.constexpr,
+    SHIFTS_WEIGHTED: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """rstd * (grad * weight - shift - x^ * scaled shift).
+
+    Shifts are weighted already, or sums over a channel that are multiplied by weight and `scale` here; without them
+    the statistics were constants.
+    """
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    wanted = o < lines
+    at = o // each % statistics
+    rstd = reciprocal_deviation(spread, at, wanted, eps, VARIANCE, ACCUMULATOR)
+    factor = rstd
+    if weight is not None:
+        factor = rstd * of_line(weight, o % channels, wanted, ACCUMULATOR)
+    r = tl.program_id(1).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
+    mask = wanted[:, None] & (r < n)[None, :]
+    place = (o * line)[:, None] + (r * step)[None, :]
+    result = convert(tl.load(grad + place, mask=mask, other=0), ACCUMULATOR) * factor[:, None]
+    if plain_shift is not None:
+        if SHIFTS_WEIGHTED:
+            share = rstd
+        else:
+            share = factor * scale.to(ACCUMULATOR)
+        centre = of_line(mean, at, wanted, ACCUMULATOR)[:, None]
+        shift = of_line(plain_shift, at, wanted, ACCUMULATOR) * share
+        slope = of_line(scaled_shift, at, wanted, ACCUMULATOR) * share * rstd
+        value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
+        result = result - shift[:, None] - (value - centre) * slope[:, None]
+    tl.store(to + place, convert(result, to.dtype.element_ty), mask=mask)
+
+
+ROWS, COLUMNS = Configuration((1, 2048), 4), Configuration((64, 32), 4)
+DOUBLE = Configuration((1, 1024), 4), Configuration((64, 16), 4)
+NARROW = ("fp32", "fp16", "bf16")
+TILE = ("BLOCK_O", "BLOCK_R")
+WHY = (
+    "32 warps: 16 elements of a lane in flight, 32 KiB of bfloat16 in all and more of others, are longer under way "
+    "than a load takes"
+)
+
+declare(
+    channel_moments,
+    warps=16,
+    why="16 warps: two sums for each of a lane's 16 elements, of which as many are in flight as 32 warps have of "
+    "8 elements",
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="4 lines n",
+    traffic="lines n itemsize, and 8 for each part of a line",
+    loads=("x",),
+)
+declare(
+    combine_moments,
+    warps=16,
+    why="16 warps: a few hundred programs at most, whose time is that of their loads one after another",
+    operand="means",
+    tile=TILE,
+    dtypes={("fp32", "fp64"): (Configuration((8, 64), 4),)},
+    smaller=True,
+    operations="12 for each part",
+    traffic="2 itemsize for each part, and 4 for each statistic",
+)
+declare(
+    normalise_channels,
+    why=WHY,
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="3 lines n",
+    traffic="2 lines n itemsize",
+    loads=("x",),
+    stores=("out",),
+)
+declare(
+    channel_gradient_sums,
+    warps=16,
+    why="16 warps: two sums for each of a lane's 16 elements of both tensors, 32 of which are in flight",
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="4 lines n",
+    traffic="2 lines n itemsize, and 2 itemsize for each part of a line",
+    loads=("grad", "x"),
+)
+declare(
+    group_sums,
+    why="32 warps: a few hundred programs at most, of a tensor as large as one position of the input",
+    operand="plain",
+    tile=TILE,
+    dtypes={("fp32", "fp64"): (Configuration((32, 16), 4),)},
+    smaller=True,
+    operations="4 for each channel of a sample",
+    traffic="2 itemsize for each channel of a sample",
+)
+declare(
+    channel_gradients,
+    warps=24,
+    why="24 warps: 16 elements of both tensors in flight for each lane",
+    operand="x",
+    tile=TILE,
+    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    smaller=True,
+    operations="6 lines n",
+    traffic="3 lines n itemsize",
+    loads=("grad", "x"),
+    stores=("to",),
+)
