@@ -10,6 +10,7 @@ Triton itself. Nothing here computes on the host.
 from importlib import import_module
 
 REGISTERING = (
+    "convolution.backward_weight",
     "convolution.convolution",
     "elementwise.activation",
     "elementwise.copy",
