@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from .convolution_samples import convolutions
 from .pointwise_samples import copies, elementwise, functions, pointwise_functions
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
@@ -173,32 +174,6 @@ def products(capability: int) -> Iterator[Sample]:
     yield Sample("baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2))
     yield Sample("addbmm float16", lambda: tt.addbmm(batch[0], batch, batch))
     yield Sample("addmv float32", lambda: tt.addmv(empty(4096), empty(4096, 4096), empty(4096), beta=2))
-
-
-def convolutions(capability: int) -> Iterator[Sample]:
-    for dtype in ("bfloat16", "float32", "float16", "float64"):
-        layouts = ((64, "contiguous"), (1, "few"))
-        if dtype in ("bfloat16", "float32"):
-            layouts = ((64, "channels last"), *layouts)
-        for images, layout in layouts:
-            x = empty(images, 64, 28, 28, dtype=dtype, last=layout == "channels last")
-            w = empty(128, 64, 3, 3, dtype=dtype, last=layout == "channels last")
-            b = empty(128, dtype=dtype)
-            yield Sample(
-                f"conv2d {dtype} {layout}",
-                lambda x=x, w=w, b=b: gradients(lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b),
-            )
-        many, filters = empty(16, 256, 14, 14, dtype=dtype), empty(1024, 256, 3, 3, dtype=dtype)
-        yield Sample(
-            f"conv2d {dtype} of many channels",
-            partial(gradients, lambda a, f: tt.conv2d(a, f, None, (1, 1), (1, 1)), many, filters),
-        )
-    strided = empty(16, 64, 57, 57, dtype="bfloat16")
-    w = empty(128, 32, 3, 3, dtype="bfloat16")
-    yield Sample(
-        "conv2d bfloat16 with strides, dilation and groups",
-        lambda: gradients(lambda a, f: tt.conv2d(a, f, None, (2, 2), (1, 1), (2, 2), 2), strided, w),
-    )
 
 
 WINDOW = {"kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1)}

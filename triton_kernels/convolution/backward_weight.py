@@ -118,7 +118,9 @@ def plan_parts(
         target_spec = out.replace(dtype=accumulator)
         strides = {"wo": taps * channels, "wc": 1, "wt": r * s * channels if t > 1 else 0}
         strides |= {"wr": s * channels, "ws": channels}
-    kind = integer_type(reach(grad, source), splits * out.numel + tile[0] * out.numel, pixels + chunk + tile[2])
+    kind = integer_type(
+        reach(grad, source), splits * out.numel + tile[0] * out.numel, pixels + chunk + tile[2]
+    )
     index = tl.int32 if kind == "i32" else tl.int64
     x_unit = unit_of_spec(source)
     rows = lies_evenly(grad)
@@ -140,9 +142,7 @@ def plan_parts(
     for spec, letter, unit in ((grad, "g", g_unit), (source, "x", x_unit)):
         images, inner, *lines = spec.strides
         named = dict(zip((f"{letter}d", f"{letter}h", f"{letter}w"), lines, strict=True))
-        arguments.strides(
-            unit, f"{letter}c", {f"{letter}n": images, f"{letter}c": inner, **named}
-        )
+        arguments.strides(unit, f"{letter}c", {f"{letter}n": images, f"{letter}c": inner, **named})
     arguments.strides(1, "wc", strides)
     arguments.strides(1, None, {"part": 0 if splits == 1 else out.numel})
     every = {
@@ -184,22 +184,23 @@ def plan_sum(
     call: StructuredCall, out: TensorSpec, splits: int, accumulator: str
 ) -> Callable[[Any, Any], None]:
     """``run(out, parts)``: the sum over parts (splits, outputs, taps, channels), in their order."""
-    o, channels, t, r, s = out.sizes
+    _, channels, t, r, s = out.sizes
     triton_name = BY_NAME[accumulator].triton_name
     block = SUM_BYTES // BY_NAME[accumulator].itemsize
     if interpreted():
         block = min(next_power_of_2(out.numel), 1 << 16)
-    kind = integer_type(out.numel, reach(out))
+    kind = integer_type(splits * out.numel + block, reach(out))
     arguments = Arguments(kind)
-    arguments.wide("i64", {"n": out.numel})
+    arguments.wide(kind, {"n": out.numel})
     arguments.sizes(splits=splits, channels=channels)
     arguments.strides(1, "wc", dict(zip(("wo", "wc", "wt", "wr", "ws"), out.strides, strict=True)))
+    index = tl.int32 if kind == "i32" else tl.int64
     every = {"parts": f"*{triton_name}", "out": f"*{out.dtype.triton_name}"} | arguments.signature
     launch = Launch(
         call.device,
         add_parts,
         {name: every[name] for name in add_parts.arg_names if name in every},
-        {**arguments.constants, "T": t, "R": r, "S": s, "BLOCK": block},
+        {**arguments.constants, "T": t, "R": r, "S": s, "INDEX": index, "BLOCK": block},
         divisible=["n"] if out.numel % 16 == 0 else [],
     )
     grid, numbers = (cdiv(out.numel, block), 1, 1), arguments.in_order(add_parts.arg_names)

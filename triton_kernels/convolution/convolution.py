@@ -7,14 +7,12 @@ groups have a channel each has kernels of its own.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_triton import tl
-from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
 from ..tuning.choice import configuration
@@ -22,7 +20,7 @@ from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
 from .depthwise import is_depthwise, plan_depthwise
 from .pointwise import is_product, plan_product
 from .problem import Problem
-from .relaying import WORTH_A_COPY, Relay, as_it_is, relaid, unit_of_spec
+from .relaying import WORTH_A_COPY, Relay, as_it_is, relaid, transposed, unit_of_spec
 from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
 
 FLAT_BELOW = 32
@@ -43,9 +41,15 @@ def relay(problem: Problem) -> tuple[Problem, Relay, Relay]:
         padded = channels
     else:
         padded = min(n for n in (4, 8, 16, cdiv(channels, vector) * vector) if n >= channels)
-    dim = 0 if problem.transposed else 1
     source, gather = relaid(source, padded * problem.groups)
-    weight, gather_weight = relaid(weight, padded if dim else padded * problem.groups, dim)
+    if not problem.transposed:
+        weight, gather_weight = relaid(weight, padded)
+    elif weight.itemsize == 4:
+        # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one.
+        weight, gather_weight = relaid(transposed(weight), padded * problem.groups)
+        weight = transposed(weight)
+    else:
+        weight, gather_weight = relaid(weight, padded * problem.groups, dim=0)
     return dataclasses.replace(problem, source=source, weight=weight), gather, gather_weight
 
 
@@ -86,7 +90,9 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
     is_flat = channels < FLAT_BELOW or source.strides[1] != 1
     inner = channels * window.taps if is_flat else channels
     if interpreted():
-        tile = tuple(bounded(n, most) for n, most in zip((problem.positions, columns, inner), MOST, strict=True))
+        tile = tuple(
+            bounded(n, most) for n, most in zip((problem.positions, columns, inner), MOST, strict=True)
+        )
         chosen = Configuration(tile, 4, 1)
     else:
         default = default_configuration(problem, sums, is_flat)
@@ -150,6 +156,7 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
             "TRANSPOSED": problem.transposed,
             "FLAT": is_flat,
             "WHOLE": is_flat or channels % tile[2] == 0,
+            **dict(zip(("CHECK_D", "CHECK_H", "CHECK_W"), problem.may_lie_outside, strict=True)),
             "INDEX": tl.int32 if kind == "i32" else tl.int64,
             **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True)),
         },

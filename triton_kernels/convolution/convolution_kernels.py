@@ -71,6 +71,9 @@ def convolve(
     TRANSPOSED: tl.constexpr,
     FLAT: tl.constexpr,
     WHOLE: tl.constexpr,
+    CHECK_D: tl.constexpr,
+    CHECK_H: tl.constexpr,
+    CHECK_W: tl.constexpr,
     INDEX: tl.constexpr,
     T: tl.constexpr,
     R: tl.constexpr,
@@ -97,7 +100,7 @@ def convolve(
 
     FLAT: the inner side runs over channels and taps as one (`channels` is then a constant), else a tap at a time.
     WHOLE: the channels are whole blocks. W_INNER: the weight's inner dimension is the one that is summed.
-    PIXELS_INNER: the output's inner dimension is the pixels'.
+    PIXELS_INNER: the output's inner dimension is the pixels'. CHECK: source positions may lie outside.
     """
     if not FLAT:
         channels = channels * CHANNEL_UNIT
@@ -110,8 +113,11 @@ def convolve(
     else:
         wk = wk * W_UNIT
     if TRANSPOSED:
-        phase = tl.program_id(1)
-        phase_w, phase_h, phase_d = phase % SW, (phase // SW) % SH, phase // (SW * SH)
+        if SD * SH * SW == 1:
+            phase_w, phase_h, phase_d = 0, 0, 0
+        else:
+            phase = tl.program_id(1)
+            phase_w, phase_h, phase_d = phase % SW, (phase // SW) % SH, phase // (SW * SH)
         t0, taps_t, front = phase_taps(phase_d, SD, PD, DD, T, LEAP_D)
         r0, taps_r, top = phase_taps(phase_h, SH, PH, DH, R, LEAP_H)
         s0, taps_s, left = phase_taps(phase_w, SW, PW, DW, S, LEAP_W)
@@ -134,7 +140,8 @@ def convolve(
     plane, image = (rows // qw // qh % qd).to(tl.int32), (rows // qw // qh // qd).to(tl.int32)
     is_row, is_filter = image < images, filters < columns
     if TRANSPOSED:
-        is_row &= (plane * SD + phase_d < od) & (line * SH + phase_h < oh) & (column * SW + phase_w < ow)
+        if SD * SH * SW > 1:
+            is_row &= (plane * SD + phase_d < od) & (line * SH + phase_h < oh) & (column * SW + phase_w < ow)
         z, i, j = plane + front, line + top, column + left
     else:
         z, i, j = plane * SD - PD, line * SH - PH, column * SW - PW
@@ -164,11 +171,11 @@ def convolve(
         if FLAT:
             to_z, to_i, to_j, at = to_z[None, :], to_i[None, :], to_j[None, :], at[None, :]
             inside, is_k = is_row[:, None] & (k < inner)[None, :], k < inner
-            if T > 1 or PD > 0 or TRANSPOSED:
+            if CHECK_D:
                 inside &= (z[:, None] + to_z >= 0) & (z[:, None] + to_z < d)
-            if R > 1 or PH > 0 or TRANSPOSED:
+            if CHECK_H:
                 inside &= (i[:, None] + to_i >= 0) & (i[:, None] + to_i < h)
-            if S > 1 or PW > 0 or TRANSPOSED:
+            if CHECK_W:
                 inside &= (j[:, None] + to_j >= 0) & (j[:, None] + to_j < width)
             a = tl.load(source[:, None] + at + (c * xc)[None, :], mask=inside, other=0)
             b = tl.load(
@@ -178,11 +185,11 @@ def convolve(
             )
         else:
             inside = is_row
-            if T > 1 or PD > 0 or TRANSPOSED:
+            if CHECK_D:
                 inside &= (z + to_z >= 0) & (z + to_z < d)
-            if R > 1 or PH > 0 or TRANSPOSED:
+            if CHECK_H:
                 inside &= (i + to_i >= 0) & (i + to_i < h)
-            if S > 1 or PW > 0 or TRANSPOSED:
+            if CHECK_W:
                 inside &= (j + to_j >= 0) & (j + to_j < width)
             if WHOLE:
                 a = tl.load((source + at)[:, None] + (c * xc)[None, :], mask=inside[:, None], other=0)

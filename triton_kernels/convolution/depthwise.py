@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import StructuredCall
+from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
+from ..elementwise.copy import copy_kernel
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from ..tuning.choice import configuration
 from .depthwise_kernels import LAST, PLANES, convolve_depthwise, convolve_depthwise_backward_weight
@@ -45,15 +47,12 @@ def chosen_tile(
 
 def taps_outermost(spec: TensorSpec) -> TensorSpec:
     """A weight's sizes laid out by tap, input and output, so that outputs' vectors are whole."""
-    o, i, t, r, s = spec.sizes
+    o, i, _, r, s = spec.sizes
     return spec.replace(sizes=spec.sizes, strides=(1, o, i * o * r * s, i * o * s, i * o))
 
 
 def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Relay]:
     """The weight as the kernel wants it, and what makes it."""
-    from ...runtime.allocator import get_allocator
-    from ..elementwise.copy import copy_kernel
-
     weight = problem.weight
     if not is_last or problem.products < WORTH_A_COPY or problem.window.taps == 1:
         return weight, as_it_is

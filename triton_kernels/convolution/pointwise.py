@@ -79,7 +79,9 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     runtime = tuple(args)
     if bias is not None:
         args |= {"beta": 1, "alpha": 1}
-    inner = call._replace(name=names[0], args=args, runtime=runtime, outputs=(result,), iterator=None, extra={})
+    inner = call._replace(
+        name=names[0], args=args, runtime=runtime, outputs=(result,), iterator=None, extra={}
+    )
     multiply = find_kernel(f"{names[0]}_stub", "cuda", names[0])(inner).into
 
     def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:

@@ -74,6 +74,16 @@ class Problem:
         )
         return depth, height, width
 
+    @property
+    def may_lie_outside(self) -> tuple[bool, bool, bool]:
+        """For each dimension whether a tap of some position may lie outside the source."""
+        window, source, out = self.window, self.source.sizes[2:], self.out.sizes[2:]
+        depth, height, width = (
+            padding > 0 or (self.transposed and (taps > 1 or have != want))
+            for taps, padding, have, want in zip(window.kernel, window.padding, source, out, strict=True)
+        )
+        return depth, height, width
+
     def weight_strides(self, weight: TensorSpec) -> tuple[int, int, int]:
         """Strides along the channels that are summed, along columns, and from group to group."""
         first, second = weight.strides[:2]

@@ -60,3 +60,11 @@ def relaid(spec: TensorSpec, channels: int | None = None, dim: int = 1) -> tuple
         return buffer
 
     return padded, copied
+
+
+def transposed(spec: TensorSpec) -> TensorSpec:
+    """The spec with its first two dimensions exchanged."""
+    sizes, strides = spec.sizes, spec.strides
+    return spec.replace(
+        sizes=(sizes[1], sizes[0], *sizes[2:]), strides=(strides[1], strides[0], *strides[2:])
+    )

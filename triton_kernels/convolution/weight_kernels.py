@@ -5,7 +5,7 @@ few. The pixels are cut into parts of float32 (float64 for itself), which a seco
 """
 
 from ...runtime.cuda.lazy_triton import tl, triton
-from ..budget import STREAMING, Configuration, declare
+from ..budget import Configuration, declare
 from ..conversion import convert
 from ..products.product import tile_of
 
@@ -16,7 +16,7 @@ def quotient(n, divisor, magic, shift, INDEX: tl.constexpr):
 
     Source: T. Granlund, P. L. Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994.
     """
-    if INDEX == tl.int32:
+    if tl.int32 == INDEX:
         return ((n.to(tl.int64) * magic) >> shift).to(tl.int32)
     else:
         return n // divisor
@@ -161,9 +161,7 @@ def convolve_backward_weight(
         total = tl.dot(tl.trans(a), b, total, input_precision=PRECISION, out_dtype=ACCUMULATOR)
     to = ((group * outputs + rows) * wo)[:, None] + (c * wc + t * wt + r * wr + s * ws)[None, :]
     target = out + tl.program_id(1).to(tl.int64) * part + to
-    tl.store(
-        target, convert(total, out.dtype.element_ty), mask=is_output[:, None] & is_column[None, :]
-    )
+    tl.store(target, convert(total, out.dtype.element_ty), mask=is_output[:, None] & is_column[None, :])
 
 
 @triton.jit
@@ -181,10 +179,11 @@ def add_parts(
     T: tl.constexpr,
     R: tl.constexpr,
     S: tl.constexpr,
+    INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The sum over parts (splits, outputs, T, R, S, channels), in their order, to (outputs, channels, T, R, S)."""
-    start = tl.program_id(0).to(tl.int64) * BLOCK
+    start = tl.program_id(0).to(INDEX) * BLOCK
     index = start + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), parts.dtype.element_ty)
     for _ in range(splits):
@@ -227,7 +226,8 @@ declare(
 )
 declare(
     add_parts,
-    why=STREAMING,
+    warps=16,
+    why="16 warps: the divisions of an index take registers, and parts are read one after the other from L2",
     operand="parts",
     dtypes={("fp32",): (Configuration((1024,)),), ("fp64",): (Configuration((512,)),)},
     operations="splits n",
