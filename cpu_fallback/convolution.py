@@ -98,6 +98,8 @@ class Convolution:
 
 def convolution(call: StructuredCall) -> PlannedKernel:
     """Forward: weight (outputs, depth) by columns (depth, images * run), group by group."""
+    if call.args["transposed"]:
+        return backward_input(call._replace(args={**call.args, "grad_output": call.args["input"]}))
     input, weight, spec = call.args["input"], call.args["weight"], call.outputs[0]
     conv = Convolution(call, input.sizes, weight.sizes, spec.sizes)
     if conv.is_empty:
@@ -180,7 +182,7 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     return into
 
 
-def _bias_alone(out: Any, input: Any, weight: Any, bias: Any) -> None:
+def _bias_alone(out: Any, input: Any, weight: Any, bias: Any = None) -> None:
     if bias is None:
         out.fill(0)
     else:
@@ -192,11 +194,14 @@ def _zero(out: Any, *_: Any) -> None:
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:
-    """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
+    """Weight transposed by the gradient gives columns; each tap's are added where they came from.
+
+    That is a transposed convolution too, which may have a bias.
+    """
     grad, weight = call.args["grad_output"], call.args["weight"]
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
-        return PlannedKernel(_zero)
+        return PlannedKernel(_bias_alone)
     window, step = conv.window, conv.step
     planes = (conv.channels, -1, *window.padded)
     if conv.shape is window.out:
@@ -210,19 +215,24 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     places = [((slice(None), *tap), where) for tap, where in taps]
     inside = (slice(None), slice(None), *window.inside)
 
-    def into(out: Any, grad: Any, weight: Any) -> None:
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
+        addend = (
+            None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
+        )
         for start in range(0, conv.n, step):
             target = out[start : start + step].swapaxes(0, 1)
             made = conv.multiply(matrix, conv.spread(grad[start : start + step]))
             if window.is_pointwise:
-                np.copyto(target, made.reshape(target.shape), casting="unsafe")
+                made = made.reshape(target.shape)
+                np.copyto(target, made if addend is None else made + addend, casting="unsafe")
                 continue
             made = made.reshape(conv.channels, *window.kernel, -1, *conv.shape)
             full = np.zeros((*target.shape[:2], *flat), conv.dtype)
             for tap, where in places:
                 full[where] += made[tap]
-            np.copyto(target, full.reshape(planes)[inside], casting="unsafe")
+            full = full.reshape(planes)[inside]
+            np.copyto(target, full if addend is None else np.add(full, addend, out=full), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 
