@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.structured.native.convolution import for_each_dimension
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import contiguous_strides, is_channels_last
 from ..runtime.tensor_spec import TensorSpec
@@ -34,9 +35,11 @@ class Convolution:
         spec: TensorSpec = args["input"] if "input" in args else args["grad_output"]
         if spec.dtype.name == "bool":
             raise NotImplementedError(f"\"slow_conv2d_cpu\" not implemented for '{spec.dtype.scalar_name}'")
-        self.window = Window(
-            input[2:], weight[2:], args["stride"], args["padding"], args["dilation"], out[2:]
+        rank = len(weight) - 2
+        stride, padding, dilation = (
+            for_each_dimension(args[name], rank) for name in ("stride", "padding", "dilation")
         )
+        self.window = Window(input[2:], weight[2:], stride, padding, dilation, out[2:])
         self.n, self.channels = input[:2]
         self.outputs = weight[0]
         self.groups: int = args["groups"]

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.memory_format import contiguous_format
-from ..core.dispatcher import Dispatcher
-from ..core.kernel_function import Plan, Planner
-from ..core.operator_entry import OperatorEntry
 from ..autograd.formulas.convolution import (
     convolution_bias_backward,
     convolution_input_gradient,
     convolution_weight_gradient,
 )
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import Plan, Planner
+from ..core.operator_entry import OperatorEntry
 from ..generated.functions import convolution
+from ..structured.native.convolution import for_each_dimension
 from ..structured.register import planned_by
 
 
@@ -175,11 +176,8 @@ def _convolution_mode(
 ) -> Any:
     """A batched convolution whose padding is in words."""
     rank = weight._spec.ndim - 2
-
-    def filled(values: Sequence[int]) -> Sequence[int]:
-        return tuple(values) * rank if len(values) == 1 else values
-
-    return _conv(rank, input, weight, bias, filled(stride), padding, filled(dilation), groups)
+    stride, dilation = for_each_dimension(stride, rank), for_each_dimension(dilation, rank)
+    return _conv(rank, input, weight, bias, stride, padding, dilation, groups)
 
 
 def convolution_backward(

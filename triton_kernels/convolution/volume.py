@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...dispatch.structured.native.convolution import for_each_dimension
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.float32_precision import convolution_allows_tf32
@@ -60,6 +61,7 @@ def window_of(call: StructuredCall, kernel: Sequence[int]) -> Window:
     """The window of a call's arguments over three dimensions."""
 
     def three(values: Sequence[int], neutral: int) -> Triple:
+        values = for_each_dimension(values, len(kernel))
         depth, height, width = (neutral,) * (3 - len(values)) + tuple(values)
         return depth, height, width
 

@@ -14,6 +14,11 @@ from ..meta_base import MetaBase
 from .linalg import check_same_device
 
 
+def for_each_dimension(values: Sequence[int], rank: int) -> tuple[int, ...]:
+    """A window's numbers, one for each spatial dimension: a single one stands for all."""
+    return tuple(values) * rank if len(values) == 1 else tuple(values)
+
+
 def check_window(
     rank: int,
     stride: Sequence[int],
@@ -104,11 +109,16 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> None:
-    """(N, C, *spatial) with weight (O, C / groups, *kernel) gives (N, O, *out), transposed with (C, O / groups, *kernel);
+    """(N, C, *spatial) with weight (O, C / groups, *kernel), transposed (C, O / groups, *kernel), gives (N, O, *out);
     channels-last stays so."""
     _check_shapes(input, weight, bias, groups, transposed)
     kernel = weight.sizes[2:]
+    stride, padding, dilation, output_padding = (
+        for_each_dimension(values, len(kernel)) for values in (stride, padding, dilation, output_padding)
+    )
     check_window(len(kernel), stride, padding, dilation, output_padding)
+    if 0 in kernel:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
     check_same_device("convolution", input, weight, bias)
     if input.dtype is not weight.dtype:
         raise RuntimeError(
@@ -185,6 +195,27 @@ def _strides(sizes: Sequence[int], *operands: TensorSpec) -> tuple[int, ...]:
     return ()
 
 
+def _check_gradient(
+    grad: TensorSpec, input: tuple[int, ...], weight: tuple[int, ...], window: Sequence[Sequence[int]]
+) -> None:
+    """Refuse a gradient of other sizes than the convolution's result; a transposed one may lack the last positions."""
+    rank = len(weight) - 2
+    if rank < 1 or not grad.ndim == len(input) == len(weight):
+        raise RuntimeError(
+            f"Expected gradient, input and weight of one rank, at least 3, but got sizes {list(grad.sizes)}, "
+            f"{list(input)} and {list(weight)}"
+        )
+    stride, padding, dilation = (for_each_dimension(values, rank) for values in window)
+    check_window(rank, stride, padding, dilation)
+    out = _forward_sizes(input[2:], weight[2:], stride, padding, dilation)
+    for dim, (have, want) in enumerate(zip(grad.sizes, (input[0], weight[0], *out), strict=True)):
+        if have > want or (have < want and dim < 2):
+            raise RuntimeError(
+                f"Expected a tensor of dimension {rank + 2} and tensor.size[{dim}] == {want} but got: dimension "
+                f"{grad.ndim} and tensor.size[{dim}] = {have}"
+            )
+
+
 def convolution_backward_input(
     meta: MetaBase,
     grad_output: TensorSpec,
@@ -197,6 +228,7 @@ def convolution_backward_input(
 ) -> None:
     """The gradient of `convolution` with respect to its input."""
     sizes = tuple(input_size)
+    _check_gradient(grad_output, sizes, weight.sizes, (stride, padding, dilation))
     meta.set_output_raw_strided(0, sizes, _strides(sizes, grad_output, weight), dtype=grad_output.dtype)
 
 
@@ -211,4 +243,5 @@ def convolution_backward_weight(
     groups: int,
 ) -> None:
     """The gradient of `convolution` with respect to its weight."""
+    _check_gradient(grad_output, input.sizes, tuple(weight_size), (stride, padding, dilation))
     meta.set_output_raw_strided(0, tuple(weight_size), dtype=grad_output.dtype)
