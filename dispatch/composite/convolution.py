@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..autograd.formulas.convolution import (
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
-from ..generated.functions import convolution
+from ..generated.functions import add, convolution
 from ..structured.native.convolution import for_each_dimension
 from ..structured.register import planned_by
 
@@ -200,6 +201,39 @@ def convolution_backward(
         convolution_weight_gradient(grad_output, input, weight.shape, *window) if output_mask[1] else None,
         convolution_bias_backward(grad_output) if output_mask[2] else None,
     )
+
+
+def _convolution_double_backward(
+    ggI: Any,
+    ggW: Any,
+    ggb: Any,
+    gO: Any,
+    weight: Any,
+    self: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    """The gradients of the result's gradient, input and weight, given those of the gradients of input, weight, bias."""
+    window = (stride, padding, dilation, transposed, groups)
+    outer = inner = filters = None
+    if output_mask[0]:
+        forward = (stride, padding, dilation, transposed, output_padding, groups)
+        terms = [
+            *([] if ggI is None else [convolution(ggI, weight, None, *forward)]),
+            *([] if ggW is None else [convolution(self, ggW, None, *forward)]),
+            *([] if ggb is None else [ggb.reshape((-1, *(1,) * (gO._spec.ndim - 2))).expand(gO.shape)]),
+        ]
+        outer = functools.reduce(add, terms) if terms else None
+    if output_mask[1] and ggW is not None:
+        inner = convolution_input_gradient(gO, ggW, self.shape, *window)
+    if output_mask[2] and ggI is not None:
+        filters = convolution_weight_gradient(gO, ggI, weight.shape, *window)
+    return outer, inner, filters
 
 
 def conv_tbc(self: Any, weight: Any, bias: Any, pad: int) -> Any:

@@ -56,6 +56,7 @@ from .functions_contraction import (
 )
 from .functions_convolution import (
     _convolution,
+    _convolution_double_backward,
     _convolution_mode,
     conv1d,
     conv2d,
@@ -532,6 +533,7 @@ __all__ = [
     "_as_strided_backward",
     "_basic_index_backward",
     "_convolution",
+    "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
     "_index_put_impl_",

@@ -292,6 +292,21 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+def _convolution_double_backward(
+    ggI: Tensor | None,
+    ggW: Tensor | None,
+    ggb: Tensor | None,
+    gO: Tensor,
+    weight: Tensor,
+    input: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor]: ...
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = ...) -> Tensor: ...
 def convolution_backward_input(
     grad_output: Tensor,
@@ -2496,6 +2511,7 @@ __all__ = [
     "_as_strided_backward",
     "_basic_index_backward",
     "_convolution",
+    "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
     "_index_put_impl_",

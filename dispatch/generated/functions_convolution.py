@@ -13,6 +13,7 @@ from ..core.overload_packet import packet
 
 __all__ = [
     "_convolution",
+    "_convolution_double_backward",
     "_convolution_mode",
     "conv1d",
     "conv2d",
@@ -204,6 +205,27 @@ convolution_backward_packet = packet(
     False,
 )
 convolution_backward_plans = convolution_backward_packet.plans
+_convolution_double_backward_packet = packet(
+    "_convolution_double_backward",
+    ("_convolution_double_backward",),
+    (
+        Parameter("ggI", "optional", NOT_GIVEN, False),
+        Parameter("ggW", "optional", NOT_GIVEN, False),
+        Parameter("ggb", "optional", NOT_GIVEN, False),
+        Parameter("gO", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", NOT_GIVEN, False),
+        Parameter("transposed", "static", NOT_GIVEN, False),
+        Parameter("output_padding", "static", NOT_GIVEN, False),
+        Parameter("groups", "static", NOT_GIVEN, False),
+        Parameter("output_mask", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_convolution_double_backward_plans = _convolution_double_backward_packet.plans
 conv_tbc_packet = packet(
     "conv_tbc",
     ("conv_tbc",),
@@ -588,6 +610,72 @@ def convolution_backward(
             output_mask,
         )
     return plan(grad_output, input, weight)
+
+
+def _convolution_double_backward(
+    ggI: Any,
+    ggW: Any,
+    ggb: Any,
+    gO: Any,
+    weight: Any,
+    input: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    output_mask: Any,
+) -> Any:
+    """_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    if modes:
+        return _convolution_double_backward_packet.call_parameters(
+            ggI,
+            ggW,
+            ggb,
+            gO,
+            weight,
+            input,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        )
+    try:
+        plan = _convolution_double_backward_plans[(None if ggI is None else ggI._spec)][
+            (None if ggW is None else ggW._spec),
+            (None if ggb is None else ggb._spec),
+            gO._spec,
+            weight._spec,
+            input._spec,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _convolution_double_backward_packet.miss(
+            ggI,
+            ggW,
+            ggb,
+            gO,
+            weight,
+            input,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        )
+    return plan(ggI, ggW, ggb, gO, weight, input)
 
 
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: Any = 0) -> Any:

@@ -101,15 +101,23 @@ def register() -> None:
     )
     composite("convolution_backward", "CompositeImplicitAutograd", composition.convolution_backward)
     define(
+        "_convolution_double_backward",
+        "_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+        "native_functions/convolution.yaml:60",
+    )
+    composite(
+        "_convolution_double_backward", "CompositeImplicitAutograd", composition._convolution_double_backward
+    )
+    define(
         "conv_tbc",
         "conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
-        "native_functions/convolution.yaml:60",
+        "native_functions/convolution.yaml:64",
     )
     composite("conv_tbc", "CompositeImplicitAutograd", composition.conv_tbc)
     define(
         "convolution_backward_input",
         "convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:64",
+        "native_functions/convolution.yaml:68",
     )
     structured(
         "convolution_backward_input",
@@ -121,7 +129,7 @@ def register() -> None:
     define(
         "convolution_backward_weight",
         "convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:67",
+        "native_functions/convolution.yaml:71",
     )
     structured(
         "convolution_backward_weight",
