@@ -30,7 +30,7 @@ MOST = (512, 128, 128)
 """The tile of the interpreter, where a program costs far more than its elements."""
 
 
-def relay(problem: Problem) -> tuple[Problem, Relay, Relay]:
+def relay(problem: Problem, sums: Sums) -> tuple[Problem, Relay, Relay]:
     """The problem over operands as the kernel wants them, and what makes those of the given ones."""
     source, weight = problem.source, problem.weight
     if problem.products < WORTH_A_COPY:
@@ -44,7 +44,7 @@ def relay(problem: Problem) -> tuple[Problem, Relay, Relay]:
     source, gather = relaid(source, padded * problem.groups)
     if not problem.transposed:
         weight, gather_weight = relaid(weight, padded)
-    elif weight.itemsize == 4:
+    elif sums.precision == "tf32":
         # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one.
         weight, gather_weight = relaid(transposed(weight), padded * problem.groups)
         weight = transposed(weight)
@@ -84,7 +84,7 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
 def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None]:
     """``run(out, source, weight, bias or None)`` over data."""
     sums = sums_of(call, given.source)
-    problem, gather, gather_weight = relay(given)
+    problem, gather, gather_weight = relay(given, sums)
     source, weight, out, window = problem.source, problem.weight, problem.out, problem.window
     channels, columns, groups = problem.channels, problem.columns, problem.groups
     is_flat = channels < FLAT_BELOW or source.strides[1] != 1

@@ -146,11 +146,6 @@ class Sums(NamedTuple):
         """The kernels' constants."""
         return {"ACCUMULATOR": self.type, "PRECISION": self.precision}
 
-    @property
-    def key(self) -> str:
-        """What the dtype of a configuration is looked up as, beside its own name."""
-        return self.precision
-
 
 def sums_of(call: StructuredCall, spec: TensorSpec) -> Sums:
     """In float32, float64 for itself. Refuses what is no float of 16 bits or more: convolutions have none."""
