@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.structured.native.convolution import for_each_dimension
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.memory_format import contiguous_strides, is_channels_last
 from ..runtime.tensor_spec import TensorSpec
@@ -34,9 +35,11 @@ class Convolution:
         spec: TensorSpec = args["input"] if "input" in args else args["grad_output"]
         if spec.dtype.name == "bool":
             raise NotImplementedError(f"\"slow_conv2d_cpu\" not implemented for '{spec.dtype.scalar_name}'")
-        self.window = Window(
-            input[2:], weight[2:], args["stride"], args["padding"], args["dilation"], out[2:]
+        rank = len(weight) - 2
+        stride, padding, dilation = (
+            for_each_dimension(args[name], rank) for name in ("stride", "padding", "dilation")
         )
+        self.window = Window(input[2:], weight[2:], stride, padding, dilation, out[2:])
         self.n, self.channels = input[:2]
         self.outputs = weight[0]
         self.groups: int = args["groups"]
@@ -98,6 +101,8 @@ class Convolution:
 
 def convolution(call: StructuredCall) -> PlannedKernel:
     """Forward: weight (outputs, depth) by columns (depth, images * run), group by group."""
+    if call.args["transposed"]:
+        return backward_input(call._replace(args={**call.args, "grad_output": call.args["input"]}))
     input, weight, spec = call.args["input"], call.args["weight"], call.outputs[0]
     conv = Convolution(call, input.sizes, weight.sizes, spec.sizes)
     if conv.is_empty:
@@ -180,7 +185,7 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     return into
 
 
-def _bias_alone(out: Any, input: Any, weight: Any, bias: Any) -> None:
+def _bias_alone(out: Any, input: Any, weight: Any, bias: Any = None) -> None:
     if bias is None:
         out.fill(0)
     else:
@@ -192,11 +197,14 @@ def _zero(out: Any, *_: Any) -> None:
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:
-    """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
+    """Weight transposed by the gradient gives columns; each tap's are added where they came from.
+
+    That is a transposed convolution too, which may have a bias.
+    """
     grad, weight = call.args["grad_output"], call.args["weight"]
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
-        return PlannedKernel(_zero)
+        return PlannedKernel(_bias_alone)
     window, step = conv.window, conv.step
     planes = (conv.channels, -1, *window.padded)
     if conv.shape is window.out:
@@ -210,19 +218,24 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     places = [((slice(None), *tap), where) for tap, where in taps]
     inside = (slice(None), slice(None), *window.inside)
 
-    def into(out: Any, grad: Any, weight: Any) -> None:
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
         matrix = conv.matrix(weight).swapaxes(1, 2)
+        addend = (
+            None if bias is None else bias.astype(conv.dtype, copy=False).reshape(-1, *(1,) * (1 + conv.rank))
+        )
         for start in range(0, conv.n, step):
             target = out[start : start + step].swapaxes(0, 1)
             made = conv.multiply(matrix, conv.spread(grad[start : start + step]))
             if window.is_pointwise:
-                np.copyto(target, made.reshape(target.shape), casting="unsafe")
+                made = made.reshape(target.shape)
+                np.copyto(target, made if addend is None else made + addend, casting="unsafe")
                 continue
             made = made.reshape(conv.channels, *window.kernel, -1, *conv.shape)
             full = np.zeros((*target.shape[:2], *flat), conv.dtype)
             for tap, where in places:
                 full[where] += made[tap]
-            np.copyto(target, full.reshape(planes)[inside], casting="unsafe")
+            full = full.reshape(planes)[inside]
+            np.copyto(target, full if addend is None else np.add(full, addend, out=full), casting="unsafe")
 
     return PlannedKernel(quiet(into))
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from .tuning.autotune import autotune as autotune
 
 REGISTERING = (
+    "convolution.backward_weight",
     "convolution.convolution",
     "elementwise.activation",
     "elementwise.copy",

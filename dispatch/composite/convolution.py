@@ -1,16 +1,22 @@
-"""Convolutions as users call them, over `convolution` and, transposed, over its backward."""
+"""Convolutions as users call them, over `convolution`."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.memory_format import contiguous_format
+from ..autograd.formulas.convolution import (
+    convolution_bias_backward,
+    convolution_input_gradient,
+    convolution_weight_gradient,
+)
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
-from ..generated.functions import convolution, convolution_backward_input
-from ..structured.native.convolution import check_window
+from ..generated.functions import add, convolution
+from ..structured.native.convolution import for_each_dimension
 from ..structured.register import planned_by
 
 
@@ -99,71 +105,154 @@ conv3d = _of_rank(3)
 CONVOLUTIONS = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
-def _conv_transpose(
-    rank: int,
+def _transposed_planner(rank: int) -> Planner:
+    """A batched call is planned as `convolution`."""
+
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        input, weight, bias, stride, padding, output_padding, groups, dilation = args
+        if input._spec.ndim != rank + 2:
+            return op.rebind(TRANSPOSED[rank], args)
+        target = Dispatcher.singleton().find_schema_or_throw("aten::convolution")
+        static = (tuple(stride), tuple(padding), tuple(dilation), True, tuple(output_padding), groups)
+        return target.plan(key_set, (input, weight, bias, *static))
+
+    return plan
+
+
+def _transposed_of_rank(rank: int) -> Callable[..., Any]:
+    @planned_by(_transposed_planner(rank))
+    def conv_transpose(
+        input: Any,
+        weight: Any,
+        bias: Any,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        output_padding: Sequence[int],
+        groups: int,
+        dilation: Sequence[int],
+    ) -> Any:
+        window = (stride, padding, dilation, True, output_padding, groups)
+        if input._spec.ndim == rank + 1:
+            return convolution(input.unsqueeze(0), weight, bias, *window).squeeze(0)
+        if input._spec.ndim != rank + 2:
+            raise RuntimeError(
+                f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to conv_transpose{rank}d, but got "
+                f"input of size: {list(input.shape)}"
+            )
+        return convolution(input, weight, bias, *window)
+
+    return conv_transpose
+
+
+conv_transpose1d = _transposed_of_rank(1)
+conv_transpose2d = _transposed_of_rank(2)
+conv_transpose3d = _transposed_of_rank(3)
+TRANSPOSED = {1: conv_transpose1d, 2: conv_transpose2d, 3: conv_transpose3d}
+
+
+def _convolution(
     input: Any,
     weight: Any,
     bias: Any,
     stride: Sequence[int],
     padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-    dilation: Sequence[int],
+    *library: bool,
 ) -> Any:
-    """The gradient of a convolution as an operator: weight (C, O / groups, *kernel)."""
-    if input._spec.ndim == rank + 1:
-        batched = input.unsqueeze(0)
-        return _conv_transpose(
-            rank, batched, weight, bias, stride, padding, output_padding, groups, dilation
-        ).squeeze(0)
-    sizes, kernel = input._spec.sizes, weight._spec.sizes
-    if len(sizes) != rank + 2 or len(kernel) != rank + 2:
-        raise RuntimeError(
-            f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to conv_transpose{rank}d, but got "
-            f"input of size: {list(sizes)}"
-        )
-    check_window(rank, stride, padding, dilation)
-    if groups <= 0:
-        raise RuntimeError("non-positive groups is not supported")
-    if sizes[1] != kernel[0] or kernel[0] % groups:
-        raise RuntimeError(
-            f"Given transposed=1, weight of size {list(kernel)}, expected input{list(sizes)} to have {kernel[0]} "
-            f"channels, but got {sizes[1]} channels instead"
-        )
-    for extra, s, d in zip(output_padding, stride, dilation, strict=True):
-        if extra >= s and extra >= d:
-            raise RuntimeError(
-                f"output padding must be smaller than either stride or dilation, but got output_padding: "
-                f"{list(output_padding)} stride: {list(stride)} dilation: {list(dilation)}"
-            )
-    spatial = [
-        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
-        for n, s, p, d, k, extra in zip(
-            sizes[2:], stride, padding, dilation, kernel[2:], output_padding, strict=True
-        )
-    ]
-    size = (sizes[0], kernel[1] * groups, *spatial)
-    if bias is not None and bias._spec.sizes != size[1:2]:
-        raise RuntimeError(
-            f"Given transposed=1, weight of size {list(kernel)}, expected bias to be 1-dimensional with {size[1]} "
-            f"elements, but got bias of size {list(bias.shape)} instead"
-        )
-    out = convolution_backward_input(
-        input, weight, size, tuple(stride), tuple(padding), tuple(dilation), groups
+    """`convolution`; what is said of a library that is not used means nothing here."""
+    return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+def _convolution_mode(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    padding: str,
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    """A batched convolution whose padding is in words."""
+    rank = weight._spec.ndim - 2
+    stride, dilation = for_each_dimension(stride, rank), for_each_dimension(dilation, rank)
+    return _conv(rank, input, weight, bias, stride, padding, dilation, groups)
+
+
+def convolution_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    """The gradients of input, weight and bias that `output_mask` asks for, None for the others."""
+    window = (stride, padding, dilation, transposed, groups)
+    return (
+        convolution_input_gradient(grad_output, weight, input.shape, *window) if output_mask[0] else None,
+        convolution_weight_gradient(grad_output, input, weight.shape, *window) if output_mask[1] else None,
+        convolution_bias_backward(grad_output) if output_mask[2] else None,
     )
-    return out if bias is None else out + bias.view((size[1], *(1,) * rank))
 
 
-def conv_transpose1d(input: Any, weight: Any, bias: Any, *window: Any) -> Any:
-    """`torch.nn.functional.conv_transpose1d`."""
-    return _conv_transpose(1, input, weight, bias, *window)
+def _convolution_double_backward(
+    ggI: Any,
+    ggW: Any,
+    ggb: Any,
+    gO: Any,
+    weight: Any,
+    self: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    """The gradients of the result's gradient, input and weight, given those of the gradients of input, weight, bias."""
+    window = (stride, padding, dilation, transposed, groups)
+    outer = inner = filters = None
+    if output_mask[0]:
+        forward = (stride, padding, dilation, transposed, output_padding, groups)
+        terms = [
+            *([] if ggI is None else [convolution(ggI, weight, None, *forward)]),
+            *([] if ggW is None else [convolution(self, ggW, None, *forward)]),
+            *([] if ggb is None else [ggb.reshape((-1, *(1,) * (gO._spec.ndim - 2))).expand(gO.shape)]),
+        ]
+        outer = functools.reduce(add, terms) if terms else None
+    if output_mask[1] and ggW is not None:
+        inner = convolution_input_gradient(gO, ggW, self.shape, *window)
+    if output_mask[2] and ggI is not None:
+        filters = convolution_weight_gradient(gO, ggI, weight.shape, *window)
+    return outer, inner, filters
 
 
-def conv_transpose2d(input: Any, weight: Any, bias: Any, *window: Any) -> Any:
-    """`torch.nn.functional.conv_transpose2d`."""
-    return _conv_transpose(2, input, weight, bias, *window)
-
-
-def conv_transpose3d(input: Any, weight: Any, bias: Any, *window: Any) -> Any:
-    """`torch.nn.functional.conv_transpose3d`."""
-    return _conv_transpose(3, input, weight, bias, *window)
+def conv_tbc(self: Any, weight: Any, bias: Any, pad: int) -> Any:
+    """Lines as (time, batch, channel) by (kernel, channels, outputs): a convolution over time."""
+    if self._spec.ndim != 3:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
+    if weight._spec.ndim != 3:
+        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    if bias._spec.ndim != 1:
+        raise RuntimeError("Bias must be 1-D")
+    if self._spec.sizes[2] != weight._spec.sizes[1]:
+        raise RuntimeError("Input dim 2 (input channels) is not == dim 1 in the weight tensor")
+    if bias._spec.sizes[0] != weight._spec.sizes[2]:
+        raise RuntimeError("Bias size must equal dim 2 in the weight tensor (output channels).")
+    length = self._spec.sizes[0] + 2 * pad - weight._spec.sizes[0] + 1
+    if length < 0:
+        sizes = [length, self._spec.sizes[1], weight._spec.sizes[2]]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {length}: {sizes}")
+    lines, filters = self.permute((1, 2, 0)), weight.permute((2, 1, 0))
+    return (
+        convolution(lines, filters, bias, (1,), (pad,), (1,), False, (0,), 1).permute((2, 0, 1)).contiguous()
+    )

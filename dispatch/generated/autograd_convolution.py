@@ -10,7 +10,12 @@ from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
-from ..autograd.formulas.convolution import convolution_bias_backward, convolution_of
+from ..autograd.formulas.convolution import (
+    convolution_bias_backward,
+    convolution_input_gradient,
+    convolution_of,
+    convolution_weight_gradient,
+)
 from ..autograd.formulas.pointwise import conjugated
 from ..autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
 from ..autograd.recording import requires_grad, spec_of
@@ -31,6 +36,7 @@ class ConvolutionBackward0(Node):
         "input_version",
         "padding",
         "stride",
+        "transposed",
         "weight",
         "weight_spec",
         "weight_version",
@@ -43,6 +49,7 @@ class ConvolutionBackward0(Node):
     input_version: Any
     padding: Any
     stride: Any
+    transposed: Any
     weight: Any
     weight_spec: Any
     weight_version: Any
@@ -57,18 +64,20 @@ class ConvolutionBackward0(Node):
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
+            transposed = self.transposed
             groups = self.groups
-            grad_input = convolution_backward_input(
-                grad, conjugated(weight), self.input_spec.shape, stride, padding, dilation, groups
+            grad_input = convolution_input_gradient(
+                grad, conjugated(weight), self.input_spec.shape, stride, padding, dilation, transposed, groups
             )
         if edges[1] is not None:
             input = unpack(self, self.input, self.input_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
+            transposed = self.transposed
             groups = self.groups
-            grad_weight = convolution_backward_weight(
-                grad, conjugated(input), self.weight_spec.shape, stride, padding, dilation, groups
+            grad_weight = convolution_weight_gradient(
+                grad, conjugated(input), self.weight_spec.shape, stride, padding, dilation, transposed, groups
             )
         if edges[2] is not None:
             grad_bias = convolution_bias_backward(grad)
@@ -87,6 +96,7 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     stride = args[3]
     padding = args[4]
     dilation = args[5]
+    transposed = args[6]
     groups = args[8]
     input_spec = spec_of(args[0])
     weight_spec = spec_of(args[1])
@@ -119,6 +129,7 @@ def plan_convolution(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.stride = stride
         node.padding = padding
         node.dilation = dilation
+        node.transposed = transposed
         node.groups = groups
         spec = out._spec
         node.specs = (spec,)

@@ -12,13 +12,18 @@ from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_convolution",
+    "_convolution_double_backward",
+    "_convolution_mode",
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
     "convolution",
+    "convolution_backward",
     "convolution_backward_input",
     "convolution_backward_weight",
 ]
@@ -142,6 +147,97 @@ convolution_packet = packet(
     False,
 )
 convolution_plans = convolution_packet.plans
+_convolution_packet = packet(
+    "_convolution",
+    (
+        "_convolution",
+        "_convolution.deprecated",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", NOT_GIVEN, False),
+        Parameter("transposed", "static", NOT_GIVEN, False),
+        Parameter("output_padding", "static", NOT_GIVEN, False),
+        Parameter("groups", "static", NOT_GIVEN, False),
+        Parameter("benchmark", "static", NOT_GIVEN, False),
+        Parameter("deterministic", "static", NOT_GIVEN, False),
+        Parameter("cudnn_enabled", "static", NOT_GIVEN, False),
+        Parameter("allow_tf32", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_convolution_plans = _convolution_packet.plans
+_convolution_mode_packet = packet(
+    "_convolution_mode",
+    ("_convolution_mode",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "optional", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", NOT_GIVEN, False),
+        Parameter("groups", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_convolution_mode_plans = _convolution_mode_packet.plans
+convolution_backward_packet = packet(
+    "convolution_backward",
+    ("convolution_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias_sizes", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", NOT_GIVEN, False),
+        Parameter("transposed", "static", NOT_GIVEN, False),
+        Parameter("output_padding", "static", NOT_GIVEN, False),
+        Parameter("groups", "static", NOT_GIVEN, False),
+        Parameter("output_mask", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+convolution_backward_plans = convolution_backward_packet.plans
+_convolution_double_backward_packet = packet(
+    "_convolution_double_backward",
+    ("_convolution_double_backward",),
+    (
+        Parameter("ggI", "optional", NOT_GIVEN, False),
+        Parameter("ggW", "optional", NOT_GIVEN, False),
+        Parameter("ggb", "optional", NOT_GIVEN, False),
+        Parameter("gO", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+        Parameter("dilation", "static", NOT_GIVEN, False),
+        Parameter("transposed", "static", NOT_GIVEN, False),
+        Parameter("output_padding", "static", NOT_GIVEN, False),
+        Parameter("groups", "static", NOT_GIVEN, False),
+        Parameter("output_mask", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_convolution_double_backward_plans = _convolution_double_backward_packet.plans
+conv_tbc_packet = packet(
+    "conv_tbc",
+    ("conv_tbc",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("weight", "tensor", NOT_GIVEN, False),
+        Parameter("bias", "tensor", NOT_GIVEN, False),
+        Parameter("pad", "static", 0, False),
+    ),
+    False,
+)
+conv_tbc_plans = conv_tbc_packet.plans
 convolution_backward_input_packet = packet(
     "convolution_backward_input",
     ("convolution_backward_input",),
@@ -370,6 +466,226 @@ def convolution(
         plan = convolution_packet.miss(
             input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
         )
+    return plan(input, weight, bias)
+
+
+def _convolution(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    benchmark: Any,
+    deterministic: Any,
+    cudnn_enabled: Any,
+    allow_tf32: Any = NOT_GIVEN,
+) -> Any:
+    """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor
+
+    _convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor"""
+    if modes:
+        return _convolution_packet.call_parameters(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            benchmark,
+            deterministic,
+            cudnn_enabled,
+            allow_tf32,
+        )
+    try:
+        plan = _convolution_plans[input._spec][
+            weight._spec,
+            (None if bias is None else bias._spec),
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            benchmark,
+            deterministic,
+            cudnn_enabled,
+            allow_tf32,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _convolution_packet.miss(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            benchmark,
+            deterministic,
+            cudnn_enabled,
+            allow_tf32,
+        )
+    return plan(input, weight, bias)
+
+
+def _convolution_mode(
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> Any:
+    """_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    if modes:
+        return _convolution_mode_packet.call_parameters(
+            input, weight, bias, stride, padding, dilation, groups
+        )
+    try:
+        plan = _convolution_mode_plans[input._spec][
+            weight._spec, (None if bias is None else bias._spec), stride, padding, dilation, groups
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _convolution_mode_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+    return plan(input, weight, bias)
+
+
+def convolution_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    output_mask: Any,
+) -> Any:
+    """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    if modes:
+        return convolution_backward_packet.call_parameters(
+            grad_output,
+            input,
+            weight,
+            bias_sizes,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        )
+    try:
+        plan = convolution_backward_plans[grad_output._spec][
+            input._spec,
+            weight._spec,
+            bias_sizes,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = convolution_backward_packet.miss(
+            grad_output,
+            input,
+            weight,
+            bias_sizes,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        )
+    return plan(grad_output, input, weight)
+
+
+def _convolution_double_backward(
+    ggI: Any,
+    ggW: Any,
+    ggb: Any,
+    gO: Any,
+    weight: Any,
+    input: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    output_mask: Any,
+) -> Any:
+    """_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    if modes:
+        return _convolution_double_backward_packet.call_parameters(
+            ggI,
+            ggW,
+            ggb,
+            gO,
+            weight,
+            input,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        )
+    try:
+        plan = _convolution_double_backward_plans[(None if ggI is None else ggI._spec)][
+            (None if ggW is None else ggW._spec),
+            (None if ggb is None else ggb._spec),
+            gO._spec,
+            weight._spec,
+            input._spec,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _convolution_double_backward_packet.miss(
+            ggI,
+            ggW,
+            ggb,
+            gO,
+            weight,
+            input,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        )
+    return plan(ggI, ggW, ggb, gO, weight, input)
+
+
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: Any = 0) -> Any:
+    """conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"""
+    if modes:
+        return conv_tbc_packet.call_parameters(input, weight, bias, pad)
+    try:
+        plan = conv_tbc_plans[input._spec][weight._spec, bias._spec, pad]
+    except (KeyError, AttributeError, TypeError):
+        plan = conv_tbc_packet.miss(input, weight, bias, pad)
     return plan(input, weight, bias)
 
 

@@ -76,9 +76,48 @@ def register() -> None:
     structured("convolution", native.convolution, "convolution_stub", "functional")
     autograd("convolution", autograd_convolution.plan_convolution)
     define(
+        "_convolution",
+        "_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor",
+        "native_functions/convolution.yaml:43",
+    )
+    composite("_convolution", "CompositeImplicitAutograd", composition._convolution)
+    define(
+        "_convolution.deprecated",
+        "_convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor",
+        "native_functions/convolution.yaml:47",
+    )
+    composite("_convolution.deprecated", "CompositeImplicitAutograd", composition._convolution)
+    define(
+        "_convolution_mode",
+        "_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor",
+        "native_functions/convolution.yaml:51",
+    )
+    composite("_convolution_mode", "CompositeImplicitAutograd", composition._convolution_mode)
+    define(
+        "convolution_backward",
+        "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+        "native_functions/convolution.yaml:55",
+        ("core",),
+    )
+    composite("convolution_backward", "CompositeImplicitAutograd", composition.convolution_backward)
+    define(
+        "_convolution_double_backward",
+        "_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+        "native_functions/convolution.yaml:60",
+    )
+    composite(
+        "_convolution_double_backward", "CompositeImplicitAutograd", composition._convolution_double_backward
+    )
+    define(
+        "conv_tbc",
+        "conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
+        "native_functions/convolution.yaml:64",
+    )
+    composite("conv_tbc", "CompositeImplicitAutograd", composition.conv_tbc)
+    define(
         "convolution_backward_input",
         "convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:43",
+        "native_functions/convolution.yaml:68",
     )
     structured(
         "convolution_backward_input",
@@ -90,7 +129,7 @@ def register() -> None:
     define(
         "convolution_backward_weight",
         "convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor",
-        "native_functions/convolution.yaml:46",
+        "native_functions/convolution.yaml:71",
     )
     structured(
         "convolution_backward_weight",

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .complex_samples import complex_numbers
 from .complex_samples import functions as complex_functions
+from .convolution_samples import convolutions
 from .layout_samples import layouts
+from .normalization_samples import normalizations
 from .optimizer_samples import optimizers
 from .pointwise_samples import copies, elementwise, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
-from .normalization_samples import normalizations
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
 
@@ -108,32 +108,6 @@ def losses(capability: int) -> Iterator[Sample]:
             f"nll_loss2d {dtype}",
             lambda x=image: gradients(lambda y: nll(y, labels, reduction="none"), x),
         )
-
-
-def convolutions(capability: int) -> Iterator[Sample]:
-    for dtype in ("bfloat16", "float32", "float16", "float64"):
-        layouts = ((64, "contiguous"), (1, "few"))
-        if dtype in ("bfloat16", "float32"):
-            layouts = ((64, "channels last"), *layouts)
-        for images, layout in layouts:
-            x = empty(images, 64, 28, 28, dtype=dtype, last=layout == "channels last")
-            w = empty(128, 64, 3, 3, dtype=dtype, last=layout == "channels last")
-            b = empty(128, dtype=dtype)
-            yield Sample(
-                f"conv2d {dtype} {layout}",
-                lambda x=x, w=w, b=b: gradients(lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b),
-            )
-        many, filters = empty(16, 256, 14, 14, dtype=dtype), empty(1024, 256, 3, 3, dtype=dtype)
-        yield Sample(
-            f"conv2d {dtype} of many channels",
-            partial(gradients, lambda a, f: tt.conv2d(a, f, None, (1, 1), (1, 1)), many, filters),
-        )
-    strided = empty(16, 64, 57, 57, dtype="bfloat16")
-    w = empty(128, 32, 3, 3, dtype="bfloat16")
-    yield Sample(
-        "conv2d bfloat16 with strides, dilation and groups",
-        lambda: gradients(lambda a, f: tt.conv2d(a, f, None, (2, 2), (1, 1), (2, 2), 2), strided, w),
-    )
 
 
 DISTRIBUTIONS = ("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "cauchy_", "log_normal_")

@@ -280,3 +280,176 @@ def test_gradients_of_transposed(stride: int, extra: int, dilation: int) -> None
     window = {"stride": stride, "output_padding": extra, "dilation": dilation}
     assert tt.autograd.gradcheck(lambda *a: tt.conv_transpose2d(*a, **window), leaves)
     assert tt.autograd.gradgradcheck(lambda *a: tt.conv_transpose2d(*a, **window), leaves)
+
+
+TRANSPOSED: dict[str, dict[str, Any]] = {
+    "lines": {"x": (2, 3, 5), "w": (3, 2, 4), "stride": 3, "padding": 1, "output_padding": 2},
+    "planes": {"x": (2, 4, 3, 4), "w": (4, 3, 3, 2), "stride": (2, 1), "padding": 1, "groups": 2},
+    "volumes": {"x": (1, 2, 3, 2, 3), "w": (2, 3, 2, 3, 2), "stride": 2, "dilation": (1, 2, 1)},
+    "dilation above stride": {"x": (1, 2, 3, 4), "w": (2, 3, 2, 2), "dilation": 3, "output_padding": 2},
+    "one tap": {"x": (2, 3, 4, 4), "w": (3, 2, 1, 1)},
+}
+
+
+def transposed_operands(case: str, **options: Any) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+    """The function of a transposed case, its operands and its window."""
+    window = {k: v for k, v in TRANSPOSED[case].items() if k not in "xw"}
+    x, w = TRANSPOSED[case]["x"], TRANSPOSED[case]["w"]
+    sizes = [x, w, (w[1] * window.get("groups", 1),)]
+    operands = [tt.from_numpy(sample(*s, seed=i)) for i, s in enumerate(sizes)]
+    return getattr(tt, f"conv_transpose{len(x) - 2}d"), operands, window
+
+
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed_has_the_values_and_gradients_of_pytorch(case: str) -> None:
+    torch = pytest.importorskip("torch")
+    function, operands, window = transposed_operands(case)
+    for count in (2, 3):
+        mine = [a.detach().requires_grad_() for a in operands[:count]]
+        theirs = [torch.from_numpy(a.numpy().copy()).requires_grad_() for a in operands[:count]]
+        found = function(*mine, **window)
+        want = getattr(torch.nn.functional, function.__name__)(*theirs, **window)
+        np.testing.assert_allclose(found.detach().numpy(), want.detach().numpy(), rtol=1e-10, atol=1e-10)
+        found.square().sum().backward()
+        want.square().sum().backward()
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed_derivatives_of_every_kind(case: str) -> None:
+    function, operands, window = transposed_operands(case)
+    leaves = tuple(a.slice(-1, 0, 2) if a.ndim > 1 else a for a in operands)
+    leaves = tuple(a.contiguous().requires_grad_() for a in leaves)
+    assert tt.autograd.gradcheck(lambda *a: function(*a, **window), leaves, check_forward_ad=True)
+
+
+@pytest.mark.parametrize("case", ["lines", "dilation above stride"])
+def test_transposed_second_derivatives(case: str) -> None:
+    function, operands, window = transposed_operands(case)
+    leaves = tuple(a.requires_grad_() for a in operands)
+    assert tt.autograd.gradgradcheck(lambda *a: function(*a, **window), leaves)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_transposed_integers(dtype: str) -> None:
+    x, w = (10 * sample(2, 3, 4, 4)).astype(dtype), (10 * sample(3, 2, 3, 3, seed=1)).astype(dtype)
+    b = np.arange(2, dtype=dtype)
+    found = tt.conv_transpose2d(*[tt.from_numpy(a) for a in (x, w, b)], stride=2).numpy()
+    wide = [tt.from_numpy(a.astype(np.float64)) for a in (x, w, b)]
+    assert (found == tt.conv_transpose2d(*wide, stride=2).numpy()).all()
+
+
+def test_transposed_without_batch_and_of_empty_batches() -> None:
+    function, (x, w, b), window = transposed_operands("planes")
+    np.testing.assert_allclose(function(x[0], w, b, **window).numpy(), function(x, w, b, **window).numpy()[0])
+    assert tuple(function(x[:0], w, b, **window).shape) == (0, 6, *function(x, w, b, **window).shape[2:])
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    ("x", "w", "window", "words"),
+    [
+        (
+            (5, 5),
+            W,
+            {},
+            "Expected 3D (unbatched) or 4D (batched) input to conv_transpose2d, but got input of size",
+        ),
+        (
+            (1, 3, 5, 5),
+            W,
+            {},
+            "Given transposed=1, weight of size [4, 3, 3, 3], expected input[1, 3, 5, 5] to have 4",
+        ),
+        ((1, 4, 5, 5), W, {"groups": 3}, "expected weight to be divisible by 3 at dimension 0"),
+        (
+            (1, 4, 5, 5),
+            W,
+            {"output_padding": 1},
+            "output padding must be smaller than either stride or dilation",
+        ),
+        ((1, 4, 5, 5), W, {"output_padding": -1}, "negative output_padding is not supported"),
+        (
+            (1, 4, 1, 1),
+            W,
+            {"padding": 3},
+            "Calculated output size per channel: (-3 x -3). Output size is too small",
+        ),
+        ((1, 4, 5, 5), W, {"stride": 0}, "non-positive stride is not supported"),
+    ],
+)
+def test_errors_of_transposed(
+    device: str, x: tuple[int, ...], w: tuple[int, ...], window: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RuntimeError) as error:
+        tt.conv_transpose2d(tt.ones(x, device=device), tt.ones(w, device=device), **window)
+    assert words in str(error.value)
+
+
+def test_transposed_bias_of_another_size_is_refused() -> None:
+    with pytest.raises(
+        RuntimeError, match="expected bias to be 1-dimensional with 3 elements, but got bias of size"
+    ):
+        tt.conv_transpose2d(tt.ones(1, 4, 5, 5), tt.ones(W), tt.ones(4))
+
+
+WINDOW = ([2, 1], [1, 0], [1, 2])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("mask", list(itertools.product([False, True], repeat=3)), ids=str)
+def test_backward_gives_what_its_mask_asks_for(transposed: bool, mask: tuple[bool, ...]) -> None:
+    x, w, b = (tt.from_numpy(sample(*s, seed=i)) for i, s in enumerate([(2, 4, 6, 5), (4, 2, 3, 2), (4,)]))
+    leaves = [a.requires_grad_() for a in (x, w, b)]
+    out = tt.convolution(*leaves, *WINDOW, transposed, [0, 0], 2)
+    grad = tt.from_numpy(sample(*out.shape, seed=4))
+    out.backward(grad)
+    rest = (*WINDOW, transposed, [0, 0], 2, list(mask))
+    found = tt.ops.aten.convolution_backward(grad, x.detach(), w.detach(), [4], *rest)
+    for asked, one, leaf in zip(mask, found, leaves, strict=True):
+        assert (one is not None) == asked
+        if asked:
+            np.testing.assert_allclose(one.numpy(), leaf.grad.numpy(), atol=1e-12)
+
+
+def test_gradients_of_other_sizes_are_refused() -> None:
+    x, w = tt.ones(1, 4, 5, 5), tt.ones(2, 4, 3, 3)
+    rest = (None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True])
+    for sizes, dim in (((1, 2, 4, 4), 2), ((1, 3, 3, 3), 1), ((2, 2, 3, 3), 0)):
+        with pytest.raises(
+            RuntimeError, match=rf"Expected a tensor of dimension 4 and tensor.size\[{dim}\] =="
+        ):
+            tt.ops.aten.convolution_backward(tt.ones(sizes), x, w, *rest)
+
+
+def test_double_backward_is_that_of_the_formulas() -> None:
+    torch = pytest.importorskip("torch")
+    sizes = [(2, 4, 5, 5), (6, 2, 3, 3), (6,), (2, 6, 2, 2), (6, 2, 3, 3), (2, 4, 5, 5)]
+    operands = [sample(*s, seed=i) for i, s in enumerate(sizes)]
+    rest = ([2, 2], [0, 0], [1, 1], False, [0, 0], 2, [True, True, True])
+    name = "_convolution_double_backward"
+    want = getattr(torch.ops.aten, name)(*[torch.from_numpy(a) for a in operands], *rest)
+    found = getattr(tt.ops.aten, name)(*[tt.from_numpy(a) for a in operands], *rest)
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-12)
+
+
+def test_lines_with_time_first() -> None:
+    torch = pytest.importorskip("torch")
+    x, w, b = sample(7, 2, 3), sample(3, 3, 4, seed=1), sample(4, seed=2)
+    for pad in (0, 2):
+        want = torch.conv_tbc(*[torch.from_numpy(a) for a in (x, w, b)], pad)
+        found = tt.conv_tbc(*[tt.from_numpy(a) for a in (x, w, b)], pad)
+        assert found.is_contiguous()
+        np.testing.assert_allclose(found.numpy(), want.numpy(), atol=1e-12)
+    with pytest.raises(RuntimeError, match="Input must have 3 dims: time, batch, in_channel"):
+        tt.conv_tbc(tt.ones(3, 3), tt.ones(3, 3, 4), tt.ones(4))
+
+
+def test_one_number_stands_for_all_dimensions() -> None:
+    x, w = tt.from_numpy(sample(1, 2, 6, 6)), tt.from_numpy(sample(3, 2, 3, 3, seed=1)).requires_grad_()
+    found = tt.convolution(x, w, None, [2], [1], [1], False, [0], 1)
+    want = tt.conv2d(x, w, None, 2, 1)
+    np.testing.assert_array_equal(found.detach().numpy(), want.detach().numpy())
+    assert tt.autograd.grad(found.sum(), w)[0].shape == w.shape

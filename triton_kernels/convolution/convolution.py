@@ -1,268 +1,224 @@
-"""Convolutions over lines and planes as implicit matrix products: columns are never written to memory.
+"""Convolutions, transposed ones and gradients of inputs: how each becomes a launch of one kernel.
 
-Rows of the product are pixels, its columns channels of one group. The inner side runs over channels and
-filter taps in a fixed order; strides come as they are, so NCHW and NHWC share a kernel.
+Columns are never written to memory. A convolution of one tap is a matrix product and is handed to those; one whose
+groups have a channel each has kernels of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
-from ...runtime.allocator import get_allocator
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
-from ...runtime.errors import internal_assert
-from ...runtime.memory_format import contiguous_strides
-from ...runtime.scalar_type import BY_NAME
-from ...runtime.tensor_spec import TensorSpec
-from ..elementwise.factories import zero
+from ...runtime.cuda.lazy_triton import tl
+from ..budget import Configuration
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
-from ..products.product import Accumulation, Tiling, accumulation, stride_arguments, tiling
-from ..reduction.reduction import REDUCTIONS, Reduction, reduction
-from .convolution_kernels import convolve, convolve_backward_input, convolve_backward_weight
+from ..tuning.choice import configuration
+from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
+from .depthwise import is_depthwise, plan_depthwise
+from .pointwise import is_product, plan_product
+from .problem import Problem
+from .relaying import WORTH_A_COPY, Relay, as_it_is, relaid, transposed, unit_of_spec
+from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
+
+FLAT_BELOW = 32
+"""Channels of a group below which the inner side runs over channels and taps as one: a tap would leave most of a block
+empty."""
+MOST = (512, 128, 128)
+"""The tile of the interpreter, where a program costs far more than its elements."""
 
 
-def geometry_constants(call: StructuredCall) -> dict[str, object]:
-    """Stride, padding and dilation as the kernels' constants."""
-    args = call.args
-    pairs = (("SH", "SW", "stride"), ("PH", "PW", "padding"), ("DH", "DW", "dilation"))
-    return {name: args[key][i] for *names, key in pairs for i, name in enumerate(names)}
+def relay(problem: Problem, sums: Sums) -> tuple[Problem, Relay, Relay]:
+    """The problem over operands as the kernel wants them, and what makes those of the given ones."""
+    source, weight = problem.source, problem.weight
+    if problem.products < WORTH_A_COPY:
+        return problem, as_it_is, as_it_is
+    vector = BYTES // source.itemsize
+    channels = problem.channels
+    if problem.groups > 1 or channels % vector == 0:
+        padded = channels
+    else:
+        padded = min(n for n in (4, 8, 16, cdiv(channels, vector) * vector) if n >= channels)
+    source, gather = relaid(source, padded * problem.groups)
+    if not problem.transposed:
+        weight, gather_weight = relaid(weight, padded)
+    elif sums.precision == "tf32":
+        # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one.
+        weight, gather_weight = relaid(transposed(weight), padded * problem.groups)
+        weight = transposed(weight)
+    else:
+        weight, gather_weight = relaid(weight, padded * problem.groups, dim=0)
+    return dataclasses.replace(problem, source=source, weight=weight), gather, gather_weight
 
 
-def strides_of(prefix: str, spec: TensorSpec, letters: str) -> dict[str, int]:
-    """A tensor's strides by the kernels' names, such as ``xn``, ``xc``, ``xh``, ``xw``."""
-    return {prefix + letter: stride for letter, stride in zip(letters, spec.strides, strict=True)}
+def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Configuration:
+    """A configuration by dtype, vectors, and whether large tiles are enough to fill the device."""
+    m, columns = problem.positions, problem.columns
+    properties = driver().properties(problem.out.device.resolved_index)
+    count, phases = properties.multi_processor_count, problem.phases
+    itemsize = problem.source.itemsize
+
+    def fills(one: Configuration) -> bool:
+        tiles = cdiv(cdiv(m, phases), one.tile[0]) * cdiv(columns, one.tile[1]) * phases * problem.groups
+        return tiles >= count
+
+    if itemsize == 8:
+        candidates = DOUBLE
+    elif itemsize == 4:
+        candidates = EXACT if sums.precision == "ieee" else TF32
+    elif is_flat or unit_of_spec(problem.source) * itemsize < BYTES:
+        candidates = FEW
+    else:
+        capability = 10 * properties.major + properties.minor
+        known = max((c for c in (80, 90, 100) if c <= capability), default=80)
+        candidates = tuple(one for one in HALF if one.is_for(known))
+        if columns > 128 and columns % 256 == 0 and WIDE.is_for(known) and fills(WIDE):
+            return WIDE
+        if columns <= 64:
+            candidates = tuple(one for one in candidates if one.tile[1] <= 64)
+    return next((one for one in candidates if fills(one)), candidates[-1])
 
 
-def plan(
-    call: StructuredCall,
-    kernel: Any,
-    pointers: Mapping[str, str],
-    sizes: Mapping[str, int],
-    strides: Mapping[str, int],
-    constants: Mapping[str, object],
-    tile: Tiling,
-    how: Accumulation,
-    extent: int,
-) -> tuple[Launch, tuple[int, ...]]:
-    """The launch, and the numbers that follow the pointers at each call."""
-    kind = integer_type(extent)
-    signature, fixed, values, divisible = stride_arguments(strides, kind)
-    every = {**pointers, **dict.fromkeys(sizes, "i32"), **signature}
-    values = {**sizes, **values}
+def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None]:
+    """``run(out, source, weight, bias or None)`` over data."""
+    sums = sums_of(call, given.source)
+    problem, gather, gather_weight = relay(given, sums)
+    source, weight, out, window = problem.source, problem.weight, problem.out, problem.window
+    channels, columns, groups = problem.channels, problem.columns, problem.groups
+    is_flat = channels < FLAT_BELOW or source.strides[1] != 1
+    inner = channels * window.taps if is_flat else channels
+    if interpreted():
+        tile = tuple(
+            bounded(n, most) for n, most in zip((problem.positions, columns, inner), MOST, strict=True)
+        )
+        chosen = Configuration(tile, 4, 1)
+    else:
+        default = default_configuration(problem, sums, is_flat)
+        shape = (problem.positions, columns, channels * window.taps)
+        chosen = configuration(convolve, call.device, source.dtype.triton_name, shape, default)
+        m, n, k = chosen.tile
+        if not is_flat and channels % k and channels % (k // 2) == 0:
+            k //= 2
+        tile = (bounded(problem.positions, m), bounded(columns, n), bounded(inner, k))
+    k_stride, n_stride, group_stride = problem.weight_strides(weight)
+    w_inner = n_stride != 1 or k_stride == 1
+    letters = dict(zip(("wt", "wr", "ws"), weight.strides[2:], strict=True))
+    along = {"wg": group_stride if groups > 1 else 0, "wk": k_stride, "wn": n_stride, **letters}
+    w_name = "wk" if w_inner else "wn"
+    is_inner = along[w_name] == 1
+    w_unit = unit_of(*(s for name, s in along.items() if name != w_name)) if is_inner else 1
+    x_unit = unit_of_spec(source)
+    pixels_inner = out.strides[1] != 1 and out.sizes[1] > 1
+    y_unit = 1 if pixels_inner or out.strides[1] != 1 else unit_of(out.strides[0], *out.strides[2:])
+    column_unit, channel_unit = unit_of(columns), unit_of(channels)
+    extent = reach(source, weight, out) + tile[0] * max(out.strides)
+    kind = integer_type(extent, problem.positions + problem.phases * tile[0])
+    arguments = Arguments(kind)
+    arguments.sizes(images=out.sizes[0])
+    arguments.sizes(column_unit, columns=columns)
+    if is_flat:
+        arguments.constants["channels"] = channels
+    else:
+        arguments.sizes(channel_unit, channels=channels)
+    arguments.sizes(**dict(zip(("d", "h", "width"), source.sizes[2:], strict=True)))
+    arguments.sizes(**dict(zip(("od", "oh", "ow"), out.sizes[2:], strict=True)))
+    xn, xc, xd, xh, xw = source.strides
+    arguments.strides(x_unit, "xc", {"xn": xn, "xd": xd, "xh": xh, "xw": xw, "xc": xc})
+    arguments.strides(w_unit, w_name, along)
+    yn, yc, yd, yh, yw = out.strides
+    arguments.strides(
+        y_unit, "yw" if pixels_inner else "yc", {"yn": yn, "yd": yd, "yh": yh, "yw": yw, "yc": yc}
+    )
+    arguments.strides(1, "bs", {"bs": 0 if problem.bias is None else problem.bias.strides[0]})
+    pointers = {"x": source, "w": weight, "out": out} | (
+        {} if problem.bias is None else {"bias": problem.bias}
+    )
+    every = {name: f"*{spec.dtype.triton_name}" for name, spec in pointers.items()} | arguments.signature
     launch = Launch(
         call.device,
-        kernel,
-        {name: every[name] for name in kernel.arg_names if name in every},
-        {**constants, **fixed, **tile.constants(), "ACCUMULATOR": how.type, "DOT": how.dot},
-        divisible=divisible,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
-    )
-    return launch, tuple(values[name] for name in kernel.arg_names if name in values)
-
-
-def reach(*specs: TensorSpec) -> int:
-    """A bound on the offsets of masked lanes too, which lie a tile beyond the tensors."""
-    return 2 * max(sum(n * abs(s) for n, s in zip(spec.sizes, spec.strides, strict=True)) for spec in specs)
-
-
-def floating(call: StructuredCall, spec: TensorSpec) -> Accumulation:
-    """The accumulation of a convolution, which has no integers."""
-    if not spec.dtype.is_floating_point:
-        raise call.refuse(spec)
-    return accumulation(call, spec)
-
-
-def convolution(call: StructuredCall) -> PlannedKernel:
-    """(N, C, H, W) by (O, C / groups, R, S) gives (N, O, OH, OW), with a bias of (O) where there is one."""
-    x, weight, bias = call.args["input"], call.args["weight"], call.args["bias"]
-    out, groups = call.outputs[0], call.args["groups"]
-    how = floating(call, x)
-    if out.numel == 0:
-        return PlannedKernel(launch_nothing)
-    o, per_group, r, s = weight.sizes
-    n, _, oh, ow = out.sizes
-    m, columns, inner = n * oh * ow, o // groups, per_group * r * s
-    tile = tiling(call.device, x.itemsize, how, m, columns, inner, groups, True)
-    pointers = {"x": x, "w": weight, "out": out} | ({} if bias is None else {"bias": bias})
-    constants: dict[str, object] = {**geometry_constants(call), "R": r, "S": s}
-    if bias is None:
-        constants["bias"] = None
-    launch, numbers = plan(
-        call,
         convolve,
-        {name: f"*{spec.dtype.triton_name}" for name, spec in pointers.items()},
+        {name: every[name] for name in convolve.arg_names if name in every},
         {
-            "m": m,
-            "columns": columns,
-            "channels": per_group,
-            "h": x.sizes[2],
-            "width": x.sizes[3],
-            "oh": oh,
-            "ow": ow,
+            **({"bias": None} if problem.bias is None else {}),
+            **arguments.constants,
+            **window.constants(),
+            **sums.constants(),
+            **dict(zip(("LEAP_D", "LEAP_H", "LEAP_W"), problem.leaps, strict=True)),
+            "X_UNIT": x_unit,
+            "W_UNIT": w_unit,
+            "Y_UNIT": y_unit,
+            "CHANNEL_UNIT": channel_unit,
+            "COLUMN_UNIT": column_unit,
+            "W_INNER": w_inner,
+            "PIXELS_INNER": pixels_inner,
+            "TRANSPOSED": problem.transposed,
+            "FLAT": is_flat,
+            "WHOLE": is_flat or channels % tile[2] == 0,
+            **dict(zip(("CHECK_D", "CHECK_H", "CHECK_W"), problem.may_lie_outside, strict=True)),
+            "INDEX": tl.int32 if kind == "i32" else tl.int64,
+            **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True)),
         },
-        {
-            **strides_of("x", x, "nchw"),
-            **strides_of("w", weight, "ocrs"),
-            **strides_of("y", out, "nchw"),
-            **({"bs": 0} if bias is None else strides_of("b", bias, "s")),
-        },
-        constants,
-        tile,
-        how,
-        reach(x, weight, out) + tile.m * max(out.strides),
+        num_warps=chosen.warps,
+        num_stages=chosen.stages,
     )
-    grid = (cdiv(m, tile.m) * cdiv(columns, tile.n) * groups, 1, 1)
+    tiles = cdiv(problem.positions_of_phase, tile[0]) * cdiv(columns, tile[1]) * groups
+    grid, numbers = (tiles, problem.phases, 1), arguments.in_order(convolve.arg_names)
 
-    def into(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+        data, filters = gather(data), gather_weight(filters)
         if offset is None:
             launch(grid, data.address, filters.address, to.address, *numbers)
         else:
             launch(grid, data.address, filters.address, offset.address, to.address, *numbers)
 
-    return PlannedKernel(into)
+    return run
+
+
+def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
+    """``run(out, source, weight, bias or None)`` over data, by the kernel that fits."""
+    sums_of(call, problem.source)
+    if problem.out.numel == 0:
+        return launch_nothing
+    if is_depthwise(problem):
+        return plan_depthwise(call, problem)
+    if is_product(problem):
+        return plan_product(call, problem)
+    return plan_convolution(call, problem)
+
+
+def convolution(call: StructuredCall) -> PlannedKernel:
+    """(N, C, *spatial) by (O, C / groups, *kernel), or transposed by (C, O / groups, *kernel), with a bias of (O)."""
+    args = call.args
+    weight = args["weight"]
+    problem = Problem(
+        as_volume(args["input"]),
+        as_volume(weight),
+        args["bias"],
+        as_volume(call.outputs[0]),
+        args["groups"],
+        window_of(call, weight.sizes[2:]),
+        args["transposed"],
+    )
+    return PlannedKernel(plan_of(call, problem))
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:
     """Each input pixel gathers from the outputs that it went into: no scatter, no atomics."""
-    grad, weight = call.args["grad_output"], call.args["weight"]
-    out, groups = call.outputs[0], call.args["groups"]
-    how = floating(call, grad)
-    if out.numel == 0:
-        return PlannedKernel(launch_nothing)
-    o, per_group, r, s = weight.sizes
-    n, _, h, width = out.sizes
-    m, outputs = n * h * width, o // groups
-    tile = tiling(call.device, grad.itemsize, how, m, per_group, outputs * r * s, groups, True)
-    launch, numbers = plan(
-        call,
-        convolve_backward_input,
-        {
-            "g": f"*{grad.dtype.triton_name}",
-            "w": f"*{weight.dtype.triton_name}",
-            "out": f"*{out.dtype.triton_name}",
-        },
-        {
-            "m": m,
-            "columns": per_group,
-            "outputs": outputs,
-            "h": h,
-            "width": width,
-            "oh": grad.sizes[2],
-            "ow": grad.sizes[3],
-        },
-        {**strides_of("g", grad, "nchw"), **strides_of("w", weight, "ocrs"), **strides_of("x", out, "nchw")},
-        {**geometry_constants(call), "R": r, "S": s},
-        tile,
-        how,
-        reach(grad, weight, out) + tile.m * max(out.strides),
+    args = call.args
+    weight = args["weight"]
+    problem = Problem(
+        as_volume(args["grad_output"]),
+        as_volume(weight),
+        None,
+        as_volume(call.outputs[0]),
+        args["groups"],
+        window_of(call, weight.sizes[2:]),
+        True,
     )
-    grid = (cdiv(m, tile.m) * cdiv(per_group, tile.n) * groups, 1, 1)
-    return PlannedKernel(lambda to, g, w: launch(grid, g.address, w.address, to.address, *numbers))
+    return PlannedKernel(plan_of(call, problem))
 
 
-def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """Gradient by input, summed over all pixels; long sums are cut into parts that are added up after."""
-    grad, x = call.args["grad_output"], call.args["input"]
-    out, groups = call.outputs[0], call.args["groups"]
-    how = floating(call, grad)
-    if out.numel == 0:
-        return PlannedKernel(launch_nothing)
-    o, per_group, r, s = out.sizes
-    n, _, oh, ow = grad.sizes
-    pixels, outputs, columns = n * oh * ow, o // groups, per_group * r * s
-    if pixels == 0:
-        return zero(call)
-    tile = tiling(call.device, grad.itemsize, how, outputs, columns, pixels, groups, True)
-    programs = cdiv(outputs, tile.m) * cdiv(columns, tile.n) * groups
-    target = 2 * driver().properties(call.device.resolved_index).multi_processor_count
-    splits = max(1, min(cdiv(pixels, 8 * tile.k), target // programs, 1 if interpreted() else 64))
-    chunk = cdiv(cdiv(pixels, splits), tile.k) * tile.k
-    splits = cdiv(pixels, chunk)
-    accumulator = BY_NAME["float64" if how.type.primitive_bitwidth == 64 else "float32"]
-    parts = TensorSpec.contiguous((splits, *out.sizes), accumulator, out.device)
-    target_spec = out if splits == 1 else parts
-    target_strides = out.strides if splits == 1 else contiguous_strides(out.sizes)
-    launch, numbers = plan(
-        call,
-        convolve_backward_weight,
-        {
-            "g": f"*{grad.dtype.triton_name}",
-            "x": f"*{x.dtype.triton_name}",
-            "out": f"*{target_spec.dtype.triton_name}",
-        },
-        {
-            "pixels": pixels,
-            "chunk": chunk,
-            "outputs": outputs,
-            "channels": per_group,
-            "h": x.sizes[2],
-            "width": x.sizes[3],
-            "oh": oh,
-            "ow": ow,
-        },
-        {
-            **strides_of("g", grad, "nchw"),
-            **strides_of("x", x, "nchw"),
-            **{f"w{letter}": stride for letter, stride in zip("ocrs", target_strides, strict=True)},
-            "part": 0 if splits == 1 else out.numel,
-        },
-        {**geometry_constants(call), "R": r, "S": s},
-        tile,
-        how,
-        reach(grad, x, out) + tile.m * max(out.strides),
-    )
-    grid = (programs, splits, 1)
-    if splits == 1:
-        return PlannedKernel(lambda to, g, x_: launch(grid, g.address, x_.address, to.address, *numbers))
-    row = REDUCTIONS["sum_stub"]
-    internal_assert(isinstance(row, Reduction), "sum_stub is no reduction")
-    add_up = reduction(row)(
-        call._replace(name="sum", args={"self": parts}, runtime=("self",), extra={"dims": (0,)})
-    ).into
-    allocate = get_allocator("cuda").allocate
-
-    def into(to: Any, g: Any, data: Any) -> None:
-        buffer = allocate(parts.nbytes, parts.device)
-        launch(grid, g.address, data.address, buffer.address, *numbers)
-        add_up(to, buffer)
-
-    return PlannedKernel(into)
-
-
-NEUTRAL = {"stride": 1, "padding": 0, "dilation": 1}
-
-
-def with_height(spec: TensorSpec) -> TensorSpec:
-    """(A, B, W) as (A, B, 1, W)."""
-    (a, b, w), (sa, sb, sw) = spec.sizes, spec.strides
-    return spec.replace(sizes=(a, b, 1, w), strides=(sa, sb, w * sw, sw))
-
-
-def over_planes(factory: KernelFactory) -> KernelFactory:
-    """The factory for one spatial dimension too, as a plane of height 1. Refuses three of them."""
-
-    def planned(call: StructuredCall) -> PlannedKernel:
-        rank = call.outputs[0].ndim - 2
-        if rank == 2:
-            return factory(call)
-        if rank != 1:
-            raise NotImplementedError(
-                f"{call.kernel_name()}: {rank} spatial dimensions are not implemented, expected 1 or 2"
-            )
-        args = dict(call.args)
-        for name, value in call.args.items():
-            if isinstance(value, TensorSpec) and value.ndim == 3:
-                args[name] = with_height(value)
-            elif name in NEUTRAL:
-                args[name] = (NEUTRAL[name], *value)
-        return factory(call._replace(args=args, outputs=(with_height(call.outputs[0]),)))
-
-    return planned
-
-
-register_stub("convolution_stub", "cuda", over_planes(convolution))
-register_stub("convolution_backward_input_stub", "cuda", over_planes(backward_input))
-register_stub("convolution_backward_weight_stub", "cuda", over_planes(backward_weight))
+register_stub("convolution_stub", "cuda", convolution)
+register_stub("convolution_backward_input_stub", "cuda", backward_input)

@@ -23,3 +23,34 @@ def convolution_of(
 def convolution_bias_backward(grad: Any) -> Any:
     """The sum over everything but channels."""
     return grad.sum((0, *range(2, grad.ndim)))
+
+
+def convolution_input_gradient(
+    grad: Any,
+    weight: Any,
+    sizes: Sequence[int],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    groups: int,
+) -> Any:
+    """The gradient of a convolution's input, which has `sizes`; of a transposed one it is a convolution."""
+    if transposed:
+        return convolution_of(grad, weight, stride, padding, dilation, groups, sizes)
+    return ops.convolution_backward_input(grad, weight, sizes, stride, padding, dilation, groups)
+
+
+def convolution_weight_gradient(
+    grad: Any,
+    input: Any,
+    sizes: Sequence[int],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    groups: int,
+) -> Any:
+    """The gradient of a convolution's weight, which has `sizes`; of a transposed one the input is what gathers."""
+    outer, inner = (input, grad) if transposed else (grad, input)
+    return ops.convolution_backward_weight(outer, inner, sizes, stride, padding, dilation, groups)

@@ -67,7 +67,8 @@ def convolution(
     elif dims[1] is None:
         out, place = convolve(input, weight, None, groups).unsqueeze(0), 0
     elif dims[0] is None and groups == 1:
-        out, place = _from_channels(convolve(input, _folded(weight, dims[1]), None, 1), size), 1
+        weights = _as_channels(weight, dims[1], size) if transposed else _folded(weight, dims[1])
+        out, place = _from_channels(convolve(input, weights, None, 1), size), 1
     else:
         channels = _as_channels(input, dims[0], size)
         out = _from_channels(convolve(channels, _folded(weight, dims[1]), None, size * groups), size)

@@ -14,29 +14,46 @@ from ..meta_base import MetaBase
 from .linalg import check_same_device
 
 
-def check_window(rank: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> None:
+def for_each_dimension(values: Sequence[int], rank: int) -> tuple[int, ...]:
+    """A window's numbers, one for each spatial dimension: a single one stands for all."""
+    return tuple(values) * rank if len(values) == 1 else tuple(values)
+
+
+def check_window(
+    rank: int,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int] | None = None,
+) -> None:
     """Refuse lists of another length than the spatial rank, and values out of range."""
-    for name, values in (("stride", stride), ("padding", padding), ("dilation", dilation)):
-        if len(values) != rank:
+    lists = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
+    for name, values in lists.items():
+        if values is not None and len(values) != rank:
             raise RuntimeError(
                 f"expected {name} to be a single integer value or a list of {rank} values to match the convolution "
                 f"dimensions, but got {name}={list(values)}"
             )
     if any(p < 0 for p in padding):
         raise RuntimeError("negative padding is not supported")
+    if output_padding is not None and any(p < 0 for p in output_padding):
+        raise RuntimeError("negative output_padding is not supported")
     if any(s <= 0 for s in stride):
         raise RuntimeError("non-positive stride is not supported")
     if any(d <= 0 for d in dilation):
         raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
 
 
-def _check_shapes(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, groups: int) -> None:
+def _check_shapes(
+    input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, groups: int, transposed: bool
+) -> None:
     if weight.ndim < 3:
         raise RuntimeError(f"weight should have at least three dimensions, but got {weight.ndim}")
     rank = weight.ndim - 2
+    name = f"conv_transpose{rank}d" if transposed else f"conv{rank}d"
     if input.ndim != weight.ndim:
         raise RuntimeError(
-            f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to conv{rank}d, but got input of size: "
+            f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {name}, but got input of size: "
             f"{list(input.sizes)}"
         )
     if groups <= 0:
@@ -51,6 +68,19 @@ def _check_shapes(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
             f"size {list(weight.sizes)} instead"
         )
+    if transposed:
+        if input.sizes[1] != weight.sizes[0]:
+            raise RuntimeError(
+                f"Given transposed=1, weight of size {list(weight.sizes)}, expected input{list(input.sizes)} to have "
+                f"{weight.sizes[0]} channels, but got {input.sizes[1]} channels instead"
+            )
+        outputs = weight.sizes[1] * groups
+        if bias is not None and bias.sizes != (outputs,):
+            raise RuntimeError(
+                f"Given transposed=1, weight of size {list(weight.sizes)}, expected bias to be 1-dimensional with "
+                f"{outputs} elements, but got bias of size {list(bias.sizes)} instead"
+            )
+        return
     if input.sizes[1] != weight.sizes[1] * groups:
         raise RuntimeError(
             f"Given groups={groups}, weight of size {list(weight.sizes)}, expected input{list(input.sizes)} to have "
@@ -79,14 +109,16 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> None:
-    """(N, C, *spatial) with weight (O, C / groups, *kernel) gives (N, O, *out); channels-last stays so."""
-    if transposed or any(output_padding):
-        raise NotImplementedError(
-            "convolution: transposed=True is not implemented; use conv_transpose1d, 2d or 3d"
-        )
-    _check_shapes(input, weight, bias, groups)
+    """(N, C, *spatial) with weight (O, C / groups, *kernel), transposed (C, O / groups, *kernel), gives (N, O, *out);
+    channels-last stays so."""
+    _check_shapes(input, weight, bias, groups, transposed)
     kernel = weight.sizes[2:]
-    check_window(len(kernel), stride, padding, dilation)
+    stride, padding, dilation, output_padding = (
+        for_each_dimension(values, len(kernel)) for values in (stride, padding, dilation, output_padding)
+    )
+    check_window(len(kernel), stride, padding, dilation, output_padding)
+    if 0 in kernel:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
     check_same_device("convolution", input, weight, bias)
     if input.dtype is not weight.dtype:
         raise RuntimeError(
@@ -98,20 +130,60 @@ def convolution(
             f"Input type ({input.dtype.scalar_name.lower()}) and bias type ({bias.dtype.scalar_name.lower()}) should "
             "be the same"
         )
-    padded = tuple(n + 2 * p for n, p in zip(input.sizes[2:], padding, strict=True))
+    if transposed:
+        outputs = weight.sizes[1] * groups
+        out = _transposed_sizes(input.sizes[2:], kernel, stride, padding, dilation, output_padding)
+    else:
+        outputs = weight.sizes[0]
+        out = _forward_sizes(input.sizes[2:], kernel, stride, padding, dilation)
+    if 0 in input.sizes[2:]:
+        raise RuntimeError(
+            f"Only zero batch or zero channel inputs are supported, but got input shape: {list(input.sizes)}"
+        )
+    sizes = (input.sizes[0], outputs, *out)
+    meta.set_output_raw_strided(0, sizes, _strides(sizes, input, weight), dtype=input.dtype)
+
+
+def _forward_sizes(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[int, ...]:
+    """How many positions there are; refuses a kernel that is larger than the padded input."""
+    padded = tuple(n + 2 * p for n, p in zip(sizes, padding, strict=True))
     reach = tuple(d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True))
     if any(have < need for have, need in zip(padded, reach, strict=True)):
         raise RuntimeError(
             f"Calculated padded input size per channel: ({_by(padded)}). Kernel size: ({_by(reach)}). Kernel size "
             "can't be greater than actual input size"
         )
-    if 0 in input.sizes[2:]:
+    return tuple((have - need) // s + 1 for have, need, s in zip(padded, reach, stride, strict=True))
+
+
+def _transposed_sizes(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+) -> tuple[int, ...]:
+    """The input that would have given these positions, longer by `output_padding` where a stride leaves it open."""
+    if any(extra >= s and extra >= d for extra, s, d in zip(output_padding, stride, dilation, strict=True)):
         raise RuntimeError(
-            f"Only zero batch or zero channel inputs are supported, but got input shape: {list(input.sizes)}"
+            "output padding must be smaller than either stride or dilation, but got output_padding: "
+            f"{list(output_padding)} stride: {list(stride)} dilation: {list(dilation)}"
         )
-    out = tuple((have - need) // s + 1 for have, need, s in zip(padded, reach, stride, strict=True))
-    sizes = (input.sizes[0], weight.sizes[0], *out)
-    meta.set_output_raw_strided(0, sizes, _strides(sizes, input, weight), dtype=input.dtype)
+    rows = zip(sizes, kernel, stride, padding, dilation, output_padding, strict=True)
+    out = tuple((n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, s, p, d, extra in rows)
+    if any(n <= 0 for n in out):
+        raise RuntimeError(
+            f"Given input size per channel: ({_by(sizes)}). Calculated output size per channel: ({_by(out)}). Output "
+            "size is too small"
+        )
+    return out
 
 
 def _strides(sizes: Sequence[int], *operands: TensorSpec) -> tuple[int, ...]:
@@ -121,6 +193,27 @@ def _strides(sizes: Sequence[int], *operands: TensorSpec) -> tuple[int, ...]:
         if spec.ndim == len(sizes) and spec.suggest_memory_format() in formats:
             return channels_last_strides(sizes)
     return ()
+
+
+def _check_gradient(
+    grad: TensorSpec, input: tuple[int, ...], weight: tuple[int, ...], window: Sequence[Sequence[int]]
+) -> None:
+    """Refuse a gradient of other sizes than the convolution's result; a transposed one may lack the last positions."""
+    rank = len(weight) - 2
+    if rank < 1 or not grad.ndim == len(input) == len(weight):
+        raise RuntimeError(
+            f"Expected gradient, input and weight of one rank, at least 3, but got sizes {list(grad.sizes)}, "
+            f"{list(input)} and {list(weight)}"
+        )
+    stride, padding, dilation = (for_each_dimension(values, rank) for values in window)
+    check_window(rank, stride, padding, dilation)
+    out = _forward_sizes(input[2:], weight[2:], stride, padding, dilation)
+    for dim, (have, want) in enumerate(zip(grad.sizes, (input[0], weight[0], *out), strict=True)):
+        if have > want or (have < want and dim < 2):
+            raise RuntimeError(
+                f"Expected a tensor of dimension {rank + 2} and tensor.size[{dim}] == {want} but got: dimension "
+                f"{grad.ndim} and tensor.size[{dim}] = {have}"
+            )
 
 
 def convolution_backward_input(
@@ -135,6 +228,7 @@ def convolution_backward_input(
 ) -> None:
     """The gradient of `convolution` with respect to its input."""
     sizes = tuple(input_size)
+    _check_gradient(grad_output, sizes, weight.sizes, (stride, padding, dilation))
     meta.set_output_raw_strided(0, sizes, _strides(sizes, grad_output, weight), dtype=grad_output.dtype)
 
 
@@ -149,4 +243,5 @@ def convolution_backward_weight(
     groups: int,
 ) -> None:
     """The gradient of `convolution` with respect to its weight."""
+    _check_gradient(grad_output, input.sizes, tuple(weight_size), (stride, padding, dilation))
     meta.set_output_raw_strided(0, tuple(weight_size), dtype=grad_output.dtype)

@@ -72,6 +72,12 @@ def arguments(name, make, whole):
         return [*args, [1] * rank, "same"] if overload == "padding" else args
     if base == "convolution":
         return [randn(make, 1, 2, 4), randn(make, 2, 2, 2), randn(make, 2), [1], [0], [1], False, [0], 1]
+    if base == "_convolution":
+        window = [[1], [0], [1], False, [0], 1]
+        flags = [False] * (3 if overload == "deprecated" else 4)
+        return [randn(make, 1, 2, 4), randn(make, 2, 2, 2), randn(make, 2), *window, *flags]
+    if base == "conv_tbc":
+        return [randn(make, 4, 1, 2), randn(make, 2, 2, 2), randn(make, 2)]
     if base in LOSSES:
         return [randn(make, 3), randn(make, 3)]
     if base in ("cross_entropy_loss", "nll_loss"):

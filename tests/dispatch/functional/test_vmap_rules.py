@@ -446,6 +446,8 @@ for groups in (1, 2):
         N(2, 4, 5, 5),
         tag=tag,
     )
+case("conv_transpose1d", lambda x, w, b: F.conv_transpose1d(x, w, b, 2, 1), N(2, 4, 5), N(4, 3, 3), N(3))
+case("conv_tbc", lambda x, w, b: tt.conv_tbc(x, w, b, 1), N(5, 2, 3), N(3, 3, 4), N(4))
 case("conv1d", F.conv1d, N(4, 5), N(2, 4, 3), tag="one sample")
 case("conv3d", F.conv3d, N(1, 2, 3, 3, 3), N(2, 2, 2, 2, 2))
 case("max_pool2d", lambda x: F.max_pool2d(x, 2), N(2, 3, 4, 4))
@@ -820,8 +822,16 @@ INTERPRETED += [
 INTERPRETED += ["embedding", "promotion i64 and mapped f32", "cumsum"]
 
 
+@pytest.fixture
+def without_tf32():
+    """Convolutions of float32 with the precision of float32."""
+    tt.backends.cudnn.allow_tf32 = False
+    yield
+    tt.backends.cudnn.allow_tf32 = True
+
+
 @pytest.mark.parametrize("name", INTERPRETED)
-def test_rules_run_on_a_gpu(name):
+def test_rules_run_on_a_gpu(name, without_tf32):
     function, operands, _ = CASES[name]
     dims = [0 if i == 0 or i % 2 else None for i in range(len(operands))]
     values = [o.make(np.random.default_rng(0), d) for o, d in zip(operands, dims, strict=True)]

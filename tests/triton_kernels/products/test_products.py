@@ -1,4 +1,4 @@
-"""Matrix products and convolutions with their gradients, against float64 on the host."""
+"""Matrix products with their gradients, against float64 on the host."""
 
 import numpy as np
 import pytest
@@ -79,69 +79,6 @@ def test_gradients_of_mm(random, same):
     ones = np.ones((5, 3))
     same(x.grad, tt.from_numpy(ones @ b.numpy().T), 1e-12)
     same(y.grad, tt.from_numpy(a.numpy().T @ ones), 1e-12)
-
-
-# (input, weight, stride, padding, dilation, groups)
-CONVOLUTIONS = {
-    "plain": ((2, 3, 8, 9), (4, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1),
-    "everything": ((1, 4, 10, 11), (6, 2, 3, 2), (2, 1), (1, 2), (1, 2), 2),
-    "depthwise": ((2, 4, 7, 7), (4, 1, 3, 3), (2, 3), (2, 1), (2, 1), 4),
-    "one tap": ((2, 20, 5, 5), (18, 20, 1, 1), (1, 1), (0, 0), (1, 1), 1),
-    "one image": ((1, 1, 12, 12), (8, 1, 5, 5), (1, 1), (0, 0), (1, 1), 1),
-    "many pixels": ((2, 2, 40, 40), (3, 2, 3, 3), (1, 1), (1, 1), (1, 1), 1),
-    "lines": ((3, 4, 20), (6, 2, 3), (2,), (1,), (2,), 2),
-    "no images": ((0, 3, 8, 9), (4, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1),
-}
-
-
-def last(tensor):
-    if tensor.ndim != 4:
-        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
-    return tensor.permute((0, 2, 3, 1)).contiguous().permute((0, 3, 1, 2))
-
-
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("layout", [lambda t: t, last], ids=["nchw", "nhwc"])
-@pytest.mark.parametrize("case", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
-def test_convolution_and_its_gradients(random, same, launches, case, layout, bias):
-    shape, filters, *geometry = case
-    host = [random(shape, tt.float64), random(filters, tt.float64), random(filters[:1], tt.float64)]
-    device = [layout(host[0].to("cuda")), host[1].to("cuda"), host[2].to("cuda")]
-    for tensor in (*host, *device):
-        tensor.requires_grad_()
-    before = launches.count
-    results = []
-    for x, w, b in (host, device):
-        convolve = tt.conv2d if x.ndim == 4 else tt.conv1d
-        y = convolve(x, w, b if bias else None, *geometry)
-        results.append(y)
-    assert launches.count - before == (1 if results[0].numel() else 0)
-    same(results[1], results[0].detach(), 1e-11)
-    seed = random(tuple(results[0].shape), tt.float64)
-    results[0].backward(seed)
-    results[1].backward(seed.to("cuda"))
-    for got, expected in zip(device[: 3 if bias else 2], host, strict=False):
-        same(got.grad, expected.grad, 1e-11)
-
-
-@pytest.mark.parametrize("dtype", [tt.float32, tt.float16, tt.bfloat16], ids=lambda d: d.name)
-def test_convolution_of_every_dtype(random, same, dtype):
-    x, w = random((2, 5, 9, 9), dtype), random((7, 5, 3, 3), dtype)
-    expected = tt.conv2d(tt.from_numpy(wide(x)), tt.from_numpy(wide(w)))
-    got = tt.conv2d(x.to("cuda"), w.to("cuda"))
-    same(got, tt.from_numpy(expected.numpy().astype(dtype.np)), TOLERANCE[dtype])
-
-
-def test_convolution_of_volumes_is_refused(random):
-    x = random((1, 1, 3, 3, 3)).to("cuda")
-    with pytest.raises(NotImplementedError, match="3 spatial dimensions are not implemented"):
-        tt.conv3d(x, x)
-
-
-def test_convolution_of_integers_is_refused(random):
-    x = random((1, 1, 3, 3), tt.int32).to("cuda")
-    with pytest.raises(NotImplementedError, match=r"convolution_cuda.*Int"):
-        tt.conv2d(x, x)
 
 
 def test_gradients_through_pointwise_and_sum(random, same):
