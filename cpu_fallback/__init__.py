@@ -7,6 +7,7 @@ calls. No loop over elements in Python.
 
 from . import (
     activation,
+    attention,
     convolution,
     copy,
     embedding,
@@ -23,6 +24,7 @@ from . import (
 
 __all__ = [
     "activation",
+    "attention",
     "convolution",
     "copy",
     "embedding",

@@ -68,6 +68,90 @@ def glu(input: Tensor, dim: int = ...) -> Tensor: ...
 @overload
 def glu(input: Tensor, dim: int = ..., *, out: Tensor) -> Tensor: ...
 def prelu(input: Tensor, weight: Tensor) -> Tensor: ...
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = ...,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+) -> Tensor: ...
+def _fused_sdp_choice(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = ...,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+) -> int: ...
+def _scaled_dot_product_attention_math(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = ...,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    dropout_mask: Tensor | None = ...,
+    *,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+def _scaled_dot_product_flash_attention_for_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    attn_mask: Tensor | None = ...,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor]: ...
+def _scaled_dot_product_flash_attention_for_cpu_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = ...,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _scaled_dot_product_efficient_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _scaled_dot_product_efficient_attention_backward(
+    grad_out_: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: Sequence[bool],
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 def isclose(
     input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
 ) -> Tensor: ...
@@ -2442,12 +2526,18 @@ __all__ = [
     "_as_strided_backward",
     "_basic_index_backward",
     "_copy_from",
+    "_fused_sdp_choice",
     "_index_put_impl_",
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
     "_pin_memory",
     "_restride",
+    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",
@@ -2816,6 +2906,7 @@ __all__ = [
     "rsqrt_",
     "rsub",
     "scalar_tensor",
+    "scaled_dot_product_attention",
     "scatter",
     "scatter_",
     "scatter_add",
