@@ -10,6 +10,8 @@ Triton itself. Nothing here computes on the host.
 from importlib import import_module
 
 REGISTERING = (
+    "attention.backward",
+    "attention.forward",
     "convolution.convolution",
     "elementwise.activation",
     "elementwise.copy",

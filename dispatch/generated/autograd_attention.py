@@ -10,6 +10,7 @@ from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ..autograd.formulas.attention import defined
 from ..autograd.node import (
     FREED,
     Node,
@@ -243,7 +244,7 @@ class ScaledDotProductEfficientAttentionBackward0(Node):
                     query,
                     key,
                     value,
-                    attn_bias,
+                    defined(attn_bias, query),
                     output,
                     log_sumexp,
                     philox_seed,

@@ -278,11 +278,14 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``(grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale)``.
 
-    The gradients that `grad_input_mask` asks for, None for the others.
+    The gradients that `grad_input_mask` asks for, None for the others. A mask of sizes (0,) stands for none.
     """
     name = op.schema.name.partition("::")[2]
     grad, query, key, value, bias, out, statistics, seed, offset = _specs(*args[:9])
     assert grad is not None and query is not None and key is not None and value is not None
+    has_bias = bias is not None and bias.sizes != (0,)
+    if not has_bias:
+        bias = None
     check_attention(name, query, key, value, bias)
     _check_gradient(name, grad, query, value, out, statistics)
     for what, spec in (("philox_seed", seed), ("philox_offset", offset)):
@@ -320,7 +323,10 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
         *tensors, dropout_p, scale = values
         _check_probability(dropout_p)
         made = [None if allocate is None else allocate() for allocate in allocators]
-        into(*made, *[_data(t) for t in tensors], float(dropout_p), _scale(width, scale))
+        data = [t._data for t in tensors]
+        if not has_bias:
+            data[4] = None
+        into(*made, *data, float(dropout_p), _scale(width, scale))
         results = [
             None if spec is None else Tensor.from_data(data, spec)
             for data, spec in zip(made, outputs, strict=True)
