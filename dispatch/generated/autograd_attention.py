@@ -10,7 +10,7 @@ from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
-from ..autograd.formulas.attention import defined
+from ..autograd.formulas.attention import attention_double_backward, defined
 from ..autograd.node import (
     FREED,
     Node,
@@ -345,6 +345,358 @@ def plan__scaled_dot_product_efficient_attention(
             or requires_grad(args[3])
             else None,
             args[3]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+        ),
+    )
+
+
+class ScaledDotProductFlashAttentionForCpuBackwardBackward0(Node):
+    """_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+
+    __slots__ = (
+        "attn_mask",
+        "attn_mask_version",
+        "dropout_p",
+        "grad_out",
+        "grad_out_version",
+        "is_causal",
+        "key",
+        "key_version",
+        "query",
+        "query_version",
+        "scale",
+        "value",
+        "value_version",
+    )
+
+    attn_mask: Any
+    attn_mask_version: Any
+    dropout_p: Any
+    grad_out: Any
+    grad_out_version: Any
+    is_causal: Any
+    key: Any
+    key_version: Any
+    query: Any
+    query_version: Any
+    scale: Any
+    value: Any
+    value_version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_out: Any = None
+        grad_query: Any = None
+        grad_key: Any = None
+        grad_value: Any = None
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None or edges[3] is not None:
+            grad_out = unpack(self, self.grad_out, self.grad_out_version)
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            attn_mask = unpack(self, self.attn_mask, self.attn_mask_version)
+            dropout_p = self.dropout_p
+            is_causal = self.is_causal
+            scale = self.scale
+            grad_grad_out, grad_query, grad_key, grad_value = attention_double_backward(
+                grads, grad_out, query, key, value, attn_mask, dropout_p, is_causal, scale
+            )
+        return grad_grad_out, grad_query, grad_key, grad_value
+
+    def release(self) -> None:
+        self.grad_out = self.query = self.key = self.value = self.attn_mask = FREED
+
+
+def plan__scaled_dot_product_flash_attention_for_cpu_backward(
+    op: OperatorEntry, key_set: int, args: Sequence[Any]
+) -> Plan:
+    """_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_out = requires_grad(args[0])
+    needs_query = requires_grad(args[1])
+    needs_key = requires_grad(args[2])
+    needs_value = requires_grad(args[3])
+    is_causal = args[7]
+    grad_out_is_tensor = isinstance(args[0], TensorImpl)
+    query_is_tensor = isinstance(args[1], TensorImpl)
+    key_is_tensor = isinstance(args[2], TensorImpl)
+    value_is_tensor = isinstance(args[3], TensorImpl)
+    attn_mask_is_tensor = isinstance(args[8], TensorImpl)
+
+    def record(
+        grad_out: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        out: Any,
+        logsumexp: Any,
+        dropout_p: Any,
+        attn_mask: Any,
+        scale: Any,
+    ) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_out, query, key, value, out, logsumexp, dropout_p, attn_mask, scale)
+        edges = (
+            edge_of(grad_out) if needs_grad_out else None,
+            edge_of(query) if needs_query else None,
+            edge_of(key) if needs_key else None,
+            edge_of(value) if needs_value else None,
+        )
+        out = inner(grad_out, query, key, value, out, logsumexp, dropout_p, attn_mask, scale)
+        node = ScaledDotProductFlashAttentionForCpuBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.grad_out = grad_out
+            cell = grad_out._version_cell if grad_out_is_tensor else None
+            node.grad_out_version = 0 if cell is None else cell[0]
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.query = query
+            cell = query._version_cell if query_is_tensor else None
+            node.query_version = 0 if cell is None else cell[0]
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.key = key
+            cell = key._version_cell if key_is_tensor else None
+            node.key_version = 0 if cell is None else cell[0]
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.value = value
+            cell = value._version_cell if value_is_tensor else None
+            node.value_version = 0 if cell is None else cell[0]
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.attn_mask = attn_mask
+            cell = attn_mask._version_cell if attn_mask_is_tensor else None
+            node.attn_mask_version = 0 if cell is None else cell[0]
+        node.dropout_p = dropout_p
+        node.is_causal = is_causal
+        node.scale = scale
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        set_history(out[1], node, 1)
+        set_history(out[2], node, 2)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[1]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[2]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[3]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[8]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+        ),
+    )
+
+
+class ScaledDotProductEfficientAttentionBackwardBackward0(Node):
+    """_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)"""
+
+    __slots__ = (
+        "attn_bias",
+        "attn_bias_version",
+        "dropout_p",
+        "grad_out_",
+        "grad_out__version",
+        "is_causal",
+        "key",
+        "key_version",
+        "query",
+        "query_version",
+        "scale",
+        "value",
+        "value_version",
+    )
+
+    attn_bias: Any
+    attn_bias_version: Any
+    dropout_p: Any
+    grad_out_: Any
+    grad_out__version: Any
+    is_causal: Any
+    key: Any
+    key_version: Any
+    query: Any
+    query_version: Any
+    scale: Any
+    value: Any
+    value_version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_out: Any = None
+        grad_query: Any = None
+        grad_key: Any = None
+        grad_value: Any = None
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None or edges[3] is not None:
+            grad_out_ = unpack(self, self.grad_out_, self.grad_out__version)
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            attn_bias = unpack(self, self.attn_bias, self.attn_bias_version)
+            dropout_p = self.dropout_p
+            is_causal = self.is_causal
+            scale = self.scale
+            grad_grad_out, grad_query, grad_key, grad_value = attention_double_backward(
+                grads, grad_out_, query, key, value, attn_bias, dropout_p, is_causal, scale
+            )
+        return grad_grad_out, grad_query, grad_key, grad_value
+
+    def release(self) -> None:
+        self.grad_out_ = self.query = self.key = self.value = self.attn_bias = FREED
+
+
+def plan__scaled_dot_product_efficient_attention_backward(
+    op: OperatorEntry, key_set: int, args: Sequence[Any]
+) -> Plan:
+    """_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_out_ = requires_grad(args[0])
+    needs_query = requires_grad(args[1])
+    needs_key = requires_grad(args[2])
+    needs_value = requires_grad(args[3])
+    is_causal = args[11]
+    grad_out__is_tensor = isinstance(args[0], TensorImpl)
+    query_is_tensor = isinstance(args[1], TensorImpl)
+    key_is_tensor = isinstance(args[2], TensorImpl)
+    value_is_tensor = isinstance(args[3], TensorImpl)
+    attn_bias_is_tensor = isinstance(args[4], TensorImpl)
+
+    def record(
+        grad_out_: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_bias: Any,
+        out: Any,
+        logsumexp: Any,
+        philox_seed: Any,
+        philox_offset: Any,
+        dropout_p: Any,
+        scale: Any,
+    ) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(
+                grad_out_,
+                query,
+                key,
+                value,
+                attn_bias,
+                out,
+                logsumexp,
+                philox_seed,
+                philox_offset,
+                dropout_p,
+                scale,
+            )
+        edges = (
+            edge_of(grad_out_) if needs_grad_out_ else None,
+            edge_of(query) if needs_query else None,
+            edge_of(key) if needs_key else None,
+            edge_of(value) if needs_value else None,
+        )
+        out = inner(
+            grad_out_,
+            query,
+            key,
+            value,
+            attn_bias,
+            out,
+            logsumexp,
+            philox_seed,
+            philox_offset,
+            dropout_p,
+            scale,
+        )
+        node = ScaledDotProductEfficientAttentionBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_out_ or needs_query or needs_key or needs_value:
+            node.grad_out_ = grad_out_
+            cell = grad_out_._version_cell if grad_out__is_tensor else None
+            node.grad_out__version = 0 if cell is None else cell[0]
+        if needs_grad_out_ or needs_query or needs_key or needs_value:
+            node.query = query
+            cell = query._version_cell if query_is_tensor else None
+            node.query_version = 0 if cell is None else cell[0]
+        if needs_grad_out_ or needs_query or needs_key or needs_value:
+            node.key = key
+            cell = key._version_cell if key_is_tensor else None
+            node.key_version = 0 if cell is None else cell[0]
+        if needs_grad_out_ or needs_query or needs_key or needs_value:
+            node.value = value
+            cell = value._version_cell if value_is_tensor else None
+            node.value_version = 0 if cell is None else cell[0]
+        if needs_grad_out_ or needs_query or needs_key or needs_value:
+            node.attn_bias = attn_bias
+            cell = attn_bias._version_cell if attn_bias_is_tensor else None
+            node.attn_bias_version = 0 if cell is None else cell[0]
+        node.dropout_p = dropout_p
+        node.is_causal = is_causal
+        node.scale = scale
+        node.specs = tuple([o._spec for o in out])
+        set_history(out[0], node, 0)
+        set_history(out[1], node, 1)
+        set_history(out[2], node, 2)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[1]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[2]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[3]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[4]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])

@@ -65,6 +65,10 @@ def register() -> None:
         "flash_attention_for_cpu_backward_stub",
         native.flash_attention_for_cpu_backward,
     )
+    autograd(
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        autograd_attention.plan__scaled_dot_product_flash_attention_for_cpu_backward,
+    )
     define(
         "_scaled_dot_product_efficient_attention",
         "_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> (Tensor output, Tensor log_sumexp, Tensor philox_seed, Tensor philox_offset)",
@@ -86,4 +90,8 @@ def register() -> None:
         "_scaled_dot_product_efficient_attention_backward",
         "efficient_attention_backward_stub",
         native.efficient_attention_backward,
+    )
+    autograd(
+        "_scaled_dot_product_efficient_attention_backward",
+        autograd_attention.plan__scaled_dot_product_efficient_attention_backward,
     )

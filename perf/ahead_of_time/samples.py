@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from .attention_samples import attention
 from .pointwise_samples import copies, elementwise, functions, pointwise_functions
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
@@ -39,6 +40,7 @@ def samples(capability: int) -> Iterator[Sample]:
         scans,
         losses,
         products,
+        attention,
         convolutions,
         pools,
         random_numbers,

@@ -17,7 +17,7 @@ from ..random.random import single, threshold
 from ..tuning.choice import configuration
 from .backward_kernels import attention_backward_keys, attention_backward_queries, row_products
 from .operands import LOG2_E, Arguments, Sizes, padded, with_unit_stride
-from .tiles import backward_tile
+from .tiles import keys_tile, queries_tile
 
 Run = Callable[..., None]
 
@@ -138,17 +138,10 @@ class Backward:
 
     def _tile(self, kernel: Any, drops: bool) -> Configuration:
         sizes, query = self.sizes, self.call.args["query"]
-        of_keys = kernel is attention_backward_keys
-        chosen = backward_tile(
-            self.call.device,
-            query.itemsize,
-            sizes.head,
-            sizes.length_q,
-            sizes.length_k,
-            of_keys,
-            drops or self.mask is not None,
-        )
-        if drops or self.mask is not None or interpreted():
+        tile = keys_tile if kernel is attention_backward_keys else queries_tile
+        beside = drops or self.mask is not None
+        chosen = tile(self.call.device, query.itemsize, sizes.head, sizes.length_q, sizes.length_k, beside)
+        if beside or interpreted():
             return chosen
         shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
         dtype = query.dtype.triton_name or ""

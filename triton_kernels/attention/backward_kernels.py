@@ -10,9 +10,10 @@ dtype for products.
 """
 
 from ...runtime.cuda.lazy_triton import tl, triton
-from ..budget import Configuration, declare
+from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from .scores import kept, load_tile, product_of_tiles, with_bias
+from .tiles import KEYS_HALF, KEYS_SINGLES, QUERIES_HALF, QUERIES_SINGLES
 
 
 @triton.jit
@@ -53,16 +54,20 @@ def keys_from_queries(
     q,
     grad,
     bias,
-    lines_lse,
-    lines_delta,
+    logsumexp,
+    delta,
     line,
     key,
     low,
     high,
     length_q,
     length_k,
+    group,
+    qh,
     qm,
+    gh,
     gm,
+    bh,
     bm,
     bn,
     scale,
@@ -80,34 +85,41 @@ def keys_from_queries(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """What the queries from `low` to `high` of a head add to the gradients of a block of keys and values.
+    """What the queries from `low` to `high` of a group's heads add to the gradients of a block of keys and values.
 
-    Tiles are (keys, queries). Queries that do not exist have an infinite logarithm of the sum, and so no weights.
+    Tiles are (keys, queries), so that weights are an operand from registers. Queries that do not exist have an infinite
+    logarithm of the sum, and so no weights. Heads and queries are one loop: in two, one in the other, the compiler
+    moves the sums between layouts, and spills them.
     """
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
-    for start in range(low, high, BLOCK_M):
-        query = start + tl.arange(0, BLOCK_M)
-        y = load_tile(q, query[None, :], d[:, None], qm, length_q, D, BLOCK_D, True)
+    count = tl.cdiv(high - low, BLOCK_M)
+    for i in range(0, group * count):
+        head = (i // count).to(tl.int64)
+        query = low + i % count * BLOCK_M + tl.arange(0, BLOCK_M)
+        y = load_tile(q + head * qh, query[None, :], d[:, None], qm, length_q, D, BLOCK_D, True)
         scores = product_of_tiles(x, y) * scale
         if bias is not None:
-            offsets = tl.minimum(query, length_q - 1)[None, :] * bm + tl.minimum(key, length_k - 1)[:, None] * bn
-            scores = with_bias(scores, bias, offsets, None)
+            rows = tl.minimum(query, length_q - 1)[:, None] * bm
+            scores = with_bias(
+                scores, bias + head * bh, rows + tl.minimum(key, length_k - 1)[None, :] * bn, None, True
+            )
         if CAUSAL:
             scores = tl.where(key[:, None] <= query[None, :], scores, float("-inf"))
         exists = query < length_q
-        lse = tl.load(lines_lse + query, mask=exists, other=float("inf"))
+        own = line + head * length_q
+        lse = tl.load(logsumexp + own + query, mask=exists, other=float("inf"))
         weights = tl.exp2(scores - (lse * 1.4426950408889634)[None, :])
-        g = load_tile(grad, query[:, None], dv[None, :], gm, length_q, DV, BLOCK_DV, True)
+        g = load_tile(grad + head * gh, query[:, None], dv[None, :], gm, length_q, DV, BLOCK_DV, True)
         changes = product_of_tiles(z, tl.trans(g))
         if DROPOUT:
-            keep = tl.trans(kept(seed, first, line + query, tl.min(key, 0), quads, limit, BLOCK_N))
+            keep = tl.trans(kept(seed, first, own + query, tl.min(key, 0), quads, limit, BLOCK_N))
             changes = tl.where(keep, changes * kept_scale, 0.0)
             left = tl.where(keep, weights * kept_scale, 0.0)
         else:
             left = weights
         grad_v = tl.dot(convert(left, grad.dtype.element_ty), g, grad_v, input_precision="ieee")
-        delta = tl.load(lines_delta + query, mask=exists, other=0)
-        changes = weights * (changes - delta[None, :])
+        relative = tl.load(delta + own + query, mask=exists, other=0)
+        changes = weights * (changes - relative[None, :])
         grad_k = tl.dot(convert(changes, q.dtype.element_ty), tl.trans(y), grad_k, input_precision="ieee")
     return grad_k, grad_v
 
@@ -186,24 +198,23 @@ def attention_backward_keys(
         middle = tl.minimum(tl.cdiv(tile * BLOCK_N + BLOCK_N - 1, BLOCK_M) * BLOCK_M, length_q)
     keys = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
     values = tl.zeros((BLOCK_N, BLOCK_DV), tl.float32)
-    for of_group in range(group):
-        head = head_k * group + of_group
-        line = (batch * heads + head) * length_q
-        own_q, own_grad = q + batch * qb + head * qh, grad + batch * gb + head * gh
-        own_bias = bias
-        if bias is not None:
-            own_bias = bias + batch * bb + head * bh
-        if CAUSAL:
-            keys, values = keys_from_queries(
-                keys, values, x, z, own_q, own_grad, own_bias, logsumexp + line, delta + line, line, key, low, middle,
-                length_q, length_k, qm, gm, bm, bn, scale, seed, first, limit, quads, kept_scale, True, DROPOUT, D, DV,
-                BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
-            )  # fmt: skip
+    head = head_k * group
+    line = (batch * heads + head) * length_q
+    q += batch * qb + head * qh
+    grad += batch * gb + head * gh
+    if bias is not None:
+        bias += batch * bb + head * bh
+    if CAUSAL:
         keys, values = keys_from_queries(
-            keys, values, x, z, own_q, own_grad, own_bias, logsumexp + line, delta + line, line, key, middle, length_q,
-            length_q, length_k, qm, gm, bm, bn, scale, seed, first, limit, quads, kept_scale, False, DROPOUT, D, DV,
-            BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
+            keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, low, middle, length_q, length_k, group, qh,
+            qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, True, DROPOUT, D, DV, BLOCK_M,
+            BLOCK_N, BLOCK_D, BLOCK_DV,
         )  # fmt: skip
+    keys, values = keys_from_queries(
+        keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, middle, length_q, length_q, length_k, group, qh,
+        qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, False, DROPOUT, D, DV, BLOCK_M, BLOCK_N,
+        BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
     inside = (key < length_k)[:, None]
     to = grad_k + batch * yb + head_k * yh + key[:, None] * yn + d[None, :]
     tl.store(to, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
@@ -254,7 +265,7 @@ def queries_from_keys(
         if bias is not None:
             offsets = bias_rows[:, None] + key[None, :] * bn
             inside = (key < length_k)[None, :] if MASKED else None
-            scores = with_bias(scores, bias, offsets, inside)
+            scores = with_bias(scores, bias, offsets, inside, False)
         if MASKED:
             seen = (key < length_k)[None, :]
             if CAUSAL:
@@ -360,3 +371,44 @@ def attention_backward_queries(
     )  # fmt: skip
     to = grad_q + batch * xb + head * xh + query[:, None] * xm + d[None, :]
     tl.store(to, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :])
+
+
+declare(
+    row_products,
+    why=STREAMING,
+    tile=("BLOCK_M", "BLOCK_DV"),
+    dtypes=("fp32", "bf16", "fp16"),
+    configurations=(Configuration((32, 64)),),
+    smaller=True,
+    operations="2 h l dv",
+    traffic="2 h l dv itemsize + 4 h l",
+    loads=("grad", "out"),
+)
+declare(
+    attention_backward_keys,
+    why="see each configuration; bound by products, a tile by the registers of its two sums",
+    operand="q",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV"),
+    dtypes={("bf16", "fp16"): KEYS_HALF, ("fp32",): KEYS_SINGLES},
+    smaller=True,
+    operations="4 h l s (d + dv), half of it under a causal mask",
+    traffic="2 g s (d + dv) itemsize, and queries and gradients for every tile of keys that does not find them in L2",
+    loads=("q", "k", "v", "grad"),
+    stores=("grad_k", "grad_v"),
+    tensor_cores=("bf16", "fp16"),
+    exact=("fp32",),
+)
+declare(
+    attention_backward_queries,
+    why="see each configuration; bound by products, a tile by the registers of its sums",
+    operand="q",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV"),
+    dtypes={("bf16", "fp16"): QUERIES_HALF, ("fp32",): QUERIES_SINGLES},
+    smaller=True,
+    operations="2 h l s (2 d + dv), half of it under a causal mask",
+    traffic="h l (2 d + dv) itemsize, and keys and values for every tile of queries that does not find them in L2",
+    loads=("q", "k", "v", "grad"),
+    stores=("grad_q",),
+    tensor_cores=("bf16", "fp16"),
+    exact=("fp32",),
+)

@@ -113,8 +113,11 @@ class Forward:
         rows = sizes.length_q * sizes.group if self.packed else sizes.length_q
         own = sizes.batch * (sizes.heads_k if self.packed else sizes.heads)
         dtype = query.dtype.triton_name or ""
-        chosen = forward_tile(call.device, query.itemsize, sizes.head, rows, sizes.length_k, drops, mask is not None)
-        if not (drops or mask is not None or interpreted()):
+        beside = drops or mask is not None
+        chosen = forward_tile(
+            call.device, query.itemsize, sizes.head, rows, sizes.length_k, call.extra["is_causal"], beside
+        )
+        if not (beside or interpreted()):
             chosen = self._measured(dtype, chosen)
         block_m, block_n = chosen.tile[:2]
         programs = cdiv(rows, block_m) * own

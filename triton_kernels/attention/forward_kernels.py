@@ -16,6 +16,7 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..random.random import start_of_draws
 from .scores import kept, load_tile, product_of_tiles, with_bias
+from .tiles import FORWARD_HALF, FORWARD_SINGLE
 
 
 @triton.jit
@@ -66,7 +67,7 @@ def attend(
         if bias is not None:
             offsets = bias_rows[:, None] + key[None, :] * bn
             inside = (key < length_k)[None, :] if MASKED else None
-            scores = with_bias(scores, bias, offsets, inside)
+            scores = with_bias(scores, bias, offsets, inside, False)
         if MASKED:
             seen = (key < length_k)[None, :]
             if CAUSAL:
@@ -166,9 +167,10 @@ def attention(
         q_rows = query * qm
         lowest, highest = tile * BLOCK_M, tile * BLOCK_M + BLOCK_M - 1
     line = (batch * heads + head) * length_q
-    lines = line + row
+    lines = row
     if DROPOUT:
         seed, first = start_of_draws(seed, first, state)
+        lines = line + row
     if program + tl.program_id(1) == 0:
         if DROPOUT:
             tl.store(draws_seed, seed)
@@ -215,10 +217,10 @@ def attention(
     dv = tl.arange(0, BLOCK_DV)
     mask = wanted[:, None] & (dv < DV)[None, :]
     if SPLIT:
-        part = tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tiles * n_rows) + lines
-        tl.store(out + part[:, None] * DV + dv[None, :], total, mask=mask)
-        tl.store(logsumexp + part, sums, mask=wanted)
-        tl.store(tops + part, top, mask=wanted)
+        part = tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tiles * n_rows) + line
+        tl.store(out + part * DV + row[:, None] * DV + dv[None, :], total, mask=mask)
+        tl.store(logsumexp + part + row, sums, mask=wanted)
+        tl.store(tops + part + row, top, mask=wanted)
     else:
         empty = sums == 0
         factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
@@ -232,7 +234,7 @@ def attention(
         tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
         if logsumexp is not None:
             value = (top + tl.log2(sums)) * 0.6931471805599453
-            tl.store(logsumexp + lines, tl.where(empty, 0.0, value), mask=wanted)
+            tl.store(logsumexp + line + row, tl.where(empty, 0.0, value), mask=wanted)
 
 
 @triton.jit
@@ -280,3 +282,33 @@ def merge(
     if logsumexp is not None:
         value = (top + tl.log2(weight)) * 0.6931471805599453
         tl.store(logsumexp + line, tl.where(empty, 0.0, value), mask=wanted)
+
+
+declare(
+    attention,
+    why="see each configuration; bound by products and exponentials, a tile by the registers of its sums",
+    operand="q",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV"),
+    dtypes={("bf16", "fp16"): FORWARD_HALF, ("fp32",): FORWARD_SINGLE},
+    smaller=True,
+    operations="2 h l s (d + dv), half of it under a causal mask, and h l s exponentials; with dropout Philox's ten "
+    "rounds for every four scores",
+    traffic="h l (d + dv) itemsize + 4 h l, and keys and values for every tile of queries that does not find them in L2; "
+    "the mask once for every head",
+    loads=("q", "k", "v"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16"),
+    exact=("fp32",),
+)
+declare(
+    merge,
+    why="32 warps; a few microseconds that wait for memory, beside a split's kilobytes of keys",
+    tile=("BLOCK_M", "BLOCK_DV"),
+    dtypes=("fp32", "bf16", "fp16"),
+    configurations=(Configuration((16, 64)),),
+    smaller=True,
+    operations="3 parts h l dv",
+    traffic="parts h l (4 dv + 8) + h l dv itemsize",
+    loads=("totals",),
+    stores=("out",),
+)

@@ -35,12 +35,17 @@ def load_tile(base, rows, columns, row_stride, n_rows, WIDTH: tl.constexpr, BLOC
 
 
 @triton.jit
-def with_bias(scores, bias, offsets, inside):
-    """Scores with what stands at `offsets` of the mask: a False is minus infinity, a number is added."""
+def with_bias(scores, bias, offsets, inside, TRANSPOSED: tl.constexpr):
+    """Scores with what stands at `offsets` of the mask: a False is minus infinity, a number is added.
+
+    TRANSPOSED scores are (keys, queries), and offsets (queries, keys) nevertheless, as a mask lies in memory.
+    """
     if inside is None:
         given = tl.load(bias + offsets)
     else:
         given = tl.load(bias + offsets, mask=inside, other=0)
+    if TRANSPOSED:
+        given = tl.trans(given)
     if bias.dtype.element_ty == tl.int1:
         return tl.where(given, scores, float("-inf"))
     else:
