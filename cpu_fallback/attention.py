@@ -59,9 +59,7 @@ class Attention:
                 yield self._block(slice(at, at + 1), start, min(start + step, self.length_q))
 
     def _block(self, sets: slice, start: int, stop: int) -> Block:
-        return Block(
-            sets, slice(start, stop), min(self.length_k, stop) if self.is_causal else self.length_k
-        )
+        return Block(sets, slice(start, stop), min(self.length_k, stop) if self.is_causal else self.length_k)
 
     def of_queries(self, array: Any) -> Any:
         """(B, H, L, ...) as (sets, group, L, ...)."""
@@ -88,7 +86,9 @@ class Attention:
         made *= self.dtype.type(scale)
         if mask is not None:
             numbers = np.arange(block.sets.start, block.sets.stop)
-            given = mask[:, :, :, block.queries, : block.keys][numbers // self.heads_k, numbers % self.heads_k]
+            given = mask[:, :, :, block.queries, : block.keys][
+                numbers // self.heads_k, numbers % self.heads_k
+            ]
             if self.mask_is_bool:
                 np.putmask(made, ~given, -np.inf)
             else:
@@ -109,9 +109,17 @@ def attention(call: StructuredCall) -> PlannedKernel:
             out.fill(0)
             logsumexp.fill(0)
             return
-        q, k, v = how.of_queries(how.widened(query)), how.of_keys(how.widened(key)), how.of_keys(how.widened(value))
+        q, k, v = (
+            how.of_queries(how.widened(query)),
+            how.of_keys(how.widened(key)),
+            how.of_keys(how.widened(value)),
+        )
         given = how.of_mask(mask)
-        target = how.of_queries(out) if out.flags.c_contiguous and same else np.empty((*q.shape[:3], how.width_v), how.dtype)
+        target = (
+            how.of_queries(out)
+            if out.flags.c_contiguous and same
+            else np.empty((*q.shape[:3], how.width_v), how.dtype)
+        )
         rows = how.of_queries(logsumexp)
         for block in how.blocks():
             at = (block.sets, slice(None), block.queries)

@@ -3,7 +3,7 @@
 The numbers of the choice are those of `torch.nn.attention.SDPBackend`. CUDA has one fused operator, under the name and
 schema of PyTorch's memory-efficient one, which takes masks too; the CPU has PyTorch's flash attention for it. What
 these do not take is computed by ordinary operators: float64, a mask that requires a gradient, tangents, dropout on the
-CPU, heads over 256 on CUDA, and operands that have to broadcast.
+CPU, heads over 256 on CUDA (over 128 where gradients are wanted), and operands that have to broadcast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32, float64
 from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
-from ..structured.native.attention import LARGEST_HEAD
+from ..structured.native.attention import LARGEST_HEAD, LARGEST_HEAD_BACKWARD
 
 MATH, FLASH, EFFICIENT = 0, 1, 2
 
@@ -59,9 +59,7 @@ def _needs_gradient(*tensors: Any) -> bool:
     return is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _choice(
-    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool
-) -> int:
+def _choice(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> int:
     """The operator that serves a call which `_validate` has passed."""
     q, k, v = query._spec.sizes, key._spec.sizes, value._spec.sizes
     if not len(q) == len(k) == len(v) == 4 or q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
@@ -78,7 +76,8 @@ def _choice(
     if device == "cpu":
         return MATH if dropout_p else FLASH
     if device == "cuda" or device == "meta":
-        return MATH if max(q[3], v[3]) > LARGEST_HEAD else EFFICIENT
+        largest = LARGEST_HEAD_BACKWARD if _needs_gradient(query, key, value) else LARGEST_HEAD
+        return MATH if max(q[3], v[3]) > largest else EFFICIENT
     return MATH
 
 

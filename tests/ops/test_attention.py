@@ -75,7 +75,13 @@ SHAPES = [
     (3, 2, 2, 65, 33, 4, 4),
     (2, 2, 2, 1, 40, 8, 8),
 ]
-EMPTY = [(0, 2, 2, 3, 4, 8, 8), (1, 2, 2, 0, 4, 8, 8), (1, 2, 2, 3, 0, 8, 8), (1, 2, 2, 3, 4, 8, 0), (1, 2, 2, 3, 4, 0, 8)]
+EMPTY = [
+    (0, 2, 2, 3, 4, 8, 8),
+    (1, 2, 2, 0, 4, 8, 8),
+    (1, 2, 2, 3, 0, 8, 8),
+    (1, 2, 2, 3, 4, 8, 0),
+    (1, 2, 2, 3, 4, 0, 8),
+]
 
 
 def operands(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> list[tt.Tensor]:
@@ -90,7 +96,9 @@ def arrays(tensors: list[tt.Tensor]) -> list[Any]:
 
 def close(got: tt.Tensor, expected: Any, tolerance: float) -> None:
     assert got.shape == expected.shape
-    np.testing.assert_allclose(got.detach().to(tt.float64).numpy(), expected, rtol=tolerance, atol=4 * tolerance)
+    np.testing.assert_allclose(
+        got.detach().to(tt.float64).numpy(), expected, rtol=tolerance, atol=4 * tolerance
+    )
 
 
 @pytest.fixture(params=["whole sets", "blocks of queries"])
@@ -109,7 +117,10 @@ def test_values_and_gradients(
 ) -> None:
     *inputs, g = operands(rng, shape, dtype)
     b, h, hk, length, keys = shape[:5]
-    mask = {"bool": rng.random((b, 1, length, keys)) > 0.3, "float": rng.standard_normal((h, length, keys))}.get(kind)
+    mask = {
+        "bool": rng.random((b, 1, length, keys)) > 0.3,
+        "float": rng.standard_normal((h, length, keys)),
+    }.get(kind)
     scale = -0.3 if kind == "scale" else None
     given = None if mask is None else tt.from_numpy(mask)
     if kind == "float":
@@ -126,7 +137,9 @@ def test_values_and_gradients(
         close(leaf.grad, gradient, 8 * TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("sizes", [(7, 9), (1, 9), (7, 1), (1, 1), (4, 7, 9), (1, 7, 9), (2, 1, 7, 9), (2, 4, 1, 9)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(7, 9), (1, 9), (7, 1), (1, 1), (4, 7, 9), (1, 7, 9), (2, 1, 7, 9), (2, 4, 1, 9)], ids=str
+)
 def test_masks_broadcast(rng: np.random.Generator, sizes: tuple[int, ...]) -> None:
     q, k, v, _ = operands(rng, (2, 4, 2, 7, 9, 8, 8), "float32")
     mask = rng.standard_normal(sizes).astype(np.float32)
@@ -149,7 +162,9 @@ def test_a_row_that_sees_nothing_is_zero_and_has_no_gradient(rng: np.random.Gene
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", ["query", "key", "value"])
-def test_what_is_not_finite_goes_where_the_definition_says(rng: np.random.Generator, place: str, value: float) -> None:
+def test_what_is_not_finite_goes_where_the_definition_says(
+    rng: np.random.Generator, place: str, value: float
+) -> None:
     tensors = operands(rng, (1, 1, 1, 5, 6, 4, 4), "float32")[:3]
     tensors[("query", "key", "value").index(place)][0, 0, 2, 1] = value
     with np.errstate(all="ignore"):
@@ -245,7 +260,9 @@ def test_derivatives_of_the_fused_operator(rng: np.random.Generator) -> None:
     mask = tt.from_numpy(rng.standard_normal((3, 4)))
 
     def fused(q: tt.Tensor, k: tt.Tensor, v: tt.Tensor) -> tt.Tensor:
-        return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True, attn_mask=mask, scale=0.7)[0]
+        return aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, True, attn_mask=mask, scale=0.7
+        )[0]
 
     assert tt.autograd.gradcheck(fused, leaves, check_forward_ad=True)
     assert tt.autograd.gradgradcheck(fused, leaves)
@@ -268,7 +285,11 @@ def refusals() -> dict[str, tuple[Callable[[], object], type[Exception], str]]:
             "Expected query, key, and value to have the same dtype, but got query.dtype: float key.dtype: double and "
             "value.dtype: float instead.",
         ),
-        "devices": (lambda: attention(q, k.to("meta"), k), RuntimeError, "to have the same device type, but got query.device: cpu"),
+        "devices": (
+            lambda: attention(q, k.to("meta"), k),
+            RuntimeError,
+            "to have the same device type, but got query.device: cpu",
+        ),
         "dimensions": (
             lambda: attention(q[0, 0, 0], k[0, 0, 0], k[0, 0, 0]),
             RuntimeError,
@@ -285,7 +306,11 @@ def refusals() -> dict[str, tuple[Callable[[], object], type[Exception], str]]:
             "Explicit attn_mask should not be set when is_causal=True",
         ),
         "size of the mask": (lambda: attention(q, k, k, tt.zeros(4, 5)), RuntimeError, "must match"),
-        "heads": (lambda: attention(tt.zeros(1, 3, 4, 8), k, k, enable_gqa=True), RuntimeError, "Number of heads in key and value"),
+        "heads": (
+            lambda: attention(tt.zeros(1, 3, 4, 8), k, k, enable_gqa=True),
+            RuntimeError,
+            "Number of heads in key and value",
+        ),
         "heads without enable_gqa": (lambda: attention(tt.zeros(1, 4, 4, 8), k, k), RuntimeError, ""),
         "dropout": (
             lambda: attention(q, k, k, dropout_p=1.5),

@@ -162,7 +162,13 @@ class Backward:
         arguments = Arguments(self.call, self.sizes, operands, self.mask)
         pointer = f"*{query.dtype.triton_name}"
         every = dict.fromkeys(("q", "k", "v", "grad", *names_of_grads), pointer)
-        every |= {"logsumexp": "*fp32", "delta": "*fp32", "scale": "fp32", "factor": "fp32", **arguments.types}
+        every |= {
+            "logsumexp": "*fp32",
+            "delta": "*fp32",
+            "scale": "fp32",
+            "factor": "fp32",
+            **arguments.types,
+        }
         if self.mask is not None:
             every["bias"] = f"*{self.mask.dtype.triton_name}"
         if drops:

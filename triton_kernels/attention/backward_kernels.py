@@ -342,7 +342,9 @@ def attention_backward_queries(
     line = (batch * heads + head) * length_q
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     x = load_tile(q + batch * qb + head * qh, query[:, None], d[None, :], qm, length_q, D, BLOCK_D, True)
-    g = load_tile(grad + batch * gb + head * gh, query[:, None], dv[None, :], gm, length_q, DV, BLOCK_DV, True)
+    g = load_tile(
+        grad + batch * gb + head * gh, query[:, None], dv[None, :], gm, length_q, DV, BLOCK_DV, True
+    )
     lse = tl.load(logsumexp + line + query, mask=exists, other=float("inf")) * 1.4426950408889634
     relative = tl.load(delta + line + query, mask=exists, other=0)
     seed, first = 0, 0

@@ -63,7 +63,9 @@ def efficient_attention(call: StructuredCall) -> PlannedKernel:
         seed: Seed,
         first: int,
     ) -> None:
-        operands = [gather(data) for (_, gather), data in zip(forward.operands, (query, key, value), strict=True)]
+        operands = [
+            gather(data) for (_, gather), data in zip(forward.operands, (query, key, value), strict=True)
+        ]
         addresses = [data.address for data in (*operands, *([] if bias is None else [bias]))]
         numbers = [draws_seed.address, draws_offset.address]
         forward(addresses, to.address, logsumexp.address if saves else None, numbers, p, scale, seed, first)
@@ -148,7 +150,9 @@ class Forward:
         if drops:
             every |= {"seed": "i64", "first": "i64", "state": "*i64", "limit": "i64", "kept_scale": "fp32"}
         names = [name for name in attention.arg_names if name in every]
-        constants |= {name: None for name in attention.arg_names if name not in every and name not in constants}
+        constants |= {
+            name: None for name in attention.arg_names if name not in every and name not in constants
+        }
         launch = Launch(
             call.device,
             attention,

@@ -8,6 +8,7 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ..random import random_functions as f
 from ..random.random import draws
 
+
 @triton.jit
 def product_of_tiles(a, b):
     """a @ b in float32; float32 tiles are multiplied as IEEE 754 has it."""
@@ -15,7 +16,9 @@ def product_of_tiles(a, b):
 
 
 @triton.jit
-def load_tile(base, rows, columns, row_stride, n_rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr):
+def load_tile(
+    base, rows, columns, row_stride, n_rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr
+):
     """Elements (rows, columns) of a matrix with unit inner stride; zero where either is outside.
 
     `rows` and `columns` are broadcast against each other, in whichever order the tile is wanted. Without MASKED all

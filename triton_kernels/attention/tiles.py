@@ -40,12 +40,12 @@ FORWARD_HALF = (
 )  # fmt: skip
 FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
 
-# Backward: the sums of two gradients are in registers by keys, those of one by queries.
+# Backward: the sums of two gradients are in registers by keys, those of one by queries. Of a head of 256 they leave none
+# on sm_90 for anything else, so that there is no tile for one.
 KEYS_NARROW = Configuration((64, 128, 64, 64), 8, 2, {90: 1, 100: 1})
 KEYS_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 1})
 KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
-BACKWARD_WIDE = Configuration((32, 32, 256, 256), 8, 2, 1)
 KEYS_SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
 QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
@@ -53,10 +53,10 @@ QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 QUERIES_BESIDE = Configuration((64, 32, 128, 128), 4, 2, 1)
 QUERIES_SINGLE = Configuration((32, 16, 128, 128), 8, 2, 1)
 
-KEYS_HALF = (KEYS_NARROW, KEYS_NARROW_AMPERE, KEYS_HEAD, KEYS_BESIDE, BACKWARD_WIDE)
-KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE, SINGLE_WIDE)
-QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE, BACKWARD_WIDE)
-QUERIES_SINGLES = (QUERIES_SINGLE, SINGLE_WIDE)
+KEYS_HALF = (KEYS_NARROW, KEYS_NARROW_AMPERE, KEYS_HEAD, KEYS_BESIDE)
+KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE)
+QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE)
+QUERIES_SINGLES = (QUERIES_SINGLE,)
 
 
 def _interpreted(head: int, rows: int, columns: int) -> Configuration:
@@ -98,9 +98,7 @@ def keys_tile(
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
-        return KEYS_SINGLE_NARROW if head <= 64 else KEYS_SINGLE if head <= 128 else SINGLE_WIDE
-    if head > 128:
-        return BACKWARD_WIDE
+        return KEYS_SINGLE_NARROW if head <= 64 else KEYS_SINGLE
     if beside:
         return KEYS_BESIDE
     if head > 64:
@@ -115,9 +113,7 @@ def queries_tile(
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
-        return QUERIES_SINGLE if head <= 128 else SINGLE_WIDE
-    if head > 128:
-        return BACKWARD_WIDE
+        return QUERIES_SINGLE
     if beside:
         return QUERIES_BESIDE
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD

@@ -41,12 +41,19 @@ from .linalg import check_same_device
 
 LARGEST_HEAD = 256
 """The largest head that the fused operator of CUDA takes: PyTorch's flash backend has the same bound."""
+LARGEST_HEAD_BACKWARD = 128
+"""The largest head that its backward takes."""
 FUSED = {"cpu": (float32, float64, bfloat16, float16), "cuda": (float32, bfloat16, float16)}
 FUSED["meta"] = FUSED["cpu"]
 
 
 def check_attention(
-    name: str, query: TensorSpec, key: TensorSpec, value: TensorSpec, mask: TensorSpec | None
+    name: str,
+    query: TensorSpec,
+    key: TensorSpec,
+    value: TensorSpec,
+    mask: TensorSpec | None,
+    largest_head: int = LARGEST_HEAD,
 ) -> None:
     """Refuse operands that the fused operators do not take."""
     if not query.ndim == key.ndim == value.ndim == 4:
@@ -65,9 +72,7 @@ def check_attention(
         )
     batch, heads, _, width = query.sizes
     if key.sizes[3] != width:
-        raise RuntimeError(
-            f"{name}: Q/K should have the same head size, but got {width} and {key.sizes[3]}"
-        )
+        raise RuntimeError(f"{name}: Q/K should have the same head size, but got {width} and {key.sizes[3]}")
     if key.sizes[:3] != value.sizes[:3]:
         raise RuntimeError(
             f"{name}: expected key and value of as many batches, heads and positions, but got {list(key.sizes)} and "
@@ -78,9 +83,9 @@ def check_attention(
             f"{name}: expected {batch} batches of key and value, and a number of heads that divides {heads}, but got "
             f"{list(key.sizes)}"
         )
-    if query.device.type == "cuda" and max(width, value.sizes[3]) > LARGEST_HEAD:
+    if query.device.type == "cuda" and max(width, value.sizes[3]) > largest_head:
         raise RuntimeError(
-            f"{name}: expected heads of at most {LARGEST_HEAD}, but got {width} and {value.sizes[3]}"
+            f"{name}: expected heads of at most {largest_head}, but got {width} and {value.sizes[3]}"
         )
     if mask is None:
         return
@@ -278,7 +283,8 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``(grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale)``.
 
-    The gradients that `grad_input_mask` asks for, None for the others. A mask of sizes (0,) stands for none.
+    The gradients that `grad_input_mask` asks for; what PyTorch calls undefined is a tensor of sizes (0,): the others, and
+    a mask where there is none.
     """
     name = op.schema.name.partition("::")[2]
     grad, query, key, value, bias, out, statistics, seed, offset = _specs(*args[:9])
@@ -286,7 +292,7 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
     has_bias = bias is not None and bias.sizes != (0,)
     if not has_bias:
         bias = None
-    check_attention(name, query, key, value, bias)
+    check_attention(name, query, key, value, bias, LARGEST_HEAD_BACKWARD)
     _check_gradient(name, grad, query, value, out, statistics)
     for what, spec in (("philox_seed", seed), ("philox_offset", offset)):
         if spec is None or spec.ndim or spec.dtype is not int64 or spec.device is not query.device:
@@ -317,7 +323,8 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
     extra = {"is_causal": args[11], "wanted": tuple(wanted[:3])}
     into = _kernel(name, "efficient_attention_backward_stub", tuple(specs), names, extra)
     allocators = [None if spec is None else allocator_of(spec) for spec in outputs]
-    width = query.sizes[3]
+    undefined = TensorSpec.contiguous((0,), query.dtype, query.device)
+    allocate_nothing, width = allocator_of(undefined), query.sizes[3]
 
     def plan(*values: Any) -> Any:
         *tensors, dropout_p, scale = values
@@ -328,9 +335,9 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
             data[4] = None
         into(*made, *data, float(dropout_p), _scale(width, scale))
         results = [
-            None if spec is None else Tensor.from_data(data, spec)
-            for data, spec in zip(made, outputs, strict=True)
+            Tensor.from_data(allocate_nothing(), undefined) if spec is None else Tensor.from_data(data, spec)
+            for data, spec in zip((*made, None), (*outputs, None), strict=True)
         ]
-        return (*results, None)
+        return tuple(results)
 
     return plan
