@@ -23,7 +23,7 @@ LEAST_QUERIES = 16
 
 
 class Block(NamedTuple):
-    """Some sets of keys (pairs of batch and key head), some queries of each of their heads, and how many keys these see."""
+    """Sets of keys (one for each batch and key head), queries of each of their heads, and how many keys these see."""
 
     sets: slice
     queries: slice

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled
-from ...runtime.scalar_type import bfloat16, bool_, float16, float32, float64
+from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
 from ..structured.native.attention import LARGEST_HEAD, LARGEST_HEAD_BACKWARD

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.driver import driver
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.elementwise import check_dtypes

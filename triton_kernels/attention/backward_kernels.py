@@ -93,7 +93,7 @@ def keys_from_queries(
     """
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     count = tl.cdiv(high - low, BLOCK_M)
-    for i in range(0, group * count):
+    for i in range(group * count):
         head = (i // count).to(tl.int64)
         query = low + i % count * BLOCK_M + tl.arange(0, BLOCK_M)
         y = load_tile(q + head * qh, query[None, :], d[:, None], qm, length_q, D, BLOCK_D, True)

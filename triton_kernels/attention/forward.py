@@ -39,7 +39,7 @@ def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[in
 
 def efficient_attention(call: StructuredCall) -> PlannedKernel:
     """softmax(scale * query @ key^T + mask) @ value, with what its backward needs."""
-    out, statistics = call.outputs[:2]
+    statistics = call.outputs[1]
     given = [call.args[name] for name in ("query", "key", "value")]
     mask: TensorSpec | None = call.args["attn_bias"]
     check_dtypes(call, [*given, *([] if mask is None else [mask])])
@@ -85,7 +85,7 @@ class Forward:
     ) -> None:
         self.call, self.sizes, self.operands, self.mask = call, sizes, operands, mask
         self.saves = call.outputs[1].numel > 0
-        self.packed = 1 < sizes.group and sizes.length_q * sizes.group <= PACKED_ROWS
+        self.packed = sizes.group > 1 and sizes.length_q * sizes.group <= PACKED_ROWS
         self._variants: dict[tuple[bool, bool], Callable[..., None]] = {}
 
     def __call__(

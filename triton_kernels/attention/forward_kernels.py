@@ -293,8 +293,8 @@ declare(
     smaller=True,
     operations="2 h l s (d + dv), half of it under a causal mask, and h l s exponentials; with dropout Philox's ten "
     "rounds for every four scores",
-    traffic="h l (d + dv) itemsize + 4 h l, and keys and values for every tile of queries that does not find them in L2; "
-    "the mask once for every head",
+    traffic="h l (d + dv) itemsize + 4 h l, and keys and values for every tile of queries that does not find them in "
+    "L2; the mask once for every head",
     loads=("q", "k", "v"),
     stores=("out",),
     tensor_cores=("bf16", "fp16"),

@@ -40,8 +40,8 @@ FORWARD_HALF = (
 )  # fmt: skip
 FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
 
-# Backward: the sums of two gradients are in registers by keys, those of one by queries. Of a head of 256 they leave none
-# on sm_90 for anything else, so that there is no tile for one.
+# Backward: the sums of two gradients are in registers by keys, those of one by queries. Of a head of 256 they leave
+# nothing on sm_90 for the rest, so that there is no tile for one.
 KEYS_NARROW = Configuration((64, 128, 64, 64), 8, 2, {90: 1, 100: 1})
 KEYS_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 1})
 KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)

@@ -283,8 +283,8 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``(grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale)``.
 
-    The gradients that `grad_input_mask` asks for; what PyTorch calls undefined is a tensor of sizes (0,): the others, and
-    a mask where there is none.
+    The gradients that `grad_input_mask` asks for. What PyTorch calls undefined is a tensor of sizes (0,): the others,
+    and a mask where there is none.
     """
     name = op.schema.name.partition("::")[2]
     grad, query, key, value, bias, out, statistics, seed, offset = _specs(*args[:9])

@@ -213,6 +213,7 @@ CASES: dict[str, list[Any]] = {
     "flip": [M, [0, 1]],
     "tril": [M, 1],
     "triu": [M, -1],
+    "_scaled_dot_product_flash_attention_for_cpu": [L(1, 2, 3, 2), L(1, 1, 4, 2), L(1, 1, 4, 3), 0.0, True],
 }  # fmt: skip
 """Arguments by row; rows that are not here take one tensor."""
 
@@ -221,9 +222,21 @@ RANDOM = {
     "random_", "bernoulli_.Tensor", "bernoulli_.float", "bernoulli", "bernoulli.p", "normal.Tensor_float",
     "normal.float_Tensor", "normal.Tensor_Tensor", "native_dropout", "uniform", "normal_functional", "log_normal",
     "cauchy", "exponential", "geometric", "random.from", "random.to", "random", "bernoulli.Tensor",
-    "bernoulli.float",
+    "bernoulli.float", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
 }  # fmt: skip
+
+
+def attention_backward(x: tt.Tensor) -> Any:
+    """The gradients of attention, with the output and the sums that belong to its operands."""
+    q = x.view(1, 1, 3, 4)
+    k, v = q.sin(), q.mul(0.5)
+    forward = tt.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    backward = tt.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    return backward(q.cos(), q, k, v, *forward(q, k, v, 0.0, True), 0.0, True)
+
+
 ELSEWHERE = {
+    "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "_basic_index": lambda x: x[1, 2:, None],
     "view_as_real": lambda x: tt.view_as_real(tt.view_as_complex(x * 1.5)),
     "view_as_complex": lambda x: tt.view_as_real(tt.view_as_complex(x)),

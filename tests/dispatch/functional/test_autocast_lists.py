@@ -71,6 +71,8 @@ def arguments(name, make, whole):
         return [*args, [1] * rank, "same"] if overload == "padding" else args
     if base == "convolution":
         return [randn(make, 1, 2, 4), randn(make, 2, 2, 2), randn(make, 2), [1], [0], [1], False, [0], 1]
+    if base == "scaled_dot_product_attention":
+        return [randn(make, 1, 2, 3, 8) for _ in range(3)]
     if base in LOSSES:
         return [randn(make, 3), randn(make, 3)]
     if base in ("cross_entropy_loss", "nll_loss"):
