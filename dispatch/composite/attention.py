@@ -120,7 +120,8 @@ def scaled_dot_product_attention(
             query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
     if choice == EFFICIENT:
-        saves = _needs_gradient(query, key, value)
+        # Inside a vmap a tensor does not tell whether a gradient is wanted outside.
+        saves = is_grad_enabled()
         return ops._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale
         )[0]

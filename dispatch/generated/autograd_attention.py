@@ -10,7 +10,7 @@ from typing import Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
-from ..autograd.formulas.attention import attention_double_backward, defined
+from ..autograd.formulas.attention import attention_double_backward, attention_mask_backward, defined
 from ..autograd.node import (
     FREED,
     Node,
@@ -75,6 +75,7 @@ class ScaledDotProductFlashAttentionForCpuBackward0(Node):
         grad_query: Any = None
         grad_key: Any = None
         grad_value: Any = None
+        grad_attn_mask: Any = None
         if edges[0] is not None or edges[1] is not None or edges[2] is not None:
             query = unpack(self, self.query, self.query_version)
             key = unpack(self, self.key, self.key_version)
@@ -97,7 +98,18 @@ class ScaledDotProductFlashAttentionForCpuBackward0(Node):
                 attn_mask=attn_mask,
                 scale=scale,
             )
-        return grad_query, grad_key, grad_value
+        if edges[3] is not None:
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            attn_mask = unpack(self, self.attn_mask, self.attn_mask_version)
+            dropout_p = self.dropout_p
+            is_causal = self.is_causal
+            scale = self.scale
+            grad_attn_mask = attention_mask_backward(
+                grad, query, key, value, attn_mask, dropout_p, is_causal, scale
+            )
+        return grad_query, grad_key, grad_value, grad_attn_mask
 
     def release(self) -> None:
         self.query = self.key = self.value = self.attn_mask = self.output = self.logsumexp = FREED
@@ -111,6 +123,7 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
     needs_query = requires_grad(args[0])
     needs_key = requires_grad(args[1])
     needs_value = requires_grad(args[2])
+    needs_attn_mask = requires_grad(args[5])
     is_causal = args[4]
     query_is_tensor = isinstance(args[0], TensorImpl)
     key_is_tensor = isinstance(args[1], TensorImpl)
@@ -124,25 +137,26 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
             edge_of(query) if needs_query else None,
             edge_of(key) if needs_key else None,
             edge_of(value) if needs_value else None,
+            edge_of(attn_mask) if needs_attn_mask else None,
         )
         out = inner(query, key, value, dropout_p, attn_mask, scale)
         node = ScaledDotProductFlashAttentionForCpuBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if needs_query or needs_key or needs_value:
+        if needs_query or needs_key or needs_value or needs_attn_mask:
             node.query = query
             cell = query._version_cell if query_is_tensor else None
             node.query_version = 0 if cell is None else cell[0]
-        if needs_query or needs_key or needs_value:
+        if needs_query or needs_key or needs_value or needs_attn_mask:
             node.key = key
             cell = key._version_cell if key_is_tensor else None
             node.key_version = 0 if cell is None else cell[0]
-        if needs_query or needs_key or needs_value:
+        if needs_query or needs_key or needs_value or needs_attn_mask:
             node.value = value
             cell = value._version_cell if value_is_tensor else None
             node.value_version = 0 if cell is None else cell[0]
-        if needs_query or needs_key or needs_value:
+        if needs_query or needs_key or needs_value or needs_attn_mask:
             node.attn_mask = attn_mask
             cell = attn_mask._version_cell if attn_mask_is_tensor else None
             node.attn_mask_version = 0 if cell is None else cell[0]
@@ -160,10 +174,30 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
     return saves_refused(
         record,
         (
-            args[0] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
-            args[1] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
-            args[2] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
-            args[5] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[0]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[5])
+            else None,
+            args[1]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[5])
+            else None,
+            args[2]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[5])
+            else None,
+            args[5]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[5])
+            else None,
         ),
     )
 
@@ -220,7 +254,7 @@ class ScaledDotProductEfficientAttentionBackward0(Node):
         grad_key: Any = None
         grad_value: Any = None
         grad_attn_bias: Any = None
-        if edges[0] is not None or edges[1] is not None or edges[2] is not None or edges[3] is not None:
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None:
             query = unpack(self, self.query, self.query_version)
             key = unpack(self, self.key, self.key_version)
             value = unpack(self, self.value, self.value_version)
@@ -232,28 +266,32 @@ class ScaledDotProductEfficientAttentionBackward0(Node):
             log_sumexp = unpack_result(self, self.log_sumexp, self.log_sumexp_version, 1)
             philox_seed = unpack_result(self, self.philox_seed, self.philox_seed_version, 2)
             philox_offset = unpack_result(self, self.philox_offset, self.philox_offset_version, 3)
-            output_mask = (
-                edges[0] is not None,
-                edges[1] is not None,
-                edges[2] is not None,
-                edges[3] is not None,
+            output_mask = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
+            grad_query, grad_key, grad_value = _scaled_dot_product_efficient_attention_backward(
+                grad,
+                query,
+                key,
+                value,
+                defined(attn_bias, query),
+                output,
+                log_sumexp,
+                philox_seed,
+                philox_offset,
+                dropout_p,
+                [*output_mask, False],
+                is_causal,
+                scale=scale,
             )
-            grad_query, grad_key, grad_value, grad_attn_bias = (
-                _scaled_dot_product_efficient_attention_backward(
-                    grad,
-                    query,
-                    key,
-                    value,
-                    defined(attn_bias, query),
-                    output,
-                    log_sumexp,
-                    philox_seed,
-                    philox_offset,
-                    dropout_p,
-                    output_mask,
-                    is_causal,
-                    scale=scale,
-                )
+        if edges[3] is not None:
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            attn_bias = unpack(self, self.attn_bias, self.attn_bias_version)
+            dropout_p = self.dropout_p
+            is_causal = self.is_causal
+            scale = self.scale
+            grad_attn_bias = attention_mask_backward(
+                grad, query, key, value, attn_bias, dropout_p, is_causal, scale
             )
         return grad_query, grad_key, grad_value, grad_attn_bias
 
@@ -393,7 +431,14 @@ class ScaledDotProductFlashAttentionForCpuBackwardBackward0(Node):
         grad_query: Any = None
         grad_key: Any = None
         grad_value: Any = None
-        if edges[0] is not None or edges[1] is not None or edges[2] is not None or edges[3] is not None:
+        grad_attn_mask: Any = None
+        if (
+            edges[0] is not None
+            or edges[1] is not None
+            or edges[2] is not None
+            or edges[3] is not None
+            or edges[4] is not None
+        ):
             grad_out = unpack(self, self.grad_out, self.grad_out_version)
             query = unpack(self, self.query, self.query_version)
             key = unpack(self, self.key, self.key_version)
@@ -402,10 +447,10 @@ class ScaledDotProductFlashAttentionForCpuBackwardBackward0(Node):
             dropout_p = self.dropout_p
             is_causal = self.is_causal
             scale = self.scale
-            grad_grad_out, grad_query, grad_key, grad_value = attention_double_backward(
+            grad_grad_out, grad_query, grad_key, grad_value, grad_attn_mask = attention_double_backward(
                 grads, grad_out, query, key, value, attn_mask, dropout_p, is_causal, scale
             )
-        return grad_grad_out, grad_query, grad_key, grad_value
+        return grad_grad_out, grad_query, grad_key, grad_value, grad_attn_mask
 
     def release(self) -> None:
         self.grad_out = self.query = self.key = self.value = self.attn_mask = FREED
@@ -420,6 +465,7 @@ def plan__scaled_dot_product_flash_attention_for_cpu_backward(
     needs_query = requires_grad(args[1])
     needs_key = requires_grad(args[2])
     needs_value = requires_grad(args[3])
+    needs_attn_mask = requires_grad(args[8])
     is_causal = args[7]
     grad_out_is_tensor = isinstance(args[0], TensorImpl)
     query_is_tensor = isinstance(args[1], TensorImpl)
@@ -445,29 +491,30 @@ def plan__scaled_dot_product_flash_attention_for_cpu_backward(
             edge_of(query) if needs_query else None,
             edge_of(key) if needs_key else None,
             edge_of(value) if needs_value else None,
+            edge_of(attn_mask) if needs_attn_mask else None,
         )
         out = inner(grad_out, query, key, value, out, logsumexp, dropout_p, attn_mask, scale)
         node = ScaledDotProductFlashAttentionForCpuBackwardBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if needs_grad_out or needs_query or needs_key or needs_value:
+        if needs_grad_out or needs_query or needs_key or needs_value or needs_attn_mask:
             node.grad_out = grad_out
             cell = grad_out._version_cell if grad_out_is_tensor else None
             node.grad_out_version = 0 if cell is None else cell[0]
-        if needs_grad_out or needs_query or needs_key or needs_value:
+        if needs_grad_out or needs_query or needs_key or needs_value or needs_attn_mask:
             node.query = query
             cell = query._version_cell if query_is_tensor else None
             node.query_version = 0 if cell is None else cell[0]
-        if needs_grad_out or needs_query or needs_key or needs_value:
+        if needs_grad_out or needs_query or needs_key or needs_value or needs_attn_mask:
             node.key = key
             cell = key._version_cell if key_is_tensor else None
             node.key_version = 0 if cell is None else cell[0]
-        if needs_grad_out or needs_query or needs_key or needs_value:
+        if needs_grad_out or needs_query or needs_key or needs_value or needs_attn_mask:
             node.value = value
             cell = value._version_cell if value_is_tensor else None
             node.value_version = 0 if cell is None else cell[0]
-        if needs_grad_out or needs_query or needs_key or needs_value:
+        if needs_grad_out or needs_query or needs_key or needs_value or needs_attn_mask:
             node.attn_mask = attn_mask
             cell = attn_mask._version_cell if attn_mask_is_tensor else None
             node.attn_mask_version = 0 if cell is None else cell[0]
@@ -488,30 +535,35 @@ def plan__scaled_dot_product_flash_attention_for_cpu_backward(
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[8])
             else None,
             args[1]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[8])
             else None,
             args[2]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[8])
             else None,
             args[3]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[8])
             else None,
             args[8]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[8])
             else None,
         ),
     )
@@ -556,7 +608,14 @@ class ScaledDotProductEfficientAttentionBackwardBackward0(Node):
         grad_query: Any = None
         grad_key: Any = None
         grad_value: Any = None
-        if edges[0] is not None or edges[1] is not None or edges[2] is not None or edges[3] is not None:
+        grad_attn_bias: Any = None
+        if (
+            edges[0] is not None
+            or edges[1] is not None
+            or edges[2] is not None
+            or edges[3] is not None
+            or edges[4] is not None
+        ):
             grad_out_ = unpack(self, self.grad_out_, self.grad_out__version)
             query = unpack(self, self.query, self.query_version)
             key = unpack(self, self.key, self.key_version)
@@ -565,10 +624,10 @@ class ScaledDotProductEfficientAttentionBackwardBackward0(Node):
             dropout_p = self.dropout_p
             is_causal = self.is_causal
             scale = self.scale
-            grad_grad_out, grad_query, grad_key, grad_value = attention_double_backward(
+            grad_grad_out, grad_query, grad_key, grad_value, grad_attn_bias = attention_double_backward(
                 grads, grad_out_, query, key, value, attn_bias, dropout_p, is_causal, scale
             )
-        return grad_grad_out, grad_query, grad_key, grad_value
+        return grad_grad_out, grad_query, grad_key, grad_value, grad_attn_bias
 
     def release(self) -> None:
         self.grad_out_ = self.query = self.key = self.value = self.attn_bias = FREED
@@ -583,6 +642,7 @@ def plan__scaled_dot_product_efficient_attention_backward(
     needs_query = requires_grad(args[1])
     needs_key = requires_grad(args[2])
     needs_value = requires_grad(args[3])
+    needs_attn_bias = requires_grad(args[4])
     is_causal = args[11]
     grad_out__is_tensor = isinstance(args[0], TensorImpl)
     query_is_tensor = isinstance(args[1], TensorImpl)
@@ -622,6 +682,7 @@ def plan__scaled_dot_product_efficient_attention_backward(
             edge_of(query) if needs_query else None,
             edge_of(key) if needs_key else None,
             edge_of(value) if needs_value else None,
+            edge_of(attn_bias) if needs_attn_bias else None,
         )
         out = inner(
             grad_out_,
@@ -640,23 +701,23 @@ def plan__scaled_dot_product_efficient_attention_backward(
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
-        if needs_grad_out_ or needs_query or needs_key or needs_value:
+        if needs_grad_out_ or needs_query or needs_key or needs_value or needs_attn_bias:
             node.grad_out_ = grad_out_
             cell = grad_out_._version_cell if grad_out__is_tensor else None
             node.grad_out__version = 0 if cell is None else cell[0]
-        if needs_grad_out_ or needs_query or needs_key or needs_value:
+        if needs_grad_out_ or needs_query or needs_key or needs_value or needs_attn_bias:
             node.query = query
             cell = query._version_cell if query_is_tensor else None
             node.query_version = 0 if cell is None else cell[0]
-        if needs_grad_out_ or needs_query or needs_key or needs_value:
+        if needs_grad_out_ or needs_query or needs_key or needs_value or needs_attn_bias:
             node.key = key
             cell = key._version_cell if key_is_tensor else None
             node.key_version = 0 if cell is None else cell[0]
-        if needs_grad_out_ or needs_query or needs_key or needs_value:
+        if needs_grad_out_ or needs_query or needs_key or needs_value or needs_attn_bias:
             node.value = value
             cell = value._version_cell if value_is_tensor else None
             node.value_version = 0 if cell is None else cell[0]
-        if needs_grad_out_ or needs_query or needs_key or needs_value:
+        if needs_grad_out_ or needs_query or needs_key or needs_value or needs_attn_bias:
             node.attn_bias = attn_bias
             cell = attn_bias._version_cell if attn_bias_is_tensor else None
             node.attn_bias_version = 0 if cell is None else cell[0]
@@ -677,30 +738,35 @@ def plan__scaled_dot_product_efficient_attention_backward(
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[4])
             else None,
             args[1]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[4])
             else None,
             args[2]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[4])
             else None,
             args[3]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[4])
             else None,
             args[4]
             if requires_grad(args[0])
             or requires_grad(args[1])
             or requires_grad(args[2])
             or requires_grad(args[3])
+            or requires_grad(args[4])
             else None,
         ),
     )

@@ -73,8 +73,8 @@ def check(
     [
         # B, H, heads of keys, L, S, E, Ev
         ((1, 1, 1, 1, 1, 1, 1), False),
-        ((2, 4, 2, 7, 9, 8, 5), True),
-        ((1, 2, 2, 17, 33, 16, 16), False),
+        ((2, 2, 1, 7, 9, 8, 5), True),
+        ((1, 1, 1, 17, 33, 16, 16), False),
         ((1, 2, 1, 33, 17, 24, 40), True),
     ],
     ids=str,
@@ -104,14 +104,14 @@ def test_scales_of_either_sign(rng: np.random.Generator, scale: float) -> None:
     check(operands(rng, (1, 2, 2, 5, 7, 8, 8)), scale=scale)
 
 
-@pytest.mark.parametrize("sizes", [(20, 19), (1, 19), (2, 1, 1, 19), (4, 20, 1)], ids=str)
+@pytest.mark.parametrize("sizes", [(20, 19), (1, 1, 1, 19), (2, 20, 1)], ids=str)
 @pytest.mark.parametrize("kind", ["bool", "float"])
 def test_masks_broadcast(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, kind: str, sizes: tuple[int, ...]
 ) -> None:
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
     mask = rng.random(sizes) > 0.4 if kind == "bool" else rng.standard_normal(sizes).astype(np.float32)
-    check(operands(rng, (2, 4, 2, 20, 19, 8, 8)), tt.from_numpy(mask), enable_gqa=True)
+    check(operands(rng, (1, 2, 1, 20, 19, 8, 8)), tt.from_numpy(mask), enable_gqa=True)
 
 
 def test_a_row_that_sees_nothing_is_zero_and_has_no_gradient(rng: np.random.Generator) -> None:
@@ -131,11 +131,11 @@ VIEWS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_any_strides(rng: np.random.Generator, view: str) -> None:
-    check(operands(rng, (2, 3, 3, 5, 7, 8, 8)), view=lambda x: VIEWS[view](x.detach()))
+    check(operands(rng, (2, 2, 2, 5, 7, 8, 8)), view=lambda x: VIEWS[view](x.detach()))
 
 
 def test_operands_without_a_stride(rng: np.random.Generator) -> None:
-    q, k, v, _ = (x.to("cuda") for x in operands(rng, (2, 3, 3, 5, 7, 8, 8)))
+    q, k, v, _ = (x.to("cuda") for x in operands(rng, (2, 2, 2, 5, 7, 8, 8)))
     same = [x[:1, :1].expand(x.shape) for x in (q, k, v)]
     out = attention(*(x.requires_grad_() for x in same))
     out.sum().backward()
@@ -144,13 +144,13 @@ def test_operands_without_a_stride(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("heads_k", [1, 4])
+@pytest.mark.parametrize("heads_k", [1, 2])
 def test_few_queries_of_many_keys_are_split(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, launches: Any, heads_k: int, causal: bool
 ) -> None:
     monkeypatch.setattr(forward, "LEAST_SPAN", 16)
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
-    q, k, v, g = operands(rng, (1, 4, heads_k, 3, 83, 8, 8))
+    q, k, v, g = operands(rng, (1, 2, heads_k, 3, 83, 8, 8))
     attention(*(x.to("cuda") for x in (q, k, v)), is_causal=causal, enable_gqa=True)
     assert launches.count == 2, "attention in parts, and their merge"
     check([q, k, v, g], is_causal=causal, enable_gqa=True)
@@ -160,7 +160,7 @@ def test_few_queries_of_many_keys_are_split(
 @pytest.mark.parametrize("p", [0.3, 1.0])
 @pytest.mark.parametrize(
     ("shape", "least_span"),
-    [((2, 4, 2, 18, 21, 8, 8), 512), ((1, 4, 1, 2, 70, 8, 8), 16)],
+    [((1, 4, 2, 18, 21, 8, 8), 512), ((1, 2, 1, 2, 70, 8, 8), 16)],
     ids=["blocks", "split"],
 )
 def test_dropout_drops_what_the_host_drops(
@@ -176,7 +176,7 @@ def test_dropout_drops_what_the_host_drops(
     results = []
     for device in ("cpu", "cuda"):
         tt.manual_seed(23)
-        leaves = [x.to(device).requires_grad_() for x in inputs]
+        leaves = [x.detach().to(device).requires_grad_() for x in inputs]
         out = attention(*leaves, None, p, shape[2] == 2, enable_gqa=True)
         out.backward(g.to(device))
         results.append([out.detach(), *(x.grad for x in leaves), tt.rand(3, device=device)])
@@ -251,7 +251,7 @@ def test_offsets_beyond_32_bits(rng: np.random.Generator, monkeypatch: pytest.Mo
 
 
 def test_results_are_repeated_bit_for_bit(rng: np.random.Generator, tile: int) -> None:
-    tensors = operands(rng, (1, 4, 2, 33, 35, 8, 8))
+    tensors = operands(rng, (1, 2, 1, 33, 35, 8, 8))
 
     def run() -> bytes:
         leaves = [x.to("cuda").requires_grad_() for x in tensors[:3]]

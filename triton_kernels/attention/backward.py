@@ -10,7 +10,7 @@ from ...runtime.allocator import get_allocator
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.elementwise import check_dtypes
-from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..random.dropout import scale_for
 from ..random.random import single, threshold
 from ..tuning.choice import configuration
@@ -42,7 +42,14 @@ class Backward:
         self.wants_queries = call.extra["wanted"][0] and sizes.lines > 0
         self.wants_keys = any(call.extra["wanted"][1:]) and sizes.batch * sizes.heads_k * sizes.length_k > 0
         self.relative = self._row_products() if sizes.lines else None
-        self._variants: dict[bool, tuple[Run | None, Run | None]] = {}
+        grads = call.outputs
+        lines = zip(
+            ("qm", "kn", "vn", "gm", "xm", "yn", "zn"),
+            (*(s for s, _ in self.operands[:4]), *grads),
+            strict=True,
+        )
+        self.has_whole_lines = Arguments(call, sizes, tuple(lines), mask).has_whole_lines
+        self._variants: dict[tuple[bool, bool], tuple[Run | None, Run | None]] = {}
         self._allocate = get_allocator("cuda").allocate
 
     def __call__(
@@ -71,11 +78,13 @@ class Backward:
         if self.relative is not None:
             self.relative(grad, out, delta)
         drops = p > 0
-        runs = self._variants.get(drops)
+        is_whole = self.has_whole_lines and not any(d.address % ALIGNMENT for d in (query, key, value, grad))
+        beside = drops or self.mask is not None or not is_whole
+        runs = self._variants.get((drops, beside))
         if runs is None:
-            runs = self._variants[drops] = (
-                self._keys(drops) if self.wants_keys else None,
-                self._queries(drops) if self.wants_queries else None,
+            runs = self._variants[drops, beside] = (
+                self._keys(drops, beside) if self.wants_keys else None,
+                self._queries(drops, beside) if self.wants_queries else None,
             )
         operands = [query, key, value, *([] if bias is None else [bias]), grad, logsumexp, delta]
         if drops:
@@ -121,24 +130,23 @@ class Backward:
         passed = [values[name] for name in names if name in values]
         return lambda grad, out, delta: launch(grid, grad.address, out.address, delta.address, *passed)
 
-    def _keys(self, drops: bool) -> Run:
+    def _keys(self, drops: bool, beside: bool) -> Run:
         sizes = self.sizes
         grads = (("yn", self.call.outputs[1]), ("zn", self.call.outputs[2]))
-        tile = self._tile(attention_backward_keys, drops)
+        tile = self._tile(attention_backward_keys, beside)
         programs = cdiv(sizes.length_k, tile.tile[1]) * sizes.batch * sizes.heads_k
         return self._planned(attention_backward_keys, tile, programs, grads, ("grad_k", "grad_v"), drops)
 
-    def _queries(self, drops: bool) -> Run:
+    def _queries(self, drops: bool, beside: bool) -> Run:
         sizes = self.sizes
-        tile = self._tile(attention_backward_queries, drops)
+        tile = self._tile(attention_backward_queries, beside)
         programs = cdiv(sizes.length_q, tile.tile[0]) * sizes.batch * sizes.heads
         grads = (("xm", self.call.outputs[0]),)
         return self._planned(attention_backward_queries, tile, programs, grads, ("grad_q",), drops)
 
-    def _tile(self, kernel: Any, drops: bool) -> Configuration:
+    def _tile(self, kernel: Any, beside: bool) -> Configuration:
         sizes, query = self.sizes, self.call.args["query"]
         tile = keys_tile if kernel is attention_backward_keys else queries_tile
-        beside = drops or self.mask is not None
         chosen = tile(self.call.device, query.itemsize, sizes.head, sizes.length_q, sizes.length_k, beside)
         if beside or interpreted():
             return chosen

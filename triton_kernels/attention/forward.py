@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -13,7 +14,7 @@ from ...runtime.generator import Seed
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.elementwise import check_dtypes
-from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..random.dropout import scale_for
 from ..random.random import philox_numbers, single, threshold
 from ..tuning.choice import configuration
@@ -86,7 +87,11 @@ class Forward:
         self.call, self.sizes, self.operands, self.mask = call, sizes, operands, mask
         self.saves = call.outputs[1].numel > 0
         self.packed = sizes.group > 1 and sizes.length_q * sizes.group <= PACKED_ROWS
-        self._variants: dict[tuple[bool, bool], Callable[..., None]] = {}
+        out = call.outputs[0]
+        lines = (("qm", operands[0][0]), ("kn", operands[1][0]), ("vn", operands[2][0]), ("om", out))
+        self.arguments = partial(Arguments, call, sizes, lines, mask)
+        self.has_whole_lines = self.arguments().has_whole_lines
+        self._variants: dict[tuple[bool, bool, bool], Callable[..., None]] = {}
 
     def __call__(
         self,
@@ -99,7 +104,8 @@ class Forward:
         seed: Seed,
         first: int,
     ) -> None:
-        variant = (p > 0, self.mask is None and scale > 0)
+        is_whole = self.has_whole_lines and not any(address % ALIGNMENT for address in (*addresses[:3], out))
+        variant = (p > 0, self.mask is None and scale > 0, is_whole)
         run = self._variants.get(variant)
         if run is None:
             run = self._variants[variant] = self._planned(*variant)
@@ -108,14 +114,13 @@ class Forward:
             drawn = [*philox_numbers(seed, first), *threshold(1.0 - p), single(scale_for(p))]
         run(addresses, out, logsumexp, numbers, single(scale * LOG2_E), drawn)
 
-    def _planned(self, drops: bool, raw: bool) -> Callable[..., None]:
+    def _planned(self, drops: bool, raw: bool, is_whole: bool) -> Callable[..., None]:
         call, sizes, mask = self.call, self.sizes, self.mask
-        (query, _), (key, _), (value, _) = self.operands
-        out = call.outputs[0]
+        query = self.operands[0][0]
         rows = sizes.length_q * sizes.group if self.packed else sizes.length_q
         own = sizes.batch * (sizes.heads_k if self.packed else sizes.heads)
         dtype = query.dtype.triton_name or ""
-        beside = drops or mask is not None
+        beside = drops or mask is not None or not is_whole
         chosen = forward_tile(
             call.device, query.itemsize, sizes.head, rows, sizes.length_k, call.extra["is_causal"], beside
         )
@@ -125,9 +130,7 @@ class Forward:
         programs = cdiv(rows, block_m) * own
         parts, span = spans(sizes, programs, block_n, call.device)
         split = parts > 1
-        arguments = Arguments(
-            call, sizes, (("qm", query), ("kn", key), ("vn", value), ("om", out)), mask, span=span
-        )
+        arguments = self.arguments(span=span)
         every = {"q": f"*{dtype}", "k": f"*{dtype}", "v": f"*{dtype}"}
         every["out"] = "*fp32" if split else f"*{dtype}"
         every |= {"draws_seed": "*i64", "draws_offset": "*i64", "scale": "fp32", **arguments.types}

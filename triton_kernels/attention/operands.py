@@ -10,7 +10,7 @@ from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..geometry import broadcast_strides
-from ..launch import integer_type, next_power_of_2
+from ..launch import ALIGNMENT, integer_type, next_power_of_2
 from ..products.product import LEAST, stride_arguments
 
 LOG2_E = 1.4426950408889634
@@ -123,6 +123,11 @@ class Arguments:
         self.divisible += [name for name, value in counted.items() if value % 16 == 0]
         self.values = {**values, **counted}
         self.constants |= sizes.constants()
+        self.has_whole_lines = all(
+            stride % ALIGNMENT == 0
+            for name, stride in strides.items()
+            if name not in ("bb", "bh", "bm", "bn")
+        )
 
     @staticmethod
     def _reach(sizes: Sequence[int], strides: Sequence[int]) -> int:

@@ -1,7 +1,8 @@
 """Tiles of attention by dtype, head, target and what is beside the scores; every one is declared and compiled.
 
 A tile is (queries, keys, block of a head of query and key, block of a head of the values). What is *beside* the scores,
-a mask or the draws of dropout, takes registers, and smaller tiles.
+a mask, the draws of dropout, or an address for each element of lines that are no whole vectors, takes registers, and
+smaller tiles.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ INTERPRETED_TILE = 128
 
 # Forward, 16-bit. Of head 64 with 64 keys two blocks on sm_90 and sm_100, so that one multiplies while the other is in
 # its exponentials; with 128 keys, or a head of 128, the sums of one block take the registers.
-NARROW = Configuration((128, 64, 64, 64), 8, 3, {80: 1, 90: 2, 100: 2}, unaligned=1)
+NARROW = Configuration((128, 64, 64, 64), 8, 3, {80: 1, 90: 2, 100: 2})
 NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, 1)
 HEAD = Configuration((128, 64, 128, 128), 8, 3, {90: 1, 100: 1})
 HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
@@ -27,12 +28,12 @@ BESIDE_NARROW = Configuration((64, 64, 64, 64), 4, 3, 1)
 BESIDE_HEAD = Configuration((64, 32, 128, 128), 4, 2, 1)
 BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 # Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
-FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2}, unaligned=1)
-FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2}, unaligned=1)
+FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
+FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
 # float32 is multiplied by FFMA, whose operands are in registers beside the sums.
 SINGLE_NARROW = Configuration((64, 32, 64, 64), 8, 2, 1)
-SINGLE = Configuration((32, 32, 128, 128), 8, 2, 1)
-SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1)
+SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
+SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 1, 1)
 
 FORWARD_HALF = (
     NARROW, NARROW_LONG, HEAD, HEAD_LONG, HEAD_AMPERE, WIDE, BESIDE_NARROW, BESIDE_HEAD, BESIDE_WIDE, FEW_HEAD,
@@ -51,7 +52,7 @@ KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
 QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
 QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 QUERIES_BESIDE = Configuration((64, 32, 128, 128), 4, 2, 1)
-QUERIES_SINGLE = Configuration((32, 16, 128, 128), 8, 2, 1)
+QUERIES_SINGLE = Configuration((16, 16, 128, 128), 8, 2, 1)
 
 KEYS_HALF = (KEYS_NARROW, KEYS_NARROW_AMPERE, KEYS_HEAD, KEYS_BESIDE)
 KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE)

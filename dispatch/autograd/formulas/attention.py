@@ -14,6 +14,33 @@ def defined(bias: Any, query: Any) -> Any:
     return query.new_empty((0,)) if bias is None else bias
 
 
+def attention_mask_backward(
+    grad: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    """The gradient of a mask of numbers: that of the scores, which has a number for each query and key.
+
+    Raises NotImplementedError with dropout, whose draws no ordinary operator repeats.
+    """
+    if dropout_p:
+        raise NotImplementedError("the gradient of attn_bias is not implemented with dropout")
+    group = query.shape[1] // key.shape[1] if key.shape[1] else 1
+    weights = _weights(query, _for_each_head(key, group), mask, is_causal, _scale(query, scale))
+    change = ops.matmul(grad, _for_each_head(value, group).mT)
+    return weights * (change - _row_sum(change * weights))
+
+
+def _scale(query: Any, scale: float | None) -> float:
+    width = query.shape[3]
+    return scale if scale is not None else 1.0 / math.sqrt(width) if width else 1.0
+
+
 def attention_double_backward(
     grads: Any,
     grad_out: Any,
@@ -24,8 +51,8 @@ def attention_double_backward(
     dropout_p: float,
     is_causal: bool,
     scale: float | None,
-) -> tuple[Any, Any, Any, Any]:
-    """How the gradients of query, key and value depend on `grad_out`, `query`, `key` and `value`.
+) -> tuple[Any, Any, Any, Any, Any]:
+    """How the gradients of query, key and value depend on `grad_out`, `query`, `key`, `value` and the mask.
 
     With weights P = softmax(S), S = scale q k^T + mask, the backward pass is dP = g v^T, dS = P (dP - sum(dP P)),
     dq = scale dS k, dk = scale dS^T q and dv = P^T g; `grads` are gradients x, y and z of these three. Heads that
@@ -39,7 +66,7 @@ def attention_double_backward(
         )
     heads, heads_k = query.shape[1], key.shape[1]
     group = heads // heads_k if heads_k else 1
-    c = scale if scale is not None else 1.0 / math.sqrt(query.shape[3]) if query.shape[3] else 1.0
+    c = _scale(query, scale)
     q, g = query, grad_out
     k, v = _for_each_head(key, group), _for_each_head(value, group)
     x = grads[0]
@@ -48,7 +75,7 @@ def attention_double_backward(
     change = ops.matmul(g, v.mT)
     relative = change - _row_sum(change * weights)
     of_scores = weights * relative
-    of_g = of_q = of_k = of_v = of_weights = None
+    of_g = of_q = of_k = of_v = of_weights = inner = None
     if x is not None or y is not None:
         along: Any = None
         if x is not None:
@@ -72,7 +99,7 @@ def attention_double_backward(
         through_q, through_k = ops.matmul(inner, k) * c, ops.matmul(inner.mT, q) * c
         of_q = through_q if of_q is None else of_q + through_q
         of_k = through_k if of_k is None else of_k + through_k
-    return of_g, of_q, _over_heads(of_k, heads_k, group), _over_heads(of_v, heads_k, group)
+    return of_g, of_q, _over_heads(of_k, heads_k, group), _over_heads(of_v, heads_k, group), inner
 
 
 def _row_sum(x: Any) -> Any:

@@ -15,10 +15,9 @@ def _folded(x: Any, dim: int | None, size: int) -> Any:
     return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
 
 
-def _apart(x: Any, size: int) -> Any:
+def _apart(x: Any, size: int, batches: int) -> Any:
     """(batch * b, ...) as (batch, b, ...)."""
-    sizes = x._spec.sizes
-    return x.reshape((size, sizes[0] // size if size else 0, *sizes[1:]))
+    return x.reshape((size, batches, *x._spec.sizes[1:]))
 
 
 def _mask(x: Any, dim: int | None, batch: int, size: int) -> Any:
@@ -40,10 +39,10 @@ def _mask(x: Any, dim: int | None, batch: int, size: int) -> Any:
     return x.expand((size, batch, *rest)).reshape((size * batch, *rest))
 
 
-def _results(batch: Batch, results: Any) -> tuple[Any, Any]:
+def _results(batch: Batch, b: int, results: Any) -> tuple[Any, Any]:
     """The results apart again; those of fewer than two dimensions are of all examples."""
     mapped = [r._spec.ndim > 1 for r in results]
-    values = tuple([_apart(r, batch.size) if own else r for r, own in zip(results, mapped, strict=True)])
+    values = tuple([_apart(r, batch.size, b) if own else r for r, own in zip(results, mapped, strict=True)])
     return values, tuple([0 if own else None for own in mapped])
 
 
@@ -53,7 +52,7 @@ def flash_attention_for_cpu(
     """`_scaled_dot_product_flash_attention_for_cpu`."""
     b = _batches(query, dims[0])
     given = [_folded(x, d, batch.size) for x, d in zip((query, key, value), dims[:3], strict=True)]
-    return _results(batch, batch.op.call(*given, p, causal, _mask(mask, dims[5], b, batch.size), scale))
+    return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[5], b, batch.size), scale))
 
 
 def flash_attention_for_cpu_backward(
@@ -65,7 +64,7 @@ def flash_attention_for_cpu_backward(
     tensors = (grad, query, key, value, out, lse)
     given = [_folded(x, d, batch.size) for x, d in zip(tensors, dims[:6], strict=True)]
     given[5] = given[5].contiguous()
-    return _results(batch, batch.op.call(*given, p, causal, _mask(mask, dims[8], b, batch.size), scale))
+    return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[8], b, batch.size), scale))
 
 
 def efficient_attention(
@@ -78,7 +77,7 @@ def efficient_attention(
     b = _batches(query, dims[0])
     given = [_folded(x, d, batch.size) for x, d in zip((query, key, value), dims[:3], strict=True)]
     made = batch.op.call(*given, _mask(bias, dims[3], b, batch.size), saves, p, causal, scale)
-    return _results(batch, made)
+    return _results(batch, b, made)
 
 
 def efficient_attention_backward(
@@ -92,7 +91,7 @@ def efficient_attention_backward(
     folded = {i: _folded(args[i], dims[i], batch.size) for i in places}
     mask = _mask(bias, dims[4], b, batch.size)
     given = [folded[0], folded[1], folded[2], folded[3], mask, folded[5], folded[6].contiguous()]
-    return _results(batch, batch.op.call(*given, seed, offset, p, wanted, causal, scale))
+    return _results(batch, b, batch.op.call(*given, seed, offset, p, wanted, causal, scale))
 
 
 def _batches(query: Any, dim: int | None) -> int:

@@ -302,8 +302,7 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
         raise RuntimeError(f"{name}: expected grad_input_mask to have 4 elements, but got {list(wanted)}")
     if wanted[3]:
         raise NotImplementedError(
-            f"{name}: the gradient of attn_bias is not implemented; scaled_dot_product_attention computes it by "
-            "_scaled_dot_product_attention_math"
+            f"{name}: the gradient of attn_bias is not implemented here; autograd computes it by ordinary operators"
         )
     specs = [laid_out_as(spec, spec.sizes) for spec in (query, key, value)]
     outputs = [spec if needed else None for spec, needed in zip(specs, wanted, strict=False)]

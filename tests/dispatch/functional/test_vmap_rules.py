@@ -456,6 +456,12 @@ case(
 
 # Attention.
 HEADS = N(2, 4, 3, 8), N(2, 4, 5, 8), N(2, 4, 5, 8)
+
+
+def _attended(q, k, v, m):
+    return aten._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0, False, attn_mask=m)
+
+
 case(
     "scaled_dot_product_attention",
     lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
