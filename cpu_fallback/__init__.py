@@ -8,6 +8,7 @@ calls. No loop over elements in Python.
 from . import (
     activation,
     adaptive_pooling,
+    attention,
     convolution,
     copy,
     embedding,
@@ -30,6 +31,7 @@ from . import (
 __all__ = [
     "activation",
     "adaptive_pooling",
+    "attention",
     "convolution",
     "copy",
     "embedding",

@@ -14,6 +14,8 @@ from importlib import import_module
 from .tuning.autotune import autotune as autotune
 
 REGISTERING = (
+    "attention.backward",
+    "attention.forward",
     "convolution.backward_weight",
     "convolution.convolution",
     "elementwise.activation",

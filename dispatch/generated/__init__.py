@@ -7,6 +7,7 @@ from __future__ import annotations
 
 FAMILIES = (
     "activation",
+    "attention",
     "comparison",
     "contraction",
     "convolution",

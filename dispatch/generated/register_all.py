@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from . import (
     registrations_activation,
+    registrations_attention,
     registrations_comparison,
     registrations_contraction,
     registrations_convolution,
@@ -36,6 +37,7 @@ from . import (
 def register_all() -> None:
     """Define every operator."""
     registrations_activation.register()
+    registrations_attention.register()
     registrations_comparison.register()
     registrations_contraction.register()
     registrations_convolution.register()

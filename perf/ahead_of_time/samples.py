@@ -21,6 +21,7 @@ from .pointwise_samples import copies, elementwise, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
+from .attention_samples import attention
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
 
@@ -58,6 +59,7 @@ def samples(capability: int) -> Iterator[Sample]:
         scans,
         losses,
         products,
+        attention,
         convolutions,
         pools,
         random_numbers,

@@ -24,8 +24,16 @@ from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace, 
 from .pointwise import pointwise
 
 TAG = "nondeterministic_seeded"
-_MAYBE_RANDOM = {"aten::dropout", "aten::dropout_"}
-"""Compositions that draw nothing where they have nothing to do; what they are made of is watched."""
+_MAYBE_RANDOM = {
+    "aten::dropout",
+    "aten::dropout_",
+    "aten::scaled_dot_product_attention",
+    "aten::_fused_sdp_choice",
+    "aten::_scaled_dot_product_attention_math",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_efficient_attention_backward",
+}
+"""What draws nothing where it has nothing to do, or nothing at all; what compositions are made of is watched."""
 
 _lock = threading.Lock()
 
@@ -51,6 +59,8 @@ def _watch(op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan)
             return plan(*values)
         given = whole_call(*values)
         if op.name == "aten::native_dropout" and given[2] is False:
+            return plan(*values)
+        if op.name == "aten::_scaled_dot_product_efficient_attention" and not given[5]:
             return plan(*values)
         if level.randomness == "error":
             raise RuntimeError(

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.operator_entry import OperatorEntry
 from . import (
+    attention,
     convolution,
     factories,
     functional_forms,
@@ -37,6 +38,7 @@ _FAMILIES = (
     random,
     functional_forms,
     memory,
+    attention,
 )
 
 RULES: dict[str, Rule] = {

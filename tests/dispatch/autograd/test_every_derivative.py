@@ -263,8 +263,17 @@ RANDOM = {
     "random_", "bernoulli_.Tensor", "bernoulli_.float", "bernoulli", "bernoulli.p", "normal.Tensor_float",
     "normal.float_Tensor", "normal.Tensor_Tensor", "native_dropout", "uniform", "normal_functional", "log_normal",
     "cauchy", "exponential", "geometric", "random.from", "random.to", "random", "bernoulli.Tensor",
-    "bernoulli.float",
+    "bernoulli.float", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
 }  # fmt: skip
+
+
+def attention_backward(x: tt.Tensor) -> Any:
+    """The gradients of attention, with the output and the sums that belong to its operands."""
+    q = x.view(1, 1, 3, 4)
+    k, v = q.sin(), q.mul(0.5)
+    forward = tt.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    backward = tt.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    return backward(q.cos(), q, k, v, *forward(q, k, v, 0.0, True), 0.0, True)
 
 
 def gradients_of_rows(x: tt.Tensor) -> Any:
@@ -300,6 +309,12 @@ def gradients_of_channels(x: tt.Tensor) -> Any:
 
 aten = tt.ops.aten
 ELSEWHERE = {
+    "_scaled_dot_product_flash_attention_for_cpu": lambda x: (
+        tt.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            x.view(1, 1, 3, 4), x.view(1, 1, 3, 4).sin(), x.view(1, 1, 3, 4), 0.0, True
+        )[0]
+    ),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "native_layer_norm_backward": gradients_of_rows,
     "_fused_rms_norm_backward": gradients_of_roots,
     "native_group_norm_backward": gradients_of_groups,

@@ -78,6 +78,8 @@ def arguments(name, make, whole):
         return [randn(make, 1, 2, 4), randn(make, 2, 2, 2), randn(make, 2), *window, *flags]
     if base == "conv_tbc":
         return [randn(make, 4, 1, 2), randn(make, 2, 2, 2), randn(make, 2)]
+    if base == "scaled_dot_product_attention":
+        return [randn(make, 1, 2, 3, 8) for _ in range(3)]
     if base in LOSSES:
         return [randn(make, 3), randn(make, 3)]
     if base in ("cross_entropy_loss", "nll_loss"):

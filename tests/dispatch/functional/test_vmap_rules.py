@@ -566,6 +566,36 @@ case(
     P(2),
 )
 
+# Attention.
+HEADS = N(2, 4, 3, 8), N(2, 4, 5, 8), N(2, 4, 5, 8)
+
+
+def _attended(q, k, v, m):
+    return aten._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0, False, attn_mask=m)
+
+
+case(
+    "scaled_dot_product_attention",
+    lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    *HEADS,
+)
+case(
+    "scaled_dot_product_attention",
+    lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m),
+    *HEADS,
+    N(4, 3, 5),
+    tag="mask",
+)
+case(
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+    lambda g, q, k, v, m: aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
+        g, q, k, v, *_attended(q, k, v, m), 0.0, False, attn_mask=m
+    )[1],
+    N(2, 4, 3, 8),
+    *HEADS,
+    N(2, 1, 3, 5),
+)
+
 # Losses.
 for reduction in ("none", "mean", "sum"):
     case("mse_loss", lambda x, y, r=reduction: F.mse_loss(x, y, reduction=r), N(2, 4), N(2, 4), tag=reduction)

@@ -113,6 +113,11 @@ WITHOUT_SAMPLE = {
     "record_stream": "tells the allocator, computes nothing: the runtime's checks have it",
     "_basic_index": "an encoding of x[...], which select, slice and unsqueeze stand for",
     "_basic_index_backward": "an encoding of the gradient of x[...], which their backward stands for",
+    "_fused_sdp_choice": "names an operator, computes nothing",
+    "_scaled_dot_product_flash_attention_for_cpu": "is the CPU's alone",
+    "_scaled_dot_product_flash_attention_for_cpu_backward": "is the CPU's alone",
+    "_scaled_dot_product_efficient_attention": "is CUDA's alone: scaled_dot_product_attention calls it",
+    "_scaled_dot_product_efficient_attention_backward": "is CUDA's alone: gradients of scaled_dot_product_attention",
     "unflatten._namedshape": "names of dimensions become numbers before any kernel",
     "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
 }
@@ -138,6 +143,7 @@ def all_samples() -> list[Sample]:
     """The whole table, in order of importance."""
     from . import (
         samples_arithmetic,
+        samples_attention,
         samples_compositions,
         samples_indexing,
         samples_moving,
@@ -156,6 +162,7 @@ def all_samples() -> list[Sample]:
         samples_sorting.SAMPLES,
         samples_normalization.SAMPLES,
         samples_products.SAMPLES,
+        samples_attention.SAMPLES,
         samples_indexing.SAMPLES,
         samples_moving.SAMPLES,
         samples_numbers.SAMPLES,

@@ -1,0 +1,136 @@
+"""Gradients of attention: second derivatives by ordinary operators, over the whole matrix of weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ....runtime.scalar_type import bool_
+from ...generated import functions as ops
+
+
+def defined(bias: Any, query: Any) -> Any:
+    """The mask, or a tensor without elements where there is none: the backward's schema has no optional there."""
+    return query.new_empty((0,)) if bias is None else bias
+
+
+def attention_mask_backward(
+    grad: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    """The gradient of a mask of numbers: that of the scores, which has a number for each query and key.
+
+    Raises NotImplementedError with dropout, whose draws no ordinary operator repeats.
+    """
+    if dropout_p:
+        raise NotImplementedError("the gradient of attn_bias is not implemented with dropout")
+    group = query.shape[1] // key.shape[1] if key.shape[1] else 1
+    weights = _weights(query, _for_each_head(key, group), mask, is_causal, _scale(query, scale))
+    change = ops.matmul(grad, _for_each_head(value, group).mT)
+    return weights * (change - _row_sum(change * weights))
+
+
+def _scale(query: Any, scale: float | None) -> float:
+    width = query.shape[3]
+    return scale if scale is not None else 1.0 / math.sqrt(width) if width else 1.0
+
+
+def attention_double_backward(
+    grads: Any,
+    grad_out: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Any, Any, Any, Any, Any]:
+    """How the gradients of query, key and value depend on `grad_out`, `query`, `key`, `value` and the mask.
+
+    With weights P = softmax(S), S = scale q k^T + mask, the backward pass is dP = g v^T, dS = P (dP - sum(dP P)),
+    dq = scale dS k, dk = scale dS^T q and dv = P^T g; `grads` are gradients x, y and z of these three. Heads that
+    share keys have them repeated here, and their gradients added.
+
+    Raises NotImplementedError with dropout, whose draws no ordinary operator repeats.
+    """
+    if dropout_p:
+        raise NotImplementedError(
+            "the second derivative of scaled_dot_product_attention is not implemented with dropout"
+        )
+    heads, heads_k = query.shape[1], key.shape[1]
+    group = heads // heads_k if heads_k else 1
+    c = _scale(query, scale)
+    q, g = query, grad_out
+    k, v = _for_each_head(key, group), _for_each_head(value, group)
+    x = grads[0]
+    y, z = (None if given is None else _for_each_head(given, group) for given in grads[1:3])
+    weights = _weights(q, k, mask, is_causal, c)
+    change = ops.matmul(g, v.mT)
+    relative = change - _row_sum(change * weights)
+    of_scores = weights * relative
+    of_g = of_q = of_k = of_v = of_weights = inner = None
+    if x is not None or y is not None:
+        along: Any = None
+        if x is not None:
+            along = ops.matmul(x, k.mT) * c
+            of_k = ops.matmul(of_scores.mT, x) * c
+        if y is not None:
+            more = ops.matmul(q, y.mT) * c
+            along = more if along is None else along + more
+            of_q = ops.matmul(of_scores, y) * c
+        mean = _row_sum(along * weights)
+        tangent = weights * (along - mean)
+        of_g, of_v = ops.matmul(tangent, v), ops.matmul(tangent.mT, g)
+        of_weights = along * relative - change * mean
+    if z is not None:
+        more = ops.matmul(g, z.mT)
+        of_weights = more if of_weights is None else of_weights + more
+        more = ops.matmul(weights, z)
+        of_g = more if of_g is None else of_g + more
+    if of_weights is not None:
+        inner = weights * (of_weights - _row_sum(of_weights * weights))
+        through_q, through_k = ops.matmul(inner, k) * c, ops.matmul(inner.mT, q) * c
+        of_q = through_q if of_q is None else of_q + through_q
+        of_k = through_k if of_k is None else of_k + through_k
+    return of_g, of_q, _over_heads(of_k, heads_k, group), _over_heads(of_v, heads_k, group), inner
+
+
+def _row_sum(x: Any) -> Any:
+    return ops.sum(x, -1, keepdim=True)
+
+
+def _weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    scores = ops.matmul(q, k.mT) * scale
+    if mask is not None and mask.shape != (0,):
+        if mask.dtype is bool_:
+            scores = ops.masked_fill(scores, ops.logical_not(mask), -math.inf)
+        else:
+            scores = scores + mask
+    if is_causal:
+        seen = ops.tril(ops.ones(scores.shape[-2:], dtype=bool_, device=scores.device))
+        scores = ops.masked_fill(scores, ops.logical_not(seen), -math.inf)
+    empty = ops.all(ops.eq(scores, -math.inf), -1, True)
+    return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
+
+
+def _for_each_head(x: Any, group: int) -> Any:
+    """(B, G, S, E) as (B, G * group, S, E), each head repeated in place."""
+    if group == 1:
+        return x
+    b, heads, length, width = x.shape
+    return x.unsqueeze(2).expand(b, heads, group, length, width).reshape(b, heads * group, length, width)
+
+
+def _over_heads(x: Any, heads_k: int, group: int) -> Any:
+    """The sum over the heads that share keys."""
+    if x is None or group == 1:
+        return x
+    b, _, length, width = x.shape
+    return ops.sum(x.reshape(b, heads_k, group, length, width), 2)

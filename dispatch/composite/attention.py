@@ -1,0 +1,212 @@
+"""`scaled_dot_product_attention` as users call it, what it picks, and attention by ordinary operators.
+
+The numbers of the choice are those of `torch.nn.attention.SDPBackend`. CUDA has one fused operator, under the name and
+schema of PyTorch's memory-efficient one, which takes masks too; the CPU has PyTorch's flash attention for it. What
+these do not take is computed by ordinary operators: float64, a mask that requires a gradient, tangents, dropout on the
+CPU, heads over 256 on CUDA (over 128 where gradients are wanted), and operands that have to broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.scalar_type import bfloat16, bool_, float16, float32
+from ..autograd.tangents import tangents_of
+from ..generated import functions as ops
+from ..structured.native.attention import LARGEST_HEAD, LARGEST_HEAD_BACKWARD
+
+MATH, FLASH, EFFICIENT = 0, 1, 2
+
+
+def _validate(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool) -> None:
+    """PyTorch's `validate_sdpa_input`, and its refusals further down."""
+    dtypes = query.dtype, key.dtype, value.dtype
+    if not dtypes[0] is dtypes[1] is dtypes[2]:
+        names = [d.scalar_name.lower() for d in dtypes]
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{names[0]} key.dtype: {names[1]} and value.dtype: {names[2]} instead."
+        )
+    devices = query.device, key.device, value.device
+    if not devices[0] == devices[1] == devices[2]:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same device type, but got query.device: "
+            f"{devices[0]} key.device: {devices[1]} and value.device: {devices[2]} instead."
+        )
+    ranks = query.dim(), key.dim(), value.dim()
+    if min(ranks) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{ranks[0]} key.dim: {ranks[1]} and value.dim: {ranks[2]} instead."
+        )
+    if mask is not None:
+        if mask.dtype is not bool_ and mask.dtype is not float32 and mask.dtype is not query.dtype:
+            raise RuntimeError(
+                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+                f"{mask.dtype.scalar_name.lower()} and  query.dtype: {query.dtype.scalar_name.lower()} instead."
+            )
+        if is_causal:
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            )
+    if not 0 <= dropout_p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+
+
+def _needs_gradient(*tensors: Any) -> bool:
+    return is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def _choice(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> int:
+    """The operator that serves a call which `_validate` has passed."""
+    q, k, v = query._spec.sizes, key._spec.sizes, value._spec.sizes
+    if not len(q) == len(k) == len(v) == 4 or q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
+        return MATH
+    if q[1] != k[1] and not (enable_gqa and k[1] and q[1] % k[1] == 0):
+        return MATH
+    dtype, device = query.dtype, query.device.type
+    if dtype not in (float32, float16, bfloat16):
+        return MATH
+    if mask is not None and (_needs_gradient(mask) or not _broadcasts(mask._spec.sizes, (*q[:3], k[2]))):
+        return MATH
+    if any(t is not None and tangents_of(t) for t in (query, key, value, mask)):
+        return MATH
+    if device == "cpu":
+        return MATH if dropout_p else FLASH
+    if device == "cuda" or device == "meta":
+        largest = LARGEST_HEAD_BACKWARD if _needs_gradient(query, key, value) else LARGEST_HEAD
+        return MATH if max(q[3], v[3]) > largest else EFFICIENT
+    return MATH
+
+
+def _broadcasts(sizes: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether a mask of these sizes broadcasts to the scores'; of one dimension or none PyTorch takes no mask."""
+    lead = len(to) - len(sizes)
+    return lead >= 0 and all(n in (1, m) for n, m in zip(sizes, to[lead:], strict=True))
+
+
+def _fused_sdp_choice(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> int:
+    """The number of the backend that `scaled_dot_product_attention` takes for these operands."""
+    _validate(query, key, value, attn_mask, dropout_p, is_causal)
+    return _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Any:
+    """`torch.nn.functional.scaled_dot_product_attention`."""
+    _validate(query, key, value, attn_mask, dropout_p, is_causal)
+    choice = _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
+    if choice == FLASH:
+        return ops._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
+        )[0]
+    if choice == EFFICIENT:
+        # Inside a vmap a tensor does not tell whether a gradient is wanted outside.
+        saves = is_grad_enabled()
+        return ops._scaled_dot_product_efficient_attention(
+            query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale
+        )[0]
+    return ops._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+    )[0]
+
+
+def _scaled_dot_product_attention_math(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    dropout_mask: Any,
+    scale: float | None,
+    enable_gqa: bool,
+) -> tuple[Any, Any]:
+    """Attention by products and a softmax, and the weights after dropout; narrow floats in float32.
+
+    A row whose scores are all minus infinity has weights of zero.
+    """
+    dtype = query.dtype
+    if dtype is float16 or dtype is bfloat16:
+        query, key, value = (t.to(float32) for t in (query, key, value))
+        if attn_mask is not None and attn_mask.dtype is not bool_:
+            attn_mask = attn_mask.to(float32)
+    if enable_gqa:
+        key, value = _heads_repeated(query, key, value)
+    width = query.shape[-1]
+    scale = (1.0 / math.sqrt(width) if width else 1.0) if scale is None else scale
+    root = math.sqrt(abs(scale))
+    # Each operand takes a root of the scale, so that neither product overflows before it is scaled.
+    scores = ops.matmul(query * math.copysign(root, scale), key.transpose(-2, -1) * root)
+    if is_causal:
+        if attn_mask is not None:
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            )
+        sizes = (query.shape[-2], key.shape[-2])
+        attn_mask = ops.tril(ops.ones(sizes, dtype=bool_, device=query.device))
+    if attn_mask is None:
+        weights = ops.softmax(scores, -1)
+    else:
+        weights = _masked_softmax(scores, attn_mask)
+    if dropout_p:
+        weights = _dropped(weights, dropout_p, dropout_mask)
+    return ops.matmul(weights, value).to(dtype), weights.to(dtype)
+
+
+def _heads_repeated(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """Keys and values with as many heads as the queries have, each repeated in place."""
+    heads = query.size(-3)
+    for t in (key, value):
+        if t.size(-3) == 0 or heads % t.size(-3):
+            raise RuntimeError("Number of heads in key and value must divide the number of heads in ")
+    return _repeated(key, heads // key.size(-3)), _repeated(value, heads // value.size(-3))
+
+
+def _repeated(tensor: Any, times: int) -> Any:
+    *lead, heads, length, width = tensor.shape
+    return (
+        tensor.unsqueeze(-3)
+        .expand(*lead, heads, times, length, width)
+        .reshape(*lead, heads * times, length, width)
+    )
+
+
+def _masked_softmax(scores: Any, mask: Any) -> Any:
+    if mask.dtype is bool_:
+        scores = ops.masked_fill(scores, ops.logical_not(mask), -math.inf)
+    else:
+        scores = scores + mask
+    empty = ops.all(ops.eq(scores, -math.inf), -1, True)
+    # The gradient of a softmax over nothing is NaN, and so is its product with zero.
+    return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
+
+
+def _dropped(weights: Any, dropout_p: float, mask: Any) -> Any:
+    """Weights after dropout, by the same draws as the fused operators: a row has a whole number of counters."""
+    if mask is not None:
+        return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * (1.0 / (1.0 - dropout_p))
+    keys = weights.shape[-1]
+    if keys % 4 == 0:
+        return ops.dropout(weights, dropout_p, True)
+    whole = ops.cat([weights, weights.new_zeros((*weights.shape[:-1], -keys % 4))], -1)
+    return ops.dropout(whole, dropout_p, True)[..., :keys]

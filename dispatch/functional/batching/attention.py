@@ -1,0 +1,108 @@
+"""Rules of attention: examples become batches of one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .layout import Batch, Dims, Rule, front, rank_of, sizes_of, whole
+from .random import refuse_same
+
+
+def _folded(x: Any, dim: int | None, size: int) -> Any:
+    """(batch, b, ...) as (batch * b, ...)."""
+    x = whole(x, dim, size)
+    sizes = x._spec.sizes
+    return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
+
+
+def _apart(x: Any, size: int, batches: int) -> Any:
+    """(batch * b, ...) as (batch, b, ...)."""
+    return x.reshape((size, batches, *x._spec.sizes[1:]))
+
+
+def _mask(x: Any, dim: int | None, batch: int, size: int) -> Any:
+    """A mask that broadcasts to (batch * b, h, l, s), where one example's broadcasts to (b, h, l, s)."""
+    if x is None:
+        return None
+    if sizes_of(x, dim) == (0,):
+        return x.new_empty((0,))
+    missing = 4 - rank_of(x, dim)
+    if dim is None:
+        x = x.reshape((*(1,) * missing, *x._spec.sizes))
+        if x._spec.sizes[0] == 1:
+            return x
+        x = x.unsqueeze(0)
+    else:
+        x = front(x, dim)
+        x = x.reshape((x._spec.sizes[0], *(1,) * missing, *x._spec.sizes[1:]))
+    rest = x._spec.sizes[2:]
+    return x.expand((size, batch, *rest)).reshape((size * batch, *rest))
+
+
+def _results(batch: Batch, b: int, results: Any) -> tuple[Any, Any]:
+    """The results apart again; those of fewer than two dimensions are of all examples."""
+    mapped = [r._spec.ndim > 1 for r in results]
+    values = tuple([_apart(r, batch.size, b) if own else r for r, own in zip(results, mapped, strict=True)])
+    return values, tuple([0 if own else None for own in mapped])
+
+
+def flash_attention_for_cpu(
+    batch: Batch, dims: Dims, query: Any, key: Any, value: Any, p: float, causal: bool, mask: Any, scale: Any
+) -> tuple[Any, Any]:
+    """`_scaled_dot_product_flash_attention_for_cpu`."""
+    b = _batches(query, dims[0])
+    given = [_folded(x, d, batch.size) for x, d in zip((query, key, value), dims[:3], strict=True)]
+    return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[5], b, batch.size), scale))
+
+
+def flash_attention_for_cpu_backward(
+    batch: Batch, dims: Dims, grad: Any, query: Any, key: Any, value: Any, out: Any, lse: Any, p: float, causal: bool,
+    mask: Any, scale: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`_scaled_dot_product_flash_attention_for_cpu_backward`."""
+    b = _batches(query, dims[1])
+    tensors = (grad, query, key, value, out, lse)
+    given = [_folded(x, d, batch.size) for x, d in zip(tensors, dims[:6], strict=True)]
+    given[5] = given[5].contiguous()
+    return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[8], b, batch.size), scale))
+
+
+def efficient_attention(
+    batch: Batch, dims: Dims, query: Any, key: Any, value: Any, bias: Any, saves: bool, p: float, causal: bool,
+    scale: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`_scaled_dot_product_efficient_attention`; each example drops weights of its own."""
+    if p:
+        refuse_same(batch)
+    b = _batches(query, dims[0])
+    given = [_folded(x, d, batch.size) for x, d in zip((query, key, value), dims[:3], strict=True)]
+    made = batch.op.call(*given, _mask(bias, dims[3], b, batch.size), saves, p, causal, scale)
+    return _results(batch, b, made)
+
+
+def efficient_attention_backward(
+    batch: Batch, dims: Dims, grad: Any, query: Any, key: Any, value: Any, bias: Any, out: Any, lse: Any, seed: Any,
+    offset: Any, p: float, wanted: Any, causal: bool, scale: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`_scaled_dot_product_efficient_attention_backward`; what was drawn is that of all examples."""
+    b = _batches(query, dims[1])
+    places = (0, 1, 2, 3, 5, 6)
+    args = (grad, query, key, value, bias, out, lse)
+    folded = {i: _folded(args[i], dims[i], batch.size) for i in places}
+    mask = _mask(bias, dims[4], b, batch.size)
+    given = [folded[0], folded[1], folded[2], folded[3], mask, folded[5], folded[6].contiguous()]
+    return _results(batch, b, batch.op.call(*given, seed, offset, p, wanted, causal, scale))
+
+
+def _batches(query: Any, dim: int | None) -> int:
+    """The batches of one example."""
+    size: int = query._spec.sizes[0 if dim is None or dim > 0 else 1]
+    return size
+
+
+RULES: dict[str, Rule] = {
+    "_scaled_dot_product_flash_attention_for_cpu": flash_attention_for_cpu,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": flash_attention_for_cpu_backward,
+    "_scaled_dot_product_efficient_attention": efficient_attention,
+    "_scaled_dot_product_efficient_attention_backward": efficient_attention_backward,
+}

@@ -1,0 +1,86 @@
+"""Calls that reach every tile of attention: heads, few queries, masks, dropout, float32, unaligned operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .sample import Sample, empty, gradients, tt
+
+HALF = ("bfloat16", "float16")
+FORWARD, BACKWARD = ("attention",), ("attention_backward_keys", "attention_backward_queries", "row_products")
+
+
+def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int | None = None) -> list[Any]:
+    sizes = ((1, 16, length, head), (1, heads, keys or length, head), (1, heads, keys or length, head))
+    return [empty(*s, dtype=dtype) for s in sizes]
+
+
+def _run(function: Any, head: int, operands: list[Any]) -> None:
+    """Forward, and backward of the heads that have one."""
+    if head <= 128:
+        gradients(function, *operands)
+    else:
+        function(*operands)
+
+
+def attention(capability: int) -> Iterator[Sample]:
+    """Forward and backward; the calls that the benchmark times come first."""
+    attend = tt.nn.functional.scaled_dot_product_attention
+    for dtype in HALF:
+        for head in (128, 64, 256):
+            for causal in (True, False):
+                yield Sample(
+                    f"attention {dtype} head {head}{' causal' if causal else ''}",
+                    lambda d=dtype, e=head, c=causal: _run(
+                        lambda q, k, v: attend(q, k, v, is_causal=c), e, _heads(d, e)
+                    ),
+                    FORWARD + BACKWARD,
+                )
+    for dtype in (*HALF, "float32"):
+        for head in (128, 64, 256):
+            yield Sample(
+                f"attention {dtype} head {head} masked, dropout",
+                lambda d=dtype, e=head: _run(
+                    lambda q, k, v: attend(q, k, v, empty(2048, 2048, dtype=d), 0.1), e, _heads(d, e)
+                ),
+            )
+            yield Sample(
+                f"attention {dtype} head {head} causal, dropout",
+                lambda d=dtype, e=head: _run(
+                    lambda q, k, v: attend(q, k, v, None, 0.1, True), e, _heads(d, e)
+                ),
+            )
+            yield Sample(
+                f"attention {dtype} head {head}, one query of grouped heads",
+                lambda d=dtype, e=head: attend(*_heads(d, e, 1, heads=4, keys=32768), enable_gqa=True),
+                ("merge",),
+            )
+    for head in (64, 128, 256):
+        yield Sample(
+            f"attention float32 head {head} causal",
+            lambda e=head: _run(lambda q, k, v: attend(q, k, v, is_causal=True), e, _heads("float32", e)),
+            FORWARD + BACKWARD,
+        )
+    yield Sample(
+        "attention bfloat16 head 64 causal, heads inner",
+        lambda: gradients(
+            lambda q, k, v: attend(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=True),
+            *(empty(1, 2048, 16, 64, dtype="bfloat16") for _ in range(3)),
+        ),
+        FORWARD + BACKWARD,
+    )
+    yield Sample(
+        "attention bfloat16 head 80, a mask of bool",
+        lambda: gradients(
+            lambda q, k, v: attend(q, k, v, empty(1, 1, 2048, 2048, dtype="bool")), *_heads("bfloat16", 80)
+        ),
+    )
+    for head in (64, 128):
+        for causal in (True, False):
+            yield Sample(
+                f"attention bfloat16 head {head}{' causal' if causal else ''}, unaligned, odd lengths",
+                lambda e=head, c=causal: attend(
+                    *(empty(1, 16, 2047, e, dtype="bfloat16", offset=1) for _ in range(3)), is_causal=c
+                ),
+            )

@@ -1,0 +1,241 @@
+"""Launches of attention's forward pass: which tile, whether heads that share keys are packed, and keys split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
+from ...runtime.device import device as Device
+from ...runtime.generator import Seed
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
+from ..elementwise.elementwise import check_dtypes
+from ..launch import ALIGNMENT, Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..random.dropout import scale_for
+from ..random.random import philox_numbers, single, threshold
+from ..tuning.choice import configuration
+from .forward_kernels import attention, merge
+from .operands import LOG2_E, Arguments, Sizes, padded, with_unit_stride
+from .tiles import forward_tile
+
+PACKED_ROWS = 64
+"""Heads that share keys are packed into one tile of queries while they all fit: keys are then read once for all."""
+LEAST_SPAN = 512
+"""Keys that a part of a split has at least: fewer cost less than the merge's traffic."""
+
+
+def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[int, int]:
+    """Into how many parts keys are split, and how many each has: until there are two programs a multiprocessor."""
+    processors = driver().properties(device.resolved_index).multi_processor_count
+    if 2 * programs > processors or sizes.length_k < 2 * LEAST_SPAN:
+        return 1, sizes.length_k
+    parts = min(2 * processors // programs, sizes.length_k // LEAST_SPAN)
+    span = cdiv(cdiv(sizes.length_k, parts), block_n) * block_n
+    return cdiv(sizes.length_k, span), span
+
+
+def efficient_attention(call: StructuredCall) -> PlannedKernel:
+    """softmax(scale * query @ key^T + mask) @ value, with what its backward needs."""
+    statistics = call.outputs[1]
+    given = [call.args[name] for name in ("query", "key", "value")]
+    mask: TensorSpec | None = call.args["attn_bias"]
+    check_dtypes(call, [*given, *([] if mask is None else [mask])])
+    sizes = Sizes.of(*given)
+    if sizes.lines == 0:
+        return PlannedKernel(launch_nothing)
+    forward = Forward(call, sizes, [with_unit_stride(spec) for spec in given], mask)
+    saves = statistics.numel > 0
+
+    def into(
+        to: Any,
+        logsumexp: Any,
+        draws_seed: Any,
+        draws_offset: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        bias: Any,
+        p: float,
+        scale: float,
+        seed: Seed,
+        first: int,
+    ) -> None:
+        operands = [
+            gather(data) for (_, gather), data in zip(forward.operands, (query, key, value), strict=True)
+        ]
+        addresses = [data.address for data in (*operands, *([] if bias is None else [bias]))]
+        numbers = [draws_seed.address, draws_offset.address]
+        forward(addresses, to.address, logsumexp.address if saves else None, numbers, p, scale, seed, first)
+
+    return PlannedKernel(into)
+
+
+class Forward:
+    """The launches of one call: with and without dropout, with scores scaled in the exponent or before it."""
+
+    def __init__(
+        self,
+        call: StructuredCall,
+        sizes: Sizes,
+        operands: list[tuple[TensorSpec, Callable[[Any], Any]]],
+        mask: TensorSpec | None,
+    ) -> None:
+        self.call, self.sizes, self.operands, self.mask = call, sizes, operands, mask
+        self.saves = call.outputs[1].numel > 0
+        self.packed = sizes.group > 1 and sizes.length_q * sizes.group <= PACKED_ROWS
+        out = call.outputs[0]
+        lines = (("qm", operands[0][0]), ("kn", operands[1][0]), ("vn", operands[2][0]), ("om", out))
+        self.arguments = partial(Arguments, call, sizes, lines, mask)
+        self.has_whole_lines = self.arguments().has_whole_lines
+        self._variants: dict[tuple[bool, bool, bool], Callable[..., None]] = {}
+
+    def __call__(
+        self,
+        addresses: list[int],
+        out: int,
+        logsumexp: int | None,
+        numbers: list[int],
+        p: float,
+        scale: float,
+        seed: Seed,
+        first: int,
+    ) -> None:
+        is_whole = self.has_whole_lines and not any(address % ALIGNMENT for address in (*addresses[:3], out))
+        variant = (p > 0, self.mask is None and scale > 0, is_whole)
+        run = self._variants.get(variant)
+        if run is None:
+            run = self._variants[variant] = self._planned(*variant)
+        drawn: list[int | float] = []
+        if p > 0:
+            drawn = [*philox_numbers(seed, first), *threshold(1.0 - p), single(scale_for(p))]
+        run(addresses, out, logsumexp, numbers, single(scale * LOG2_E), drawn)
+
+    def _planned(self, drops: bool, raw: bool, is_whole: bool) -> Callable[..., None]:
+        call, sizes, mask = self.call, self.sizes, self.mask
+        query = self.operands[0][0]
+        rows = sizes.length_q * sizes.group if self.packed else sizes.length_q
+        own = sizes.batch * (sizes.heads_k if self.packed else sizes.heads)
+        dtype = query.dtype.triton_name or ""
+        beside = drops or mask is not None or not is_whole
+        chosen = forward_tile(
+            call.device, query.itemsize, sizes.head, rows, sizes.length_k, call.extra["is_causal"], beside
+        )
+        if not (beside or interpreted()):
+            chosen = self._measured(dtype, chosen)
+        block_m, block_n = chosen.tile[:2]
+        programs = cdiv(rows, block_m) * own
+        parts, span = spans(sizes, programs, block_n, call.device)
+        split = parts > 1
+        arguments = self.arguments(span=span)
+        every = {"q": f"*{dtype}", "k": f"*{dtype}", "v": f"*{dtype}"}
+        every["out"] = "*fp32" if split else f"*{dtype}"
+        every |= {"draws_seed": "*i64", "draws_offset": "*i64", "scale": "fp32", **arguments.types}
+        constants = {
+            **arguments.constants,
+            "RAW": raw,
+            "CAUSAL": call.extra["is_causal"],
+            "DROPOUT": drops,
+            "PACKED": self.packed,
+            "SPLIT": split,
+            "BLOCK_M": block_m,
+            "BLOCK_N": block_n,
+        }
+        if mask is not None:
+            every["bias"] = f"*{mask.dtype.triton_name}"
+        if self.saves or split:
+            every["logsumexp"] = "*fp32"
+        if split:
+            every["tops"] = "*fp32"
+        if drops:
+            every |= {"seed": "i64", "first": "i64", "state": "*i64", "limit": "i64", "kept_scale": "fp32"}
+        names = [name for name in attention.arg_names if name in every]
+        constants |= {
+            name: None for name in attention.arg_names if name not in every and name not in constants
+        }
+        launch = Launch(
+            call.device,
+            attention,
+            {name: every[name] for name in names},
+            constants,
+            divisible=arguments.divisible,
+            elements=("state", "draws_seed", "draws_offset"),
+            num_warps=chosen.warps,
+            num_stages=chosen.stages,
+            enable_fp_fusion=True,
+        )
+        grid = (programs, parts, 1)
+        passed = [arguments.values[name] for name in names if name in arguments.values]
+        finish = self._merged(parts) if split else None
+        allocate, device = get_allocator("cuda").allocate, call.device
+
+        def run(
+            addresses: list[int],
+            out: int,
+            logsumexp: int | None,
+            numbers: list[int],
+            scale: float,
+            drawn: list[int | float],
+        ) -> None:
+            if finish is None:
+                kept = [] if logsumexp is None else [logsumexp]
+                launch(grid, *addresses, out, *kept, *numbers, *passed, scale, *drawn)
+                return
+            totals = allocate(4 * parts * sizes.lines * sizes.width_v, device)
+            sums, tops = (allocate(4 * parts * sizes.lines, device) for _ in range(2))
+            launch(
+                grid, *addresses, totals.address, sums.address, tops.address, *numbers, *passed, scale, *drawn
+            )
+            finish(totals, sums, tops, out, logsumexp, drawn[-1] if drawn else 1.0)
+
+        return run
+
+    def _measured(self, dtype: str, chosen: Configuration) -> Configuration:
+        sizes = self.sizes
+        shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
+        found = configuration(attention, self.call.device, dtype, shape, chosen)
+        return found if found.tile[2:] == chosen.tile[2:] else chosen
+
+    def _merged(self, parts: int) -> Callable[..., None]:
+        sizes, out = self.sizes, self.call.outputs[0]
+        wide = padded(sizes.width_v)
+        block = 64 if interpreted() else max(1024 // wide, 1)
+        block = min(block, next_power_of_2(sizes.lines))
+        arguments = Arguments(self.call, sizes, (("om", out),), None, parts=parts)
+        every = {
+            "totals": "*fp32",
+            "sums": "*fp32",
+            "tops": "*fp32",
+            "out": f"*{out.dtype.triton_name}",
+            "n_lines": "i64",
+            "kept_scale": "fp32",
+            **arguments.types,
+        }
+        if self.saves:
+            every["logsumexp"] = "*fp32"
+        names = [name for name in merge.arg_names if name in every]
+        known: dict[str, object] = {**arguments.constants, "BLOCK_M": block, "logsumexp": None}
+        launch = Launch(
+            self.call.device,
+            merge,
+            {name: every[name] for name in names},
+            {name: known[name] for name in merge.arg_names if name not in every},
+            divisible=[name for name in arguments.divisible if name in names],
+            num_warps=4,
+            enable_fp_fusion=True,
+        )
+        grid = (cdiv(sizes.lines, block), 1, 1)
+        values = {**arguments.values, "n_lines": sizes.lines}
+        passed = [values[name] for name in names if name in values]
+
+        def run(totals: Any, sums: Any, tops: Any, to: int, logsumexp: int | None, kept_scale: float) -> None:
+            kept = [] if logsumexp is None else [logsumexp]
+            launch(grid, totals.address, sums.address, tops.address, to, *kept, *passed, kept_scale)
+
+        return run
+
+
+register_stub("efficient_attention_stub", "cuda", efficient_attention)

@@ -1,0 +1,314 @@
+"""The programs of attention's forward pass, and of the merge where the keys of a row were split.
+
+Online softmax: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; in tiles, with the product
+by the values beside it: Rabe and Staats, "Self-attention does not need O(n^2) memory", 2021; Dao, Fu, Ermon, Rudra, Re,
+"FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022; Dao, "FlashAttention-2: faster
+attention with better parallelism and work partitioning", 2023.
+
+Numerics: scores, their running maximum and sum and the weighted sum of the values are float32; weights are rounded to
+the operands' dtype for the product by the values, as PyTorch's flash backend does, and normalised last. A row whose
+scores are all minus infinity gives zeros. A NaN score makes its row NaN. Values that a mask hides are multiplied by
+zero, so that an infinite or NaN one may reach queries that it is hidden from.
+"""
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..conversion import convert
+from ..random.random import start_of_draws
+from .scores import kept, load_tile, product_of_tiles, with_bias
+from .tiles import FORWARD_HALF, FORWARD_SINGLE
+
+
+@triton.jit
+def attend(
+    total,
+    top,
+    sums,
+    x,
+    k,
+    v,
+    bias,
+    bias_rows,
+    query,
+    lines,
+    low,
+    high,
+    length_k,
+    kn,
+    vn,
+    bn,
+    scale,
+    seed,
+    first,
+    limit,
+    quads,
+    RAW: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    DROPOUT: tl.constexpr,
+    MASKED: tl.constexpr,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """The running (sum of weighted values, maximum, sum of weights) after the keys from `low` to `high`.
+
+    Without MASKED all of them exist, and every query of the tile attends to them. RAW scores, and their maximum, are
+    scaled in the exponent alone, by one fused multiply-add: the scale is positive, and there is no mask to add.
+    """
+    d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
+    for start in range(low, high, BLOCK_N):
+        key = start + tl.arange(0, BLOCK_N)
+        y = load_tile(k, key[None, :], d[:, None], kn, length_k, D, BLOCK_D, MASKED)
+        scores = product_of_tiles(x, y)
+        if not RAW:
+            scores *= scale
+        if bias is not None:
+            offsets = bias_rows[:, None] + key[None, :] * bn
+            inside = (key < length_k)[None, :] if MASKED else None
+            scores = with_bias(scores, bias, offsets, inside, False)
+        if MASKED:
+            seen = (key < length_k)[None, :]
+            if CAUSAL:
+                seen = seen & (key[None, :] <= query[:, None])
+            scores = tl.where(seen, scores, float("-inf"))
+        highest = tl.maximum(top, tl.max(scores, 1))
+        # Where all scores so far are minus infinity, so are their differences to 0.
+        shift = tl.where(highest == float("-inf"), 0.0, highest)
+        if RAW:
+            weights = tl.exp2(scores * scale - (shift * scale)[:, None])
+            shrink = tl.exp2(top * scale - shift * scale)
+        else:
+            weights = tl.exp2(scores - shift[:, None])
+            shrink = tl.exp2(top - shift)
+        sums = sums * shrink + tl.sum(weights, 1)
+        total = total * shrink[:, None]
+        if DROPOUT:
+            weights = tl.where(kept(seed, first, lines, start, quads, limit, BLOCK_N), weights, 0.0)
+        z = load_tile(v, key[:, None], dv[None, :], vn, length_k, DV, BLOCK_DV, MASKED)
+        total = tl.dot(convert(weights, v.dtype.element_ty), z, total, input_precision="ieee")
+        top = highest
+    return total, top, sums
+
+
+@triton.jit
+def attention(
+    q,
+    k,
+    v,
+    bias,
+    out,
+    logsumexp,
+    tops,
+    draws_seed,
+    draws_offset,
+    length_q,
+    length_k,
+    heads,
+    group,
+    span,
+    qb,
+    qh,
+    qm,
+    kb,
+    kh,
+    kn,
+    vb,
+    vh,
+    vn,
+    bb,
+    bh,
+    bm,
+    bn,
+    ob,
+    oh,
+    om,
+    scale,
+    seed,
+    first,
+    state,
+    limit,
+    kept_scale,
+    RAW: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    DROPOUT: tl.constexpr,
+    PACKED: tl.constexpr,
+    SPLIT: tl.constexpr,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """A block of queries of one head; PACKED, of all heads that share its keys; SPLIT, by a span of the keys.
+
+    `out`, `logsumexp` and `tops` of a split are each part's sum of weighted values, sum of weights and maximum.
+    """
+    n_rows = length_q * group if PACKED else length_q
+    own_heads = heads // group if PACKED else heads
+    tiles = tl.cdiv(n_rows, BLOCK_M)
+    program = tl.program_id(0)
+    # The longest rows of a causal mask first, so that the last programs to start are short ones.
+    tile = tiles - 1 - program % tiles
+    batch = (program // tiles // own_heads).to(tl.int64)
+    head = program // tiles % own_heads
+    head_k = head if PACKED else head // group
+    head = (head * group if PACKED else head).to(tl.int64)
+    row = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    wanted = row < n_rows
+    if PACKED:
+        query, of_group = row % length_q, row // length_q
+        q_rows = of_group * qh + query * qm
+        lowest, highest = 0, length_q - 1
+    else:
+        query = row
+        q_rows = query * qm
+        lowest, highest = tile * BLOCK_M, tile * BLOCK_M + BLOCK_M - 1
+    line = (batch * heads + head) * length_q
+    lines = row
+    if DROPOUT:
+        seed, first = start_of_draws(seed, first, state)
+        lines = line + row
+    if program + tl.program_id(1) == 0:
+        if DROPOUT:
+            tl.store(draws_seed, seed)
+            tl.store(draws_offset, first)
+        else:
+            tl.store(draws_seed, 0)
+            tl.store(draws_offset, 0)
+    k += batch * kb + head_k.to(tl.int64) * kh
+    v += batch * vb + head_k.to(tl.int64) * vh
+    d = tl.arange(0, BLOCK_D)
+    mask = wanted[:, None] & (d < D)[None, :]
+    x = tl.load(q + batch * qb + head * qh + q_rows[:, None] + d[None, :], mask=mask, other=0)
+    bias_rows = query
+    if bias is not None:
+        bias += batch * bb + head * bh
+        # Rows that do not exist read the last one's mask.
+        existing = tl.minimum(row, n_rows - 1)
+        if PACKED:
+            bias_rows = existing // length_q * bh + existing % length_q * bm
+        else:
+            bias_rows = existing * bm
+    begin = 0
+    stop = tl.minimum(length_k, highest + 1) if CAUSAL else length_k
+    seen_by_all = tl.minimum(length_k, lowest + 1) if CAUSAL else length_k
+    if SPLIT:
+        begin = tl.program_id(1) * span
+        stop = tl.minimum(stop, begin + span)
+        seen_by_all = tl.minimum(seen_by_all, begin + span)
+    middle = begin + tl.maximum(seen_by_all - begin, 0) // BLOCK_N * BLOCK_N
+    quads = tl.cdiv(length_k, 4)
+    total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
+    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    sums = tl.zeros((BLOCK_M,), tl.float32)
+    total, top, sums = attend(
+        total, top, sums, x, k, v, bias, bias_rows, query, lines, begin, middle, length_k, kn, vn, bn, scale, seed,
+        first, limit, quads, RAW, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
+    total, top, sums = attend(
+        total, top, sums, x, k, v, bias, bias_rows, query, lines, middle, stop, length_k, kn, vn, bn, scale, seed,
+        first, limit, quads, RAW, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
+    if RAW:
+        top *= scale
+    dv = tl.arange(0, BLOCK_DV)
+    mask = wanted[:, None] & (dv < DV)[None, :]
+    if SPLIT:
+        part = tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tiles * n_rows) + line
+        tl.store(out + part * DV + row[:, None] * DV + dv[None, :], total, mask=mask)
+        tl.store(logsumexp + part + row, sums, mask=wanted)
+        tl.store(tops + part + row, top, mask=wanted)
+    else:
+        empty = sums == 0
+        factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
+        if DROPOUT:
+            factor *= kept_scale
+        if PACKED:
+            o_rows = of_group * oh + query * om
+        else:
+            o_rows = query * om
+        to = out + batch * ob + head * oh + o_rows[:, None] + dv[None, :]
+        tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
+        if logsumexp is not None:
+            value = (top + tl.log2(sums)) * 0.6931471805599453
+            tl.store(logsumexp + line + row, tl.where(empty, 0.0, value), mask=wanted)
+
+
+@triton.jit
+def merge(
+    totals,
+    sums,
+    tops,
+    out,
+    logsumexp,
+    n_lines,
+    parts,
+    length_q,
+    heads,
+    ob,
+    oh,
+    om,
+    kept_scale,
+    DV: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """The rows of several spans of keys as one, the first span first: totals (parts, lines, DV)."""
+    line = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    dv = tl.arange(0, BLOCK_DV)
+    wanted = line < n_lines
+    mask = wanted[:, None] & (dv < DV)[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
+    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    weight = tl.zeros((BLOCK_M,), tl.float32)
+    for part in range(parts):
+        at = part * n_lines + line
+        own = tl.load(tops + at, mask=wanted, other=float("-inf"))
+        highest = tl.maximum(top, own)
+        shift = tl.where(highest == float("-inf"), 0.0, highest)
+        shrink, grow = tl.exp2(top - shift), tl.exp2(own - shift)
+        weight = weight * shrink + tl.load(sums + at, mask=wanted, other=0) * grow
+        more = tl.load(totals + at[:, None] * DV + dv[None, :], mask=mask, other=0)
+        total = total * shrink[:, None] + more * grow[:, None]
+        top = highest
+    empty = weight == 0
+    factor = tl.div_rn(1.0, tl.where(empty, 1.0, weight)) * kept_scale
+    query, head, batch = line % length_q, line // length_q % heads, line // length_q // heads
+    to = out + (batch * ob + head * oh + query * om)[:, None] + dv[None, :]
+    tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
+    if logsumexp is not None:
+        value = (top + tl.log2(weight)) * 0.6931471805599453
+        tl.store(logsumexp + line, tl.where(empty, 0.0, value), mask=wanted)
+
+
+declare(
+    attention,
+    why="see each configuration; bound by products and exponentials, a tile by the registers of its sums",
+    operand="q",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV"),
+    dtypes={("bf16", "fp16"): FORWARD_HALF, ("fp32",): FORWARD_SINGLE},
+    smaller=True,
+    operations="2 h l s (d + dv), half of it under a causal mask, and h l s exponentials; with dropout Philox's ten "
+    "rounds for every four scores",
+    traffic="h l (d + dv) itemsize + 4 h l, and keys and values for every tile of queries that does not find them in "
+    "L2; the mask once for every head",
+    loads=("q", "k", "v"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16"),
+    exact=("fp32",),
+)
+declare(
+    merge,
+    why="32 warps; a few microseconds that wait for memory, beside a split's kilobytes of keys",
+    tile=("BLOCK_M", "BLOCK_DV"),
+    dtypes=("fp32", "bf16", "fp16"),
+    configurations=(Configuration((16, 64)),),
+    smaller=True,
+    operations="3 parts h l dv",
+    traffic="parts h l (4 dv + 8) + h l dv itemsize",
+    loads=("totals",),
+    stores=("out",),
+)

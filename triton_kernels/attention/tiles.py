@@ -1,0 +1,120 @@
+"""Tiles of attention by dtype, head, target and what is beside the scores; every one is declared and compiled.
+
+A tile is (queries, keys, block of a head of query and key, block of a head of the values). What is *beside* the scores,
+a mask, the draws of dropout, or an address for each element of lines that are no whole vectors, takes registers, and
+smaller tiles.
+"""
+
+from __future__ import annotations
+
+from ...runtime.cuda.driver import driver
+from ...runtime.device import device as Device
+from ..budget import Configuration
+from ..launch import interpreted, next_power_of_2
+from ..products.product import LEAST
+
+INTERPRETED_TILE = 128
+"""The side of a tile in the interpreter, where a program costs far more than its elements."""
+
+# Forward, 16-bit. Of head 64 with 64 keys two blocks on sm_90 and sm_100, so that one multiplies while the other is in
+# its exponentials; with 128 keys, or a head of 128, the sums of one block take the registers.
+NARROW = Configuration((128, 64, 64, 64), 8, 3, {80: 1, 90: 2, 100: 2})
+NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, 1)
+HEAD = Configuration((128, 64, 128, 128), 8, 3, {90: 1, 100: 1})
+HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
+HEAD_AMPERE = Configuration((128, 64, 128, 128), 8, 2, {80: 1})
+WIDE = Configuration((64, 64, 256, 256), 8, 2, 1)
+BESIDE_NARROW = Configuration((64, 64, 64, 64), 4, 3, 1)
+BESIDE_HEAD = Configuration((64, 32, 128, 128), 4, 2, 1)
+BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
+# Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
+FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
+FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
+# float32 is multiplied by FFMA, whose operands are in registers beside the sums.
+SINGLE_NARROW = Configuration((64, 32, 64, 64), 8, 2, 1)
+SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
+SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 1, 1)
+
+FORWARD_HALF = (
+    NARROW, NARROW_LONG, HEAD, HEAD_LONG, HEAD_AMPERE, WIDE, BESIDE_NARROW, BESIDE_HEAD, BESIDE_WIDE, FEW_HEAD,
+    FEW_AMPERE,
+)  # fmt: skip
+FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
+
+# Backward: the sums of two gradients are in registers by keys, those of one by queries. Of a head of 256 they leave
+# nothing on sm_90 for the rest, so that there is no tile for one.
+KEYS_NARROW = Configuration((64, 128, 64, 64), 8, 2, {90: 1, 100: 1})
+KEYS_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 1})
+KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
+KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
+KEYS_SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
+KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
+QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
+QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
+QUERIES_BESIDE = Configuration((64, 32, 128, 128), 4, 2, 1)
+QUERIES_SINGLE = Configuration((16, 16, 128, 128), 8, 2, 1)
+
+KEYS_HALF = (KEYS_NARROW, KEYS_NARROW_AMPERE, KEYS_HEAD, KEYS_BESIDE)
+KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE)
+QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE)
+QUERIES_SINGLES = (QUERIES_SINGLE,)
+
+
+def _interpreted(head: int, rows: int, columns: int) -> Configuration:
+    block_m, block_n = (min(max(next_power_of_2(n), LEAST), INTERPRETED_TILE) for n in (rows, columns))
+    return Configuration((block_m, block_n, head, head), 4, 1)
+
+
+def _major(device: Device) -> int:
+    return driver().properties(device.resolved_index).major
+
+
+def forward_tile(
+    device: Device, itemsize: int, head: int, rows: int, columns: int, is_causal: bool, beside: bool
+) -> Configuration:
+    """The tile of the forward pass, for heads padded to `head`; of a causal mask the one that wastes less of it."""
+    if interpreted():
+        return _interpreted(head, rows, columns)
+    if itemsize == 4:
+        narrow = SINGLE if beside else SINGLE_NARROW
+        return narrow if head <= 64 else SINGLE if head <= 128 else SINGLE_WIDE
+    if beside:
+        return BESIDE_NARROW if head <= 64 else BESIDE_HEAD if head <= 128 else BESIDE_WIDE
+    if head > 128:
+        return WIDE
+    is_ampere = _major(device) < 9
+    if rows <= (16 if is_ampere else 64):
+        return FEW_AMPERE if is_ampere else BESIDE_NARROW if head <= 64 else FEW_HEAD
+    if head <= 64:
+        return NARROW if is_causal else NARROW_LONG
+    if is_ampere:
+        return HEAD_AMPERE
+    return HEAD if is_causal else HEAD_LONG
+
+
+def keys_tile(
+    device: Device, itemsize: int, head: int, rows: int, columns: int, beside: bool
+) -> Configuration:
+    """The tile of the backward pass by keys."""
+    if interpreted():
+        return _interpreted(head, rows, columns)
+    if itemsize == 4:
+        return KEYS_SINGLE_NARROW if head <= 64 else KEYS_SINGLE
+    if beside:
+        return KEYS_BESIDE
+    if head > 64:
+        return KEYS_HEAD
+    return KEYS_NARROW if _major(device) >= 9 else KEYS_NARROW_AMPERE
+
+
+def queries_tile(
+    device: Device, itemsize: int, head: int, rows: int, columns: int, beside: bool
+) -> Configuration:
+    """The tile of the backward pass by queries."""
+    if interpreted():
+        return _interpreted(head, rows, columns)
+    if itemsize == 4:
+        return QUERIES_SINGLE
+    if beside:
+        return QUERIES_BESIDE
+    return QUERIES_NARROW if head <= 64 else QUERIES_HEAD
