@@ -1,5 +1,8 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from . import (
     amp,
     autograd,
@@ -14,6 +17,7 @@ from . import (
     profiler,
     utils,
 )
+from ._lazy_subpackage import LazySubpackage as _LazySubpackage
 from .dispatch import load as _load
 from .dispatch import random
 from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -107,12 +111,17 @@ half, double, short, long = float16, float64, int16, int64
 float, int, cfloat, cdouble = float32, int32, complex64, complex128
 ops = _Ops()
 
+if _TYPE_CHECKING:
+    from . import triton_kernels
+else:
+    triton_kernels = _LazySubpackage(f"{__package__}.triton_kernels")
+
 
 def _load_cuda_kernels() -> None:
     from .runtime.cuda.driver import driver
 
     driver()
-    from . import triton_kernels
+    _import_module(".triton_kernels", __package__)
 
 
 _load()

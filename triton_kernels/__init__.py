@@ -5,9 +5,13 @@ sees the `StructuredCall` once and returns the function over addresses that a pl
 folder when a CUDA kernel is first wanted. That does not import Triton, and neither does a launch whose kernel
 is in the store: modules here take `triton`, `tl` and `libdevice` from `runtime/cuda/lazy_triton.py`, never from
 Triton itself. Nothing here computes on the host.
+
+`autotune` is for users, as `tt.triton_kernels.autotune`.
 """
 
 from importlib import import_module
+
+from .tuning.autotune import autotune as autotune
 
 REGISTERING = (
     "convolution.convolution",
@@ -23,6 +27,7 @@ REGISTERING = (
     "loss.mse_loss",
     "loss.nll_loss",
     "normalization.softmax",
+    "optimizers.fused",
     "pooling.pooling",
     "products.matmul",
     "products.matvec",

@@ -19,6 +19,7 @@ FAMILIES = (
     "loss",
     "memory",
     "norm",
+    "optimizers",
     "pointwise",
     "pooling",
     "random",

@@ -223,6 +223,12 @@ from .functions_norm import (
     linalg_vector_norm,
     pairwise_distance,
 )
+from .functions_optimizers import (
+    _amp_foreach_non_finite_check_and_unscale_,
+    _fused_adam_,
+    _fused_adamw_,
+    _fused_sgd_,
+)
 from .functions_pointwise import (
     abs,
     abs_,
@@ -524,10 +530,14 @@ from .functions_views import (
 )
 
 __all__ = [
+    "_amp_foreach_non_finite_check_and_unscale_",
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
     "_copy_from",
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_sgd_",
     "_index_put_impl_",
     "_linspace_",
     "_log_softmax",

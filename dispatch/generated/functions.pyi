@@ -1071,6 +1071,117 @@ def pairwise_distance(
 ) -> Tensor: ...
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = ..., eps: float = ...) -> Tensor: ...
 @overload
+def _fused_sgd_(
+    input: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    momentum_buffer_list: Sequence[Tensor],
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+    grad_scale: Tensor | None = ...,
+    found_inf: Tensor | None = ...,
+) -> None: ...
+@overload
+def _fused_sgd_(
+    input: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    momentum_buffer_list: Sequence[Tensor],
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: Tensor,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+    grad_scale: Tensor | None = ...,
+    found_inf: Tensor | None = ...,
+) -> None: ...
+@overload
+def _fused_adam_(
+    input: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    max_exp_avg_sqs: Sequence[Tensor],
+    state_steps: Sequence[Tensor],
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Tensor | None = ...,
+    found_inf: Tensor | None = ...,
+) -> None: ...
+@overload
+def _fused_adam_(
+    input: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    max_exp_avg_sqs: Sequence[Tensor],
+    state_steps: Sequence[Tensor],
+    *,
+    lr: Tensor,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Tensor | None = ...,
+    found_inf: Tensor | None = ...,
+) -> None: ...
+@overload
+def _fused_adamw_(
+    input: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    max_exp_avg_sqs: Sequence[Tensor],
+    state_steps: Sequence[Tensor],
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Tensor | None = ...,
+    found_inf: Tensor | None = ...,
+) -> None: ...
+@overload
+def _fused_adamw_(
+    input: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    max_exp_avg_sqs: Sequence[Tensor],
+    state_steps: Sequence[Tensor],
+    *,
+    lr: Tensor,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Tensor | None = ...,
+    found_inf: Tensor | None = ...,
+) -> None: ...
+def _amp_foreach_non_finite_check_and_unscale_(
+    input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
+) -> None: ...
+@overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
@@ -2438,10 +2549,14 @@ def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 def unbind(input: Tensor, dim: str) -> Sequence[Tensor]: ...
 
 __all__ = [
+    "_amp_foreach_non_finite_check_and_unscale_",
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
     "_copy_from",
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_sgd_",
     "_index_put_impl_",
     "_linspace_",
     "_log_softmax",

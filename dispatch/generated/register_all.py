@@ -19,6 +19,7 @@ from . import (
     registrations_loss,
     registrations_memory,
     registrations_norm,
+    registrations_optimizers,
     registrations_pointwise,
     registrations_pooling,
     registrations_random,
@@ -45,6 +46,7 @@ def register_all() -> None:
     registrations_loss.register()
     registrations_memory.register()
     registrations_norm.register()
+    registrations_optimizers.register()
     registrations_pointwise.register()
     registrations_pooling.register()
     registrations_random.register()

@@ -18,6 +18,7 @@ from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
 from .methods_memory import MemoryMethods
 from .methods_norm import NormMethods
+from .methods_optimizers import OptimizersMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
@@ -42,6 +43,7 @@ class TensorMethods(
     LossMethods,
     MemoryMethods,
     NormMethods,
+    OptimizersMethods,
     PointwiseMethods,
     PoolingMethods,
     RandomMethods,

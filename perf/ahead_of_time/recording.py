@@ -16,9 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...runtime.cuda import driver as cuda
 from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
-from ...triton_kernels.budget import DECLARATIONS
+from ...triton_kernels.budget import DECLARATIONS, Configuration
+from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
+from ...triton_kernels.tuning.question import Question, candidates
 from .coverage import (
     Launched,
     expectation,
@@ -58,6 +62,7 @@ class RecordingDriver(cuda.Driver):
         self.target = target
         self.launched: list[Mapping[str, Any]] = []
         self._top = 1 << 40
+        self._host: list[np.ndarray[Any, Any]] = []
 
     def _compile(
         self,
@@ -94,6 +99,11 @@ class RecordingDriver(cuda.Driver):
     def malloc(self, device: int, nbytes: int) -> int:
         self._top += nbytes + -nbytes % 512
         return self._top
+
+    def malloc_host(self, nbytes: int) -> int:
+        """Memory that exists, since the host writes to it; never given back."""
+        self._host.append(np.empty(nbytes, np.uint8))
+        return int(self._host[-1].ctypes.data)
 
     def memory_info(self, device: int) -> tuple[int, int]:
         return MEMORY, MEMORY
@@ -154,14 +164,20 @@ class Entry(NamedTuple):
 
 
 def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], list[str]]:
-    """Every distinct launch of the samples, and what was wrong with the samples themselves."""
+    """Every distinct launch of the samples, and what was wrong with the samples themselves.
+
+    Where a kernel has a choice of configurations, the first sample that asks for one of a dtype is run with each.
+    """
     entries: dict[str, Entry] = {}
     faults: list[str] = []
     version = versions()
+    tried: set[tuple[str, str, Configuration]] = set()
     for sample in samples.samples(driver.target.capability):
+        asked: dict[Question, Configuration] = {}
         driver.launched.clear()
         try:
-            sample.run()
+            with listening(lambda question, default, asked=asked: asked.setdefault(question, default)):  # type: ignore[misc]
+                sample.run()
         except NotImplementedError as error:
             if not sample.refused:
                 faults.append(f"sample '{sample.label}' is refused: {error}")
@@ -170,21 +186,51 @@ def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], l
             faults.append(f"sample '{sample.label}' ought to be refused")
         if not driver.launched:
             faults.append(f"sample '{sample.label}' launches nothing")
-        for noted in driver.launched:
-            request = request_for(noted, driver.target, version)
-            wide = request.kernel.rpartition(":")[2] in sample.wide
-            known = entries.get(request.key)
-            if known is not None:
-                entries[request.key] = known._replace(wide=known.wide or wide)
-                continue
-            declaration = DECLARATIONS.get(request.kernel)
-            launched = None
-            if declaration is not None:
-                launched = seen_through_declaration(
-                    declaration, driver.target, request.signature, noted["constants"], request.options
-                )
-            entries[request.key] = Entry(request, sample.label, wide, launched)
+        _note(entries, driver, version, sample.label, sample.wide)
+        for question, candidate in untried(asked, tried):
+            driver.launched.clear()
+            with forced(question, candidate):
+                make_plans_anew()
+                sample.run()
+            make_plans_anew()
+            _note(entries, driver, version, f"{sample.label}, {candidate}", sample.wide)
     return list(entries.values()), faults
+
+
+def untried(
+    asked: Mapping[Question, Configuration], tried: set[tuple[str, str, Configuration]]
+) -> Iterator[tuple[Question, Configuration]]:
+    """The other candidates of questions, each once for a kernel and dtype; notes them in `tried`."""
+    for question, default in asked.items():
+        for candidate in candidates(question, default)[1:]:
+            key = question.kernel, question.dtype, candidate
+            if key not in tried:
+                tried.add(key)
+                yield question, candidate
+
+
+def _note(
+    entries: dict[str, Entry],
+    driver: RecordingDriver,
+    version: Sequence[str],
+    label: str,
+    wide_kernels: Sequence[str],
+) -> None:
+    """Add the distinct ones of the driver's launches."""
+    for noted in driver.launched:
+        request = request_for(noted, driver.target, version)
+        wide = request.kernel.rpartition(":")[2] in wide_kernels
+        known = entries.get(request.key)
+        if known is not None:
+            entries[request.key] = known._replace(wide=known.wide or wide)
+            continue
+        declaration = DECLARATIONS.get(request.kernel)
+        launched = None
+        if declaration is not None:
+            launched = seen_through_declaration(
+                declaration, driver.target, request.signature, noted["constants"], request.options
+            )
+        entries[request.key] = Entry(request, label, wide, launched)
 
 
 def quick(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -221,6 +267,8 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
 def main(capability: int, source: str, only_quick: bool) -> None:
     """Print the launches for a target, as JSON."""
     target = TARGETS[capability]
+    # What was measured on some machine is nothing that ships.
+    os.environ["TRITEN_TUNING_STORE"] = "0"
     driver = cuda._driver = RecordingDriver(target)
     samples = load_module(source)
     entries, faults = record(samples, driver)

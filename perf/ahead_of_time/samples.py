@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from .optimizer_samples import optimizers
 from .pointwise_samples import copies, elementwise, functions, pointwise_functions
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 
@@ -44,6 +45,7 @@ def samples(capability: int) -> Iterator[Sample]:
         random_numbers,
         permutations,
         indexing,
+        optimizers,
     ):
         yield from family(capability)
 

@@ -1,14 +1,143 @@
-"""The configuration of a launch, by kernel, device, dtype and shape."""
+"""The configuration of a launch, by kernel, device, dtype and shape: measured, else shipped, else the kernel's own.
+
+Asked when an operator is planned; an answer is looked up once for each question and then kept in a dictionary. Nothing
+here measures: that is done by `autotune` alone, when a user calls it. What other processes remember meanwhile is
+seen by those that start later.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+from ...dispatch.core.dispatcher import Dispatcher
+from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
 from ..budget import Configuration
+from .entry import Entry
+from .question import Question, capability_of, name_of, shape_class
+from .records import device_name, records
+from .table import read_table, table_path
+
+Listener = Callable[[Question, Configuration], None]
+"""Told of each question and the default that came with it."""
+
+MAX_ANSWERS = 4096
+
+_lock = threading.RLock()
+_answers: dict[Question, Configuration | None] = {}
+_entries: dict[tuple[str, str, int], dict[tuple[str, str], Configuration]] = {}
+"""What is known of a kernel on a kind of device, by dtype and class of shapes."""
+_tables: dict[int, list[Entry]] = {}
+_forced: dict[Question, Configuration] = {}
+_listeners: list[Listener] = []
 
 
 def configuration(
     kernel: LazyKernel, device: Device, dtype: str, shape: tuple[int, ...], default: Configuration
 ) -> Configuration:
-    """The configuration that a launch takes: `default`, what the kernel's heuristic says."""
-    return default
+    """The configuration that a launch takes: what was measured for it, else what ships, else `default`.
+
+    Args:
+        kernel: the declared `@triton.jit` function.
+        device: where it is to run.
+        dtype: Triton's name of the declared operand's dtype.
+        shape: the sizes that matter, in an order of the kernel's own; sizes of a class (`shape_class`) share answers.
+        default: what the kernel's heuristic says.
+
+    Returns:
+        `default`, or one of those that the kernel declares for the dtype and that the device takes.
+    """
+    question = Question(name_of(kernel), device, dtype, shape_class(shape))
+    if _listeners:
+        for listener in _listeners:
+            listener(question, default)
+    if _forced and question in _forced:
+        return _forced[question]
+    try:
+        found = _answers[question]
+    except KeyError:
+        found = look_up(question)
+    return default if found is None else found
+
+
+def look_up(question: Question) -> Configuration | None:
+    """The answer that is known to a question; None for none."""
+    properties = driver().properties(question.device.resolved_index)
+    capability = capability_of(question.device)
+    place = (question.kernel, device_name(properties), capability)
+    with _lock:
+        known = _entries.get(place)
+        if known is None:
+            known = _entries[place] = _known(*place)
+        if len(_answers) >= MAX_ANSWERS:
+            _answers.clear()
+        found = _answers[question] = known.get((question.dtype, question.shape))
+    return found
+
+
+def _known(kernel: str, device: str, capability: int) -> dict[tuple[str, str], Configuration]:
+    if capability not in _tables:
+        _tables[capability] = read_table(table_path(capability))
+    shipped = [entry for entry in _tables[capability] if entry.kernel == kernel]
+    kept = records()
+    remembered = [] if kept is None else list(kept.read(device, kernel))
+    known: dict[tuple[str, str], Configuration] = {}
+    for entry in (*shipped, *remembered):
+        found = entry.configuration(capability)
+        if found is not None:
+            known[entry.dtype, entry.shape] = found
+    return known
+
+
+def note(question: Question, entry: Entry) -> None:
+    """Answer a question from now on with what was measured, here and in processes to come."""
+    properties = driver().properties(question.device.resolved_index)
+    kept = records()
+    if kept is not None and entry.source:
+        kept.write(device_name(properties), entry)
+    capability = capability_of(question.device)
+    found = entry.configuration(capability)
+    with _lock:
+        if found is not None:
+            place = (question.kernel, device_name(properties), capability)
+            known = _entries.get(place)
+            if known is None:
+                known = _entries[place] = _known(*place)
+            known[entry.dtype, entry.shape] = found
+        _answers.clear()
+
+
+def forget() -> None:
+    """Have everything looked up anew: records, tables, answers."""
+    with _lock:
+        _answers.clear()
+        _entries.clear()
+        _tables.clear()
+
+
+def make_plans_anew() -> None:
+    """Forget what every operator has planned, as a kernel that is registered later has it: plans hold choices."""
+    Dispatcher.singleton().forget_all()
+
+
+@contextlib.contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have a listener told of every question in the process, until the block ends."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@contextlib.contextmanager
+def forced(question: Question, answer: Configuration) -> Iterator[None]:
+    """Answer a question this way until the block ends. Whoever does it has plans made anew, before and after."""
+    _forced[question] = answer
+    try:
+        yield
+    finally:
+        del _forced[question]

@@ -1,0 +1,78 @@
+"""Functional and ``out=`` forms of optimizers' steps, as PyTorch generates them: the step is taken on copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.overload_packet import packets
+from .forms import write_out
+
+Written = Callable[..., tuple[Any, ...]]
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [tensor.detach().clone() for tensor in value]
+    return value.detach().clone()
+
+
+def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written:
+    """The step `name` on copies of its first `written` arguments, which it returns.
+
+    Args:
+        keywords: the names of its keyword-only arguments, which come last.
+    """
+
+    def form(*args: Any) -> tuple[Any, ...]:
+        positional = len(args) - len(keywords)
+        copies = [_copied(value) for value in args[:written]]
+        named = dict(zip(keywords, args[positional:], strict=True))
+        packets[name].call(*copies, *args[written:positional], **named)
+        return tuple(copies)
+
+    return form
+
+
+def out_form(name: str, functional: Written, written: int) -> Callable[..., None]:
+    """The results of the functional form: the first in `out`, the others in the arguments that they came from."""
+
+    def form(*args: Any) -> None:
+        results = functional(*args[:-1])
+        for target, result in zip((args[-1], *args[1:written]), results, strict=True):
+            if isinstance(result, list):
+                for one, value in zip(target, result, strict=True):
+                    write_out(name, one, value)
+            else:
+                write_out(name, target, result)
+
+    return form
+
+
+_SGD = (
+    *("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize", "is_first_step"),
+    *("grad_scale", "found_inf"),
+)
+_ADAM = (
+    *("lr", "beta1", "beta2", "weight_decay", "eps", "amsgrad", "maximize"),
+    *("grad_scale", "found_inf"),
+)
+
+_fused_sgd = _fused_sgd_tensor_lr = functional_form("_fused_sgd_", 3, _SGD)
+_fused_sgd_out = _fused_sgd_tensor_lr_out = out_form("_fused_sgd", _fused_sgd, 3)
+_fused_adam = _fused_adam_tensor_lr = functional_form("_fused_adam_", 5, _ADAM)
+_fused_adam_out = _fused_adam_tensor_lr_out = out_form("_fused_adam", _fused_adam, 5)
+_fused_adamw = _fused_adamw_tensor_lr = functional_form("_fused_adamw_", 5, _ADAM)
+_fused_adamw_out = _fused_adamw_tensor_lr_out = out_form("_fused_adamw", _fused_adamw, 5)
+
+
+def _amp_foreach_non_finite_check_and_unscale(self: Any, found_inf: Any, inv_scale: Any) -> tuple[Any, Any]:
+    """Gradients without their scale, and whether all are finite."""
+    copies, found = _copied(self), _copied(found_inf)
+    packets["_amp_foreach_non_finite_check_and_unscale_"].call(copies, found, inv_scale)
+    return copies, found
+
+
+_amp_foreach_non_finite_check_and_unscale_out = out_form(
+    "_amp_foreach_non_finite_check_and_unscale", _amp_foreach_non_finite_check_and_unscale, 2
+)

@@ -1,0 +1,70 @@
+"""How a program of one launch over many tensors finds its elements.
+
+A table in device memory has a column for each thing that is known of a tensor, and a row for each tensor with
+elements. The first column counts the programs of the tensors before; so a program finds its row by bisection, in a
+column that stays in the L1, and no list of chunks has to be made or moved. The other columns are the number of elements
+and, for each operand, where it begins: in elements, from address 0.
+"""
+
+from ...runtime.cuda.lazy_triton import tl, triton
+
+
+@triton.jit
+def row_of(table, rows, program):
+    """The last row whose tensor begins at this program or before."""
+    low, high = 0, rows
+    while high - low > 1:
+        middle = (low + high) // 2
+        before = tl.load(table + middle) <= program
+        low = tl.where(before, middle, low)
+        high = tl.where(before, high, middle)
+    return low
+
+
+@triton.jit
+def column(table, rows, row, INDEX: tl.constexpr):
+    """What a column says of a row, in 64 bits."""
+    return tl.load(table + INDEX * rows.to(tl.int64) + row)
+
+
+@triton.jit
+def whole_vectors(place, V: tl.constexpr):
+    """A place that is a multiple of V, as the compiler sees it from its being multiplied."""
+    return place // V * V
+
+
+@triton.jit
+def unscaled(gradient, scale):
+    """The gradient without the scale of its loss; None scales nothing."""
+    if scale is not None:
+        return divided(gradient, tl.load(scale).to(gradient.dtype))
+    else:
+        return gradient
+
+
+@triton.jit
+def divided(a, b):
+    """a / b as IEEE 754 rounds it."""
+    b = b + tl.zeros_like(a)
+    if a.dtype == tl.float32:
+        return tl.div_rn(a, b)
+    else:
+        return a / b
+
+
+@triton.jit
+def root_of(a):
+    """The square root as IEEE 754 rounds it."""
+    if a.dtype == tl.float32:
+        return tl.sqrt_rn(a)
+    else:
+        return tl.sqrt(a)
+
+
+@triton.jit
+def number(given, INDIRECT: tl.constexpr):
+    """A number in float64, given as such or by its place in memory."""
+    if INDIRECT:
+        return tl.load(given).to(tl.float64)
+    else:
+        return given.to(tl.float64)

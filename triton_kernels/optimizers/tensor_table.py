@@ -1,0 +1,99 @@
+"""The table by which one launch serves many tensors: made on the host, moved when addresses change.
+
+What stands in it is described in `table_kernels.py`. A table is written once and never changed. It is kept with the
+addresses that it has and the stream that it was moved on, and used again there; so a step of an optimizer whose
+tensors stay where they are moves nothing. In a capture a table is made for the graph alone, out of page-locked memory
+that the graph keeps, since a replay moves it again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.pinned_memory import PINNED_ALLOCATOR
+from ...runtime.cuda.transfer import copy_across
+from ...runtime.data_ptr import DataPtr
+from ...runtime.device import device as Device
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
+
+KEPT = 8
+"""Tables that are kept for a list: gradients that are made anew in each step come back to a few places."""
+
+
+class PinnedArray(np.ndarray[Any, Any]):
+    """Numbers in page-locked memory, which lives as long as they are reached."""
+
+    memory: DataPtr
+
+
+def pinned_array(values: np.ndarray[Any, Any]) -> PinnedArray:
+    """A copy in page-locked memory."""
+    memory = PINNED_ALLOCATOR.allocate(values.nbytes)
+    buffer = (ctypes.c_char * values.nbytes).from_address(memory.address)
+    array = np.frombuffer(buffer, values.dtype).reshape(values.shape).view(PinnedArray)
+    array.memory = memory
+    array[...] = values
+    return array
+
+
+class TensorTable:
+    """The tables of a list of rows in one dtype, for launches in blocks of some size.
+
+    Args:
+        device: where they are.
+        specs: each row's first tensor.
+        itemsizes: of the elements of each operand that a row has.
+        block: elements of a program.
+    """
+
+    def __init__(
+        self, device: Device, specs: Sequence[TensorSpec], itemsizes: Sequence[int], block: int
+    ) -> None:
+        self._device = device
+        self._itemsizes = np.array(itemsizes, np.int64)[:, None]
+        numels = np.array([spec.numel for spec in specs], np.int64)
+        programs = -(-numels // block)
+        self.rows = len(specs)
+        self.programs = int(programs.sum())
+        self._fixed = np.stack([np.cumsum(programs) - programs, numels])
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[Any, ...], DataPtr] = {}
+
+    def at(self, operands: Sequence[Sequence[Any]]) -> DataPtr:
+        """The table of these operands, a sequence of `DataPtr` each, on the device's current stream."""
+        cuda, index = driver(), self._device.resolved_index
+        stream = cuda.current_stream(index)
+        addresses = tuple([data.address for operand in operands for data in operand])
+        if cuda.captures_underway and cuda.is_capturing(stream):
+            return self._move(addresses)
+        key = (stream, *addresses)
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is None:
+                found = self._move(addresses)
+                while len(self._kept) >= KEPT:
+                    del self._kept[next(iter(self._kept))]
+            self._kept[key] = found
+        return found
+
+    def _move(self, addresses: tuple[int, ...]) -> DataPtr:
+        places = np.array(addresses, np.int64).reshape(-1, self.rows)
+        whole = np.concatenate([self._fixed, places // self._itemsizes])
+        table = get_allocator("cuda").allocate(whole.nbytes, self._device)
+        copy_across(table, pinned_array(whole), whole.nbytes, non_blocking=True)
+        return table
+
+
+def block_of(found: Configuration, is_interpreted: bool, numel: int) -> int:
+    """The elements of a program: the configuration's tile, or all of the largest tensor where a program is dear."""
+    return (
+        max(found.tile[0], 1 << (min(numel, 1 << 16) - 1).bit_length()) if is_interpreted else found.tile[0]
+    )

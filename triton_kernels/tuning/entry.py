@@ -1,0 +1,90 @@
+"""What was measured for a question, as it stands in files: the shipped tables' and those of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...runtime.cuda.kernel_key import NoKeyError
+from ..budget import DECLARATIONS, Configuration
+from .question import declared, is_same
+
+FORMAT = 1
+"""Changes with the fields of an entry and with what a class of shapes is."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The best configuration of a kernel for a dtype and a class of shapes.
+
+    Args:
+        kernel: ``module:function``.
+        source: the hash of the kernel's source and of all that it reaches; another version's entry counts for nothing.
+        dtype, shape: as `Question` has them.
+        tile, warps, stages: the configuration.
+        microseconds: the medians of all that were timed, by the configurations' text.
+        device: the name of the device that they were timed on.
+    """
+
+    kernel: str
+    source: str
+    dtype: str
+    shape: str
+    tile: tuple[int, ...]
+    warps: int
+    stages: int
+    microseconds: Mapping[str, float] = field(default_factory=dict)
+    device: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry as JSON has it."""
+        return {
+            "format": FORMAT,
+            **vars(self),
+            "tile": list(self.tile),
+            "microseconds": dict(self.microseconds),
+        }
+
+    def configuration(self, capability: int) -> Configuration | None:
+        """The declared configuration that it names; None if the kernel has changed or no longer declares it."""
+        if self.source != source_of(self.kernel):
+            return None
+        named = Configuration(self.tile, self.warps, self.stages)
+        for each in declared(self.kernel, self.dtype, capability):
+            if is_same(each, named):
+                return each
+        return None
+
+
+def read_entry(given: object) -> Entry | None:
+    """The entry that parsed JSON holds; None for anything else, which whoever damaged it need not hear of."""
+    if not isinstance(given, dict) or given.get("format") != FORMAT:
+        return None
+    texts = [given.get(name) for name in ("kernel", "source", "dtype", "shape", "device")]
+    numbers = [given.get(name) for name in ("warps", "stages")]
+    tile, times = given.get("tile"), given.get("microseconds")
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+        return None
+    if (
+        not isinstance(tile, list)
+        or not all(type(size) is int for size in tile)
+        or not isinstance(times, dict)
+    ):
+        return None
+    if not all(type(time) in (int, float) for time in times.values()):
+        return None
+    kernel, source, dtype, shape, device = texts
+    return Entry(kernel, source, dtype, shape, tuple(tile), *numbers, times, device)  # type: ignore[arg-type]
+
+
+def source_of(kernel: str) -> str | None:
+    """The hash of a declared kernel's source; None for a kernel that is not declared, or has none."""
+    declaration = DECLARATIONS.get(kernel)
+    if declaration is None:
+        return None
+    try:
+        key: str = declaration.kernel.cache_key
+    except NoKeyError:
+        return None
+    return key

@@ -1,0 +1,126 @@
+"""What was measured, on disk: in ``tuning`` beside the folder of compiled kernels (`runtime/cuda/cubin_store.py`).
+
+A device, by name and capability, has a folder; a kernel has one in it; a question has one file in that, named by the
+hash of kernel, source version, dtype and class of shapes. An entry is written beside its place and renamed, so that a
+reader sees a whole one or none. Since writers of different questions write different files, none can lose another's
+result, and no lock is needed, which network file systems do not always have; of two that answer the same question the
+last one's answer stays, and both were measured. Whatever is damaged, or of another version, is passed over.
+
+``TRITEN_TUNING_STORE=0`` in the environment turns this off: nothing is read, nothing is kept beyond the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...runtime.cuda.cubin_store import default_directory
+from ...runtime.cuda.device_properties import DeviceProperties
+from .entry import Entry, read_entry
+
+SUFFIX = ".json"
+MOST_BYTES = 1 << 16
+"""A file that is longer is none of ours."""
+
+_warned: set[Path] = set()
+
+
+class Records:
+    """A folder of entries, shared by threads and processes.
+
+    Example:
+        >>> import tempfile
+        >>> from triten.triton_kernels.tuning.entry import Entry
+        >>> records = Records(Path(tempfile.mkdtemp()))
+        >>> entry = Entry("module:kernel", "0a1b", "bf16", "4096:16", (128, 64), 4, 3)
+        >>> records.write("H100-sm_90", entry)
+        >>> list(records.read("H100-sm_90", "module:kernel")) == [entry]
+        True
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def folder(self, device: str, kernel: str) -> Path:
+        """Where a device's entries of a kernel are."""
+        return self.directory / _slug(device) / _slug(kernel)
+
+    def read(self, device: str, kernel: str) -> Iterator[Entry]:
+        """Every entry of a kernel that can be read, whatever version it is of."""
+        folder = self.folder(device, kernel)
+        try:
+            files = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self._warn(f"cannot be read ({error})")
+            return
+        for path in files:
+            try:
+                with open(path, "rb") as file:
+                    entry = read_entry(json.loads(file.read(MOST_BYTES)))
+            except (OSError, ValueError, RecursionError):
+                continue
+            if entry is not None and entry.kernel == kernel:
+                yield entry
+
+    def write(self, device: str, entry: Entry) -> None:
+        """Keep an entry, in place of one for the same question. A RuntimeWarning says, once, that it cannot be kept."""
+        folder = self.folder(device, entry.kernel)
+        question = json.dumps([entry.kernel, entry.source, entry.dtype, entry.shape])
+        path = folder / (hashlib.sha256(question.encode()).hexdigest()[:32] + SUFFIX)
+        temporary = folder / f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                temporary.write_text(json.dumps(entry.as_json(), indent=1) + "\n", encoding="utf-8")
+                os.replace(temporary, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+        except OSError as error:
+            self._warn(f"cannot be written ({error}), what was measured holds for this process")
+
+    def _warn(self, what: str) -> None:
+        if self.directory not in _warned:
+            _warned.add(self.directory)
+            warnings.warn(
+                f"the records of measured configurations in {self.directory} {what}; TRITEN_CACHE_DIR names another "
+                "folder, TRITEN_TUNING_STORE=0 does without",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name) or "_"
+
+
+def device_name(properties: DeviceProperties) -> str:
+    """A kind of device: its name and capability. Two of a kind share what was measured on either."""
+    return f"{properties.name}-sm_{properties.major}{properties.minor}"
+
+
+def records() -> Records | None:
+    """The records that the environment names; None where they are turned off or there is no place for them.
+
+    Raises:
+        ValueError: for a ``TRITEN_TUNING_STORE`` that is neither 0 nor 1.
+    """
+    given = os.environ.get("TRITEN_TUNING_STORE", "")
+    if given not in ("", "0", "1"):
+        raise ValueError(f"TRITEN_TUNING_STORE: expected 0 or 1, got {given!r}")
+    if given == "0":
+        return None
+    try:
+        return Records(default_directory().parent / "tuning")
+    except RuntimeError:  # a user without a home
+        return None
