@@ -13,6 +13,7 @@ from . import (
     library,
     linalg,
     nn,
+    optim,
     overrides,
     profiler,
     utils,
