@@ -18,8 +18,14 @@ _MODULES = {
     ),
     "convolution": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
     "containers": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
+    "distance": "CosineSimilarity PairwiseDistance",
     "dropout": "Dropout",
     "linear": "Identity Linear",
+    "loss": (
+        "BCELoss BCEWithLogitsLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss HuberLoss "
+        "KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss PoissonNLLLoss "
+        "SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
+    ),
     "module": "Module",
     "parameter": "Buffer Parameter",
     "reshaping": "ChannelShuffle Flatten PixelShuffle PixelUnshuffle Unflatten",
