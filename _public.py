@@ -14,6 +14,7 @@ from . import (
     library,
     linalg,
     nn,
+    optim,
     overrides,
     profiler,
     utils,

@@ -2,8 +2,7 @@
 
     python examples/train_digits.py [--device cpu|cuda|auto] [--epochs 20] [--batch-size 32] [--seed 0]
 
-Two convolutions, a max-pool and two linear layers; SGD with momentum, written out so that a training step
-can be read whole. `--device auto` takes the GPU where there is one.
+Two convolutions, a max-pool and two linear layers; SGD with momentum. `--device auto` takes the GPU where there is one.
 
 Data: `digits.npz`, 1,797 images of 8x8 pixels (0..16) in ten classes, split once by a fixed permutation into
 1,437 for training and 360 for the test. Source: "Optical Recognition of Handwritten Digits" (E. Alpaydin and
@@ -20,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import triten as tt
 import triten.nn.functional as F
+from triten import nn
 
 DIGITS = Path(__file__).with_name("digits.npz")
 TEST_IMAGES = 360
@@ -37,44 +37,26 @@ def load_digits(device: str) -> tuple[tt.Tensor, tt.Tensor, tt.Tensor, tt.Tensor
     return train_images, train_labels, test_images, test_labels
 
 
-def he_normal(*shape: int, device: str) -> tt.Tensor:
-    """A weight of standard deviation sqrt(2 / fan_in): keeps the variance through a ReLU (He, 2015)."""
-    fan_in = math.prod(shape[1:])
-    return (tt.randn(*shape, device=device) * math.sqrt(2 / fan_in)).requires_grad_()
-
-
-def zeros(size: int, device: str) -> tt.Tensor:
-    """A bias."""
-    return tt.zeros(size, device=device).requires_grad_()
-
-
-class ConvNet:
+class ConvNet(nn.Module):
     """Images (N, 1, 8, 8) to logits (N, 10)."""
 
-    def __init__(self, device: str) -> None:
-        self.conv1, self.conv1_bias = he_normal(16, 1, 3, 3, device=device), zeros(16, device)
-        self.conv2, self.conv2_bias = he_normal(32, 16, 3, 3, device=device), zeros(32, device)
-        self.hidden, self.hidden_bias = he_normal(64, 32 * 4 * 4, device=device), zeros(64, device)
-        self.output, self.output_bias = he_normal(10, 64, device=device), zeros(10, device)
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
+        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
+        self.hidden = nn.Linear(32 * 4 * 4, 64)
+        self.output = nn.Linear(64, 10)
+        for layer in self.children():
+            # Keeps the variance through a ReLU (He et al., 2015).
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
 
-    def parameters(self) -> list[tt.Tensor]:
-        return list(vars(self).values())
-
-    def __call__(self, images: tt.Tensor) -> tt.Tensor:
-        x = F.relu(F.conv2d(images, self.conv1, self.conv1_bias, padding=1))
-        x = F.relu(F.conv2d(x, self.conv2, self.conv2_bias, padding=1))
+    def forward(self, images: tt.Tensor) -> tt.Tensor:
+        x = F.relu(self.conv1(images))
+        x = F.relu(self.conv2(x))
         x = F.max_pool2d(x, 2)
-        x = F.relu(F.linear(x.flatten(1), self.hidden, self.hidden_bias))
-        return F.linear(x, self.output, self.output_bias)
-
-
-def sgd_step(parameters: list[tt.Tensor], velocities: list[tt.Tensor], lr: float, momentum: float) -> None:
-    """velocity <- momentum * velocity + gradient, parameter <- parameter - lr * velocity; drops gradients."""
-    with tt.no_grad():
-        for parameter, velocity in zip(parameters, velocities, strict=True):
-            velocity.mul_(momentum).add_(parameter.grad)
-            parameter.sub_(velocity, alpha=lr)
-            parameter.grad = None
+        x = F.relu(self.hidden(x.flatten(1)))
+        return self.output(x)
 
 
 def accuracy(model: ConvNet, images: tt.Tensor, labels: tt.Tensor) -> float:
@@ -105,9 +87,8 @@ def main() -> None:
         device = "cuda" if tt.cuda.is_available() else "cpu"
     tt.manual_seed(arguments.seed)
     train_images, train_labels, test_images, test_labels = load_digits(device)
-    model = ConvNet(device)
-    parameters = model.parameters()
-    velocities = [tt.zeros_like(parameter) for parameter in parameters]
+    model = ConvNet().to(device)
+    optimizer = tt.optim.SGD(model.parameters(), arguments.lr, arguments.momentum)
     print(f"device: {device}, {len(train_labels)} training and {len(test_labels)} test images")
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -116,14 +97,16 @@ def main() -> None:
     with Progress(*columns) as progress:
         bar = progress.add_task("training", total=arguments.epochs * steps)
         for epoch in range(arguments.epochs):
-            lr = arguments.lr * 0.5 * (1 + math.cos(math.pi * epoch / arguments.epochs))
+            cosine = 0.5 * (1 + math.cos(math.pi * epoch / arguments.epochs))
+            optimizer.param_groups[0]["lr"] = arguments.lr * cosine
             order = tt.randperm(len(train_labels), device=device)
             total = 0.0
             for start in range(0, len(train_labels), arguments.batch_size):
                 batch = order[start : start + arguments.batch_size]
                 loss = F.cross_entropy(model(train_images[batch]), train_labels[batch])
+                optimizer.zero_grad()
                 loss.backward()
-                sgd_step(parameters, velocities, lr, arguments.momentum)
+                optimizer.step()
                 total += loss.item()
                 progress.advance(bar)
             progress.update(bar, description=f"epoch {epoch + 1:2}, loss {total / steps:.4f}")

@@ -1,7 +1,52 @@
-"""Neural-network functions: `tt.nn.functional`."""
+"""Neural networks: `Module`, the layers over `tt.nn.functional`, containers and initial values (`torch.nn`).
+
+Layers are in `modules/`, which is imported with the first use of a name, so that a program which has no layers loads
+none. What computes belongs into operators.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from . import functional
 
-__all__ = ["functional"]
+_MODULES = {
+    "activation": (
+        "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU ReLU "
+        "ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold"
+    ),
+    "convolution": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+    "containers": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
+    "distance": "CosineSimilarity PairwiseDistance",
+    "dropout": "Dropout",
+    "linear": "Identity Linear",
+    "loss": (
+        "BCELoss BCEWithLogitsLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss HuberLoss "
+        "KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss PoissonNLLLoss "
+        "SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
+    ),
+    "module": "Module",
+    "parameter": "Buffer Parameter",
+    "reshaping": "ChannelShuffle Flatten PixelShuffle PixelUnshuffle Unflatten",
+    "sparse": "Embedding",
+}
+"""The names of each module."""
+
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = ["functional", "init", *sorted(_PLACES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "init":
+        return import_module(".init", __package__)
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f".modules.{place}", __package__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

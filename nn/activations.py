@@ -15,11 +15,13 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "leaky_relu",
     "logsigmoid",
     "mish",
     "prelu",
     "relu6",
     "selu",
+    "silu",
     "softshrink",
     "softsign",
     "tanhshrink",
@@ -37,6 +39,30 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
         tensor([9., 2.])
     """
     return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+
+
+@overridable
+def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+    """The input where it is positive, else times `negative_slope` (`torch.nn.functional.leaky_relu`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.leaky_relu(tt.tensor([-2.0, 3.0]), 0.5)
+        tensor([-1.,  3.])
+    """
+    return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
+
+
+@overridable
+def silu(input: Any, inplace: bool = False) -> Any:
+    """The input times its sigmoid (`torch.nn.functional.silu`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.silu(tt.tensor([0.0]))
+        tensor([0.])
+    """
+    return (_ops.silu_ if inplace else _ops.silu)(input)
 
 
 @overridable

@@ -43,15 +43,15 @@ def training_step(tt: Any, example: ModuleType, batch_size: int) -> Callable[[],
     tt.manual_seed(0)
     images, labels, _, _ = example.load_digits("cuda")
     images, labels = images[:batch_size].clone(), labels[:batch_size].clone()
-    model = example.ConvNet("cuda")
-    parameters = model.parameters()
-    velocities = [tt.zeros_like(parameter) for parameter in parameters]
+    model = example.ConvNet().to("cuda")
+    # A rate of 0 keeps the loss where it is, however many steps are measured.
+    optimizer = tt.optim.SGD(model.parameters(), 0.0, 0.9)
 
     def step() -> Any:
         loss = functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
         loss.backward()
-        # A rate of 0 keeps the loss where it is, however many steps are measured.
-        example.sgd_step(parameters, velocities, 0.0, 0.9)
+        optimizer.step()
         return loss
 
     return step

@@ -42,13 +42,12 @@ def step(example: ModuleType, device: str) -> tuple[float, list[np.ndarray], lis
     """Loss, gradients and updated parameters of one mini-batch from the same weights."""
     tt.manual_seed(0)
     images, labels, _, _ = example.load_digits(device)
-    model = example.ConvNet(device)
-    parameters = model.parameters()
+    model = example.ConvNet().to(device)
+    parameters = list(model.parameters())
     loss = F.cross_entropy(model(images[:16]), labels[:16])
     loss.backward()
     gradients = [p.grad.cpu().numpy() for p in parameters]
-    velocities = [tt.zeros_like(p) for p in parameters]
-    example.sgd_step(parameters, velocities, 0.05, 0.9)
+    tt.optim.SGD(parameters, 0.05, 0.9).step()
     return loss.item(), gradients, [p.detach().cpu().numpy() for p in parameters]
 
 
@@ -66,9 +65,8 @@ def test_the_training_loop_takes_its_memory_from_the_cache(example: ModuleType) 
     tt.cuda.empty_cache()
     tt.cuda.reset_accumulated_memory_stats()
     images, labels, _, _ = example.load_digits("cuda")
-    model = example.ConvNet("cuda")
-    parameters = model.parameters()
-    velocities = [tt.zeros_like(p) for p in parameters]
+    model = example.ConvNet().to("cuda")
+    optimizer = tt.optim.SGD(model.parameters(), 0.05, 0.9)
     order = tt.randperm(len(labels), device="cuda")
     mallocs = 0
     for step in range(warm_up + steps):
@@ -77,8 +75,9 @@ def test_the_training_loop_takes_its_memory_from_the_cache(example: ModuleType) 
             tt.cuda.reset_accumulated_memory_stats()
         rows = order[step * batch : (step + 1) * batch]
         loss = F.cross_entropy(model(images[rows]), labels[rows])
+        optimizer.zero_grad()
         loss.backward()
-        example.sgd_step(parameters, velocities, 0.05, 0.9)
+        optimizer.step()
         loss.item()
     stats = tt.cuda.memory_stats()
     requests = stats["allocation.all.allocated"]

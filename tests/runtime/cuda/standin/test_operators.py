@@ -149,13 +149,13 @@ def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_only_for_it
     without_code()
     example = train_digits()
     images, labels, _, _ = example.load_digits("cuda")
-    model = example.ConvNet("cuda")
-    parameters = model.parameters()
-    velocities = [tt.zeros_like(p) for p in parameters]
+    model = example.ConvNet().to("cuda")
+    optimizer = tt.optim.SGD(model.parameters(), 0.05, 0.9)
 
     def step():
+        optimizer.zero_grad()
         F.cross_entropy(model(images[:32]), labels[:32]).backward()
-        example.sgd_step(parameters, velocities, 0.05, 0.9)
+        optimizer.step()
 
     calls = settled(standin, step)
     counts = Counter(names(calls))

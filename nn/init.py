@@ -1,0 +1,183 @@
+"""Initial values of parameters (`torch.nn.init`): each function fills its tensor in place and returns it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..autograd import no_grad
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "sparse_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+GAINS = {"sigmoid": 1.0, "linear": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
+GAINS |= {f"conv{t}{n}d": 1.0 for t in ("", "_transpose") for n in (1, 2, 3)}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """What the values before a nonlinearity are to be scaled by (`torch.nn.init.calculate_gain`).
+
+    Raises ValueError for an unknown name, or a slope that is no number.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.init.calculate_gain("tanh")
+        1.6666666666666667
+    """
+    if nonlinearity == "leaky_relu":
+        if param is None:
+            slope = 0.01
+        elif isinstance(param, bool) or not isinstance(param, int | float):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        else:
+            slope = param
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return GAINS[nonlinearity]
+
+
+def _fans(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs an output has, and how many outputs an input. Raises ValueError below two dimensions."""
+    if tensor.dim() < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def _fan(tensor: Tensor, mode: str) -> int:
+    modes = ["fan_in", "fan_out"]
+    if mode.lower() not in modes:
+        raise ValueError(f"Mode {mode.lower()} not supported, please use one of {modes}")
+    return _fans(tensor)[modes.index(mode.lower())]
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform numbers of [a, b)."""
+    with no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal numbers."""
+    with no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """One number."""
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Ones."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zeros."""
+    return constant_(tensor, 0.0)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix. Raises ValueError unless there are two dimensions."""
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    with no_grad():
+        return tensor.copy_(_ops.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution's weights that keep as many channels as there are; zero elsewhere.
+
+    Raises ValueError unless there are 3, 4 or 5 dimensions, the first one a multiple of `groups`.
+    """
+    if tensor.dim() not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.shape[0] % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    outputs = tensor.shape[0] // groups
+    middle = [size // 2 for size in tensor.shape[2:]]
+    with no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(outputs, tensor.shape[1])):
+                tensor[(group * outputs + channel, channel, *middle)] = 1
+    return tensor
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform numbers whose variance is kept forward and backward (Glorot and Bengio, 2010).
+
+    Raises ValueError below two dimensions.
+    """
+    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal numbers whose variance is kept forward and backward (Glorot and Bengio, 2010)."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Uniform numbers whose variance is kept through rectifiers (He et al., 2015).
+
+    Args:
+        a: the rectifier's slope below zero.
+        mode: ``fan_in`` keeps it forward, ``fan_out`` backward.
+
+    Raises ValueError below two dimensions, or for an unknown mode or nonlinearity.
+    """
+    if tensor.numel() == 0:
+        return tensor
+    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Normal numbers whose variance is kept through rectifiers (He et al., 2015)."""
+    if tensor.numel() == 0:
+        return tensor
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal numbers of which this share of each column is zero. Raises ValueError unless there are two dimensions."""
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    normal_(tensor, 0.0, std, generator)
+    with no_grad():
+        for column in range(columns):
+            tensor[_ops.randperm(rows, generator=generator, device=tensor.device)[:zeros], column] = 0
+    return tensor

@@ -1,0 +1,370 @@
+"""Modules that hold others, and lists and dictionaries of parameters."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self, overload
+
+from ...dispatch.tensor import Tensor
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
+
+def _place(index: Any, length: int) -> int:
+    """An index of a list, counted from the front. Raises IndexError."""
+    place = operator.index(index)
+    if not -length <= place < length:
+        raise IndexError(f"index {place} is out of range")
+    return place % length
+
+
+class _Numbered(Module):
+    """Children under the names 0, 1, ..."""
+
+    _modules: dict[str, Any]
+
+    def _renumber(self, modules: Iterable[Module]) -> None:
+        kept = list(modules)
+        self._modules.clear()
+        self._modules.update((str(i), module) for i, module in enumerate(kept))
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Module | Self:
+        modules = list(self._modules.values())
+        if isinstance(index, slice):
+            made = type(self).__new__(type(self))
+            Module.__init__(made)
+            made._renumber(modules[index])
+            return made
+        return modules[_place(index, len(modules))]  # type: ignore[no-any-return]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, list(self._modules)[_place(index, len(self))], module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = list(self._modules.values())
+        if not isinstance(index, slice):
+            index = _place(index, len(modules))
+        del modules[index]
+        self._renumber(modules)
+
+    def append(self, module: Module) -> Self:
+        """Add a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Put a module before the one at `index`."""
+        if not isinstance(module, Module):
+            raise AssertionError(f"module should be of type: {Module}")
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Index out of range: {index}")
+        modules = list(self._modules.values())
+        modules.insert(index, module)
+        self._renumber(modules)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Self:
+        """Add modules at the end."""
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def pop(self, index: int | slice) -> Module:
+        """Take a module out."""
+        found = self[index]  # type: ignore[index]
+        del self[index]
+        return found
+
+
+class Sequential(_Numbered):
+    """Modules that are called one after another, each with what the one before gave.
+
+    Args:
+        args: the modules, or one ordered dictionary of them.
+
+    Source: torch.nn.Sequential.
+
+    Example:
+        >>> import triten as tt
+        >>> model = tt.nn.Sequential(tt.nn.Linear(2, 3), tt.nn.ReLU())
+        >>> model(tt.ones(4, 2)).shape
+        triten.Size([4, 3])
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            for i, module in enumerate(args):
+                self.add_module(str(i), module)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[index]))
+        return super().__getitem__(index)
+
+    def __add__(self, other: Any) -> Sequential:
+        if not isinstance(other, Sequential):
+            raise ValueError(
+                f"add operator supports only objects of Sequential class, but {type(other)} is given."
+            )
+        return Sequential(*self, *other)
+
+    def forward(self, input: Any) -> Any:
+        """The last module's result."""
+        for module in self:
+            input = module(input)
+        return input
+
+
+class ModuleList(_Numbered):
+    """A list whose modules are its children.
+
+    Source: torch.nn.ModuleList.
+
+    Example:
+        >>> import triten as tt
+        >>> layers = tt.nn.ModuleList(tt.nn.Linear(2, 2) for _ in range(3))
+        >>> len(layers), len(list(layers.parameters()))
+        (3, 6)
+    """
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def __iadd__(self, modules: Iterable[Module]) -> Self:
+        return self.extend(modules)
+
+
+class ModuleDict(Module):
+    """A dictionary whose modules are its children, in the order of their insertion.
+
+    Source: torch.nn.ModuleDict.
+
+    Example:
+        >>> import triten as tt
+        >>> choices = tt.nn.ModuleDict({"linear": tt.nn.Linear(2, 2)})
+        >>> choices["relu"] = tt.nn.ReLU()
+        >>> list(choices)
+        ['linear', 'relu']
+    """
+
+    _modules: dict[str, Any]
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key: str) -> Module:
+        return self._modules[key]  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        del self._modules[key]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._modules
+
+    def clear(self) -> None:
+        """Take every module out."""
+        self._modules.clear()
+
+    def pop(self, key: str) -> Module:
+        """Take a module out."""
+        return self._modules.pop(key)  # type: ignore[no-any-return]
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._modules.keys()
+
+    def values(self) -> Iterable[Module]:
+        """The modules."""
+        return self._modules.values()
+
+    def items(self) -> Iterable[tuple[str, Module]]:
+        """Names and modules."""
+        return self._modules.items()
+
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Add or replace modules, from a mapping or pairs."""
+        pairs: Any = modules.items() if isinstance(modules, Mapping | ModuleDict) else modules
+        for key, module in pairs:
+            self[key] = module
+
+
+def _as_parameter(value: Any) -> Any:
+    """A tensor as a parameter; what is none stays as it is."""
+    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+
+
+class ParameterList(Module):
+    """A list whose tensors are parameters; other values are kept.
+
+    Source: torch.nn.ParameterList.
+
+    Example:
+        >>> import triten as tt
+        >>> weights = tt.nn.ParameterList([tt.ones(2), tt.ones(3)])
+        >>> [name for name, _ in weights.named_parameters()]
+        ['0', '1']
+    """
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self.extend(values)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return ParameterList(self[i] for i in range(*index.indices(len(self))))
+        return getattr(self, str(_place(index, len(self))))
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, str(_place(index, len(self))), _as_parameter(value))
+
+    def append(self, value: Any) -> Self:
+        """Add a value at the end."""
+        self._size += 1
+        self[self._size - 1] = value
+        return self
+
+    def extend(self, values: Iterable[Any]) -> Self:
+        """Add values at the end."""
+        if isinstance(values, Tensor):
+            raise TypeError("ParameterList.extend should be called with an iterable, but got Tensor")
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:
+        return self.extend(values)
+
+    def extra_repr(self) -> str:
+        return "\n".join(_described(str(i), value) for i, value in enumerate(self))
+
+
+class ParameterDict(Module):
+    """A dictionary whose tensors are parameters; other values are kept.
+
+    Source: torch.nn.ParameterDict.
+
+    Example:
+        >>> import triten as tt
+        >>> weights = tt.nn.ParameterDict({"left": tt.ones(2)})
+        >>> [name for name, _ in weights.named_parameters()]
+        ['left']
+    """
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if values is not None:
+            self.update(values)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._keys[key] = None
+        setattr(self, key, _as_parameter(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        delattr(self, key)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._keys.keys()
+
+    def values(self) -> Iterable[Any]:
+        """The values."""
+        return [self[key] for key in self._keys]
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Names and values."""
+        return [(key, self[key]) for key in self._keys]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a name, or `default`."""
+        return self[key] if key in self._keys else default
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of a name, which is `default` from now on if there was none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str) -> Any:
+        """Take a value out."""
+        found = self[key]
+        del self[key]
+        return found
+
+    def update(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+        """Add or replace values, from a mapping or pairs."""
+        pairs: Any = values.items() if isinstance(values, Mapping | ParameterDict) else values
+        for key, value in pairs:
+            self[key] = value
+
+    def extra_repr(self) -> str:
+        return "\n".join(_described(key, value) for key, value in self.items())
+
+
+def _described(key: str, value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"({key}): Object of type: {type(value).__name__}"
+    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    shape = "x".join(map(str, value.shape))
+    return f"({key}): {kind} containing: [{value.dtype} of size {shape}{_on(value)}]"
+
+
+def _on(value: Tensor) -> str:
+    return "" if value.device.type == "cpu" else f" ({value.device})"

@@ -1,0 +1,138 @@
+"""Moving a module's tensors to another device or dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from ...dispatch.generated import functions as _ops
+from ...dispatch.tensor import Tensor
+from ...runtime import scalar_type
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+
+
+class ConversionMixin:
+    """The methods of `Module` that convert its parameters and buffers."""
+
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        """Put ``fn(tensor)`` in the place of each parameter's bytes, of its gradient's, and of each buffer."""
+        if recurse:
+            for module in self.children():  # type: ignore[attr-defined]
+                module._apply(fn)
+        with _no_grad():
+            for parameter in self._parameters.values():
+                if parameter is None:
+                    continue
+                converted = fn(parameter.detach())
+                gradient = None if parameter.grad is None else fn(parameter.grad.detach())
+                parameter.grad = None
+                parameter.data = converted
+                if gradient is not None:
+                    parameter.grad = gradient
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move to a device, a dtype of floats, a memory format, or those of a tensor (`torch.nn.Module.to`).
+
+        Tensors of integers keep their dtype; only those of four dimensions take a memory format.
+
+        Raises:
+            TypeError: the dtype is neither floating point nor complex.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nn.Linear(2, 2).to(tt.float64).weight.dtype
+            triten.float64
+        """
+        device, dtype, non_blocking, memory_format = _destination(*args, **kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
+
+        def convert(tensor: Tensor) -> Any:
+            inexact = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+            options: dict[str, Any] = {"non_blocking": non_blocking}
+            if memory_format is not None and tensor.dim() in (4, 5):
+                options["memory_format"] = memory_format
+            own = tensor.dtype if dtype is None or not inexact else dtype
+            return tensor.to(device or tensor.device, own, **options)
+
+        return self._apply(convert)
+
+    def to_empty(self, *, device: Device | str | int | None, recurse: bool = True) -> Self:
+        """Move to a device without the values."""
+        return self._apply(lambda tensor: _ops.empty_like(tensor, device=device), recurse)
+
+    def cpu(self) -> Self:
+        """Move to the CPU."""
+        return self._apply(lambda tensor: tensor.cpu())
+
+    def cuda(self, device: Device | int | None = None) -> Self:
+        """Move to a CUDA device, by default the current one."""
+        return self._apply(lambda tensor: tensor.cuda(device))
+
+    def type(self, dst_type: ScalarType) -> Self:
+        """Convert every parameter and buffer to a dtype."""
+        return self._apply(lambda tensor: tensor.to(dst_type))
+
+    def _floats_to(self, dtype: ScalarType) -> Self:
+        return self._apply(lambda tensor: tensor.to(dtype) if tensor.dtype.is_floating_point else tensor)
+
+    def float(self) -> Self:
+        """Convert floating-point tensors to float32."""
+        return self._floats_to(scalar_type.float32)
+
+    def double(self) -> Self:
+        """Convert floating-point tensors to float64."""
+        return self._floats_to(scalar_type.float64)
+
+    def half(self) -> Self:
+        """Convert floating-point tensors to float16."""
+        return self._floats_to(scalar_type.float16)
+
+    def bfloat16(self) -> Self:
+        """Convert floating-point tensors to bfloat16."""
+        return self._floats_to(scalar_type.bfloat16)
+
+
+def _no_grad() -> Any:
+    from ...autograd import no_grad
+
+    return no_grad()
+
+
+def _destination(*args: Any, **kwargs: Any) -> tuple[Any, ScalarType | None, bool, Any]:
+    """Device, dtype, non_blocking and memory format of the forms that `Tensor.to` has."""
+    names = ["device", "dtype", "non_blocking"]
+    if args and isinstance(args[0], Tensor):
+        kwargs = {"device": args[0].device, "dtype": args[0].dtype, **kwargs}
+        args, names = args[1:], ["non_blocking"]
+    elif args and isinstance(args[0], ScalarType):
+        names = ["dtype", "non_blocking"]
+    elif "tensor" in kwargs:
+        other = kwargs.pop("tensor")
+        kwargs = {"device": other.device, "dtype": other.dtype, **kwargs}
+    if len(args) > len(names):
+        raise TypeError(f"to() received an invalid combination of arguments: {args}")
+    for name, value in zip(names, args, strict=False):
+        if name in kwargs:
+            raise TypeError(f"to() got multiple values for argument '{name}'")
+        kwargs[name] = value
+    unknown = set(kwargs) - {"device", "dtype", "non_blocking", "memory_format", "copy"}
+    if unknown:
+        raise TypeError(f"to() got an unexpected keyword argument '{min(unknown)}'")
+    device = kwargs.get("device")
+    return (
+        None if device is None else Device(device) if not isinstance(device, Device) else device,
+        kwargs.get("dtype"),
+        bool(kwargs.get("non_blocking", False)),
+        kwargs.get("memory_format"),
+    )

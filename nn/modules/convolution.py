@@ -1,0 +1,253 @@
+"""Layers of convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.generated import functions as _ops
+from .. import functional as F
+from .. import init
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+def _each(value: Any, rank: int) -> tuple[int, ...]:
+    """One number for each spatial dimension."""
+    return (value,) * rank if isinstance(value, int) else tuple(value)
+
+
+class _Convolution(Module):
+    """What all convolutions have: sizes, weight and bias, their first values, and their text."""
+
+    rank: int
+    transposed = False
+    function: Callable[..., Any]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+        output_padding: Any = 0,
+    ) -> None:
+        super().__init__()
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if channels % groups:
+                raise ValueError(f"{name} must be divisible by groups")
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ValueError(f"Invalid padding string {padding!r}, should be one of {{'same', 'valid'}}")
+            if padding == "same" and any(step != 1 for step in _each(stride, self.rank)):
+                raise ValueError("padding='same' is not supported for strided convolutions")
+        if padding_mode not in PADDING_MODES:
+            raise ValueError(
+                f"padding_mode must be one of {PADDING_MODES}, but got padding_mode='{padding_mode}'"
+            )
+        if padding_mode != "zeros":
+            raise NotImplementedError(
+                f"{type(self).__name__}: padding_mode='{padding_mode}' is not implemented, expected 'zeros'"
+            )
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = _each(kernel_size, self.rank)
+        self.stride = _each(stride, self.rank)
+        self.padding = padding if isinstance(padding, str) else _each(padding, self.rank)
+        self.dilation = _each(dilation, self.rank)
+        self.output_padding = _each(output_padding, self.rank)
+        self.groups = groups
+        self.padding_mode = padding_mode
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        sizes = (first, second // groups, *self.kernel_size)
+        self.weight = Parameter(_ops.empty(sizes, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(_ops.empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew: uniform within one over the root of the inputs of an output."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            inputs = self.weight.shape[1] * math.prod(self.kernel_size)
+            if inputs:
+                init.uniform_(self.bias, -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{self.in_channels}, {self.out_channels}",
+            f"kernel_size={self.kernel_size}",
+            f"stride={self.stride}",
+        ]
+        for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
+            if getattr(self, name) != (usual,) * self.rank:
+                value = getattr(self, name)
+                parts.append(f"{name}={value}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        return ", ".join(parts)
+
+
+class _Forward(_Convolution):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )  # fmt: skip
+
+    def forward(self, input: Any) -> Any:
+        """(N, C, *) or (C, *) gives as many images of `out_channels`."""
+        return type(self).function(
+            input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        )
+
+
+class _Transposed(_Convolution):
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device,
+            dtype, output_padding,
+        )  # fmt: skip
+
+    def forward(self, input: Any, output_size: Any = None) -> Any:
+        """(N, C, *) or (C, *); `output_size` picks among the sizes that the same input could have come from."""
+        extra = self.output_padding if output_size is None else self._extra(input, tuple(output_size))
+        return type(self).function(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+
+    def _extra(self, input: Any, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """The output padding that gives these spatial sizes. Raises ValueError where none does."""
+        if len(wanted) == self.rank + 2:
+            wanted = wanted[2:]
+        if len(wanted) != self.rank:
+            raise ValueError(
+                f"{type(self).__name__}: output_size must have {self.rank} or {self.rank + 2} elements "
+                f"(got {len(wanted)})"
+            )
+        extra: list[int] = []
+        for i, size in enumerate(wanted):
+            least = (
+                (input.shape[i - self.rank] - 1) * self.stride[i]
+                - 2 * self.padding[i]
+                + self.dilation[i] * (self.kernel_size[i] - 1)
+                + 1
+            )
+            if not least <= size < least + self.stride[i]:
+                raise ValueError(
+                    f"requested an output size of {wanted}, but valid sizes of dimension {i} range from {least} to "
+                    f"{least + self.stride[i] - 1} (for an input of {tuple(input.shape[-self.rank :])})"
+                )
+            extra.append(size - least)
+        return tuple(extra)
+
+
+class Conv1d(_Forward):
+    """A convolution over lines (`torch.nn.Conv1d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Conv1d(4, 6, 3, stride=2)(tt.ones(2, 4, 9)).shape
+        triten.Size([2, 6, 4])
+    """
+
+    rank = 1
+    function = staticmethod(F.conv1d)
+
+
+class Conv2d(_Forward):
+    """A convolution over planes (`torch.nn.Conv2d`).
+
+    Args:
+        in_channels, out_channels: of the input and the result, both multiples of `groups`.
+        kernel_size, stride, padding, dilation: a number, or one for each spatial dimension; padding may be ``same`` or
+            ``valid``.
+        bias: whether there is one.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Conv2d(3, 8, 3, padding=1)(tt.ones(2, 3, 5, 5)).shape
+        triten.Size([2, 8, 5, 5])
+    """
+
+    rank = 2
+    function = staticmethod(F.conv2d)
+
+
+class Conv3d(_Forward):
+    """A convolution over volumes (`torch.nn.Conv3d`)."""
+
+    rank = 3
+    function = staticmethod(F.conv3d)
+
+
+class ConvTranspose1d(_Transposed):
+    """The gradient of `Conv1d` by its input, as a layer (`torch.nn.ConvTranspose1d`)."""
+
+    rank = 1
+    function = staticmethod(F.conv_transpose1d)
+
+
+class ConvTranspose2d(_Transposed):
+    """The gradient of `Conv2d` by its input, as a layer (`torch.nn.ConvTranspose2d`)."""
+
+    rank = 2
+    function = staticmethod(F.conv_transpose2d)
+
+
+class ConvTranspose3d(_Transposed):
+    """The gradient of `Conv3d` by its input, as a layer (`torch.nn.ConvTranspose3d`)."""
+
+    rank = 3
+    function = staticmethod(F.conv_transpose3d)

@@ -1,0 +1,77 @@
+"""Layers of matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...dispatch.generated import functions as _ops
+from .. import functional as F
+from .. import init
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["Identity", "Linear"]
+
+
+class Identity(Module):
+    """Its argument, whatever it was made with (`torch.nn.Identity`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Identity(54, unused=True)(tt.ones(2)).tolist()
+        [1.0, 1.0]
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        """The input."""
+        return input
+
+
+class Linear(Module):
+    """x @ weight.T + bias (`torch.nn.Linear`).
+
+    Args:
+        in_features, out_features: sizes of the last dimension.
+        bias: whether there is one.
+        device, dtype: of the parameters.
+
+    Weight (out_features, in_features) and bias begin uniform within 1 / sqrt(in_features).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Linear(20, 30)(tt.randn(128, 20)).shape
+        triten.Size([128, 30])
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(_ops.empty(out_features, in_features, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(_ops.empty(out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Any) -> Any:
+        """(*, in_features) gives (*, out_features)."""
+        return F.linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        )

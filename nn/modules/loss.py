@@ -1,0 +1,378 @@
+"""Losses as layers: a class is the function and its options; weights are buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import functional as F
+from ..reductions import REDUCTIONS, reduction_of
+from .distance import PairwiseDistance
+from .module import Module
+
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CrossEntropyLoss",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
+    "NLLLoss",
+    "PoissonNLLLoss",
+    "SmoothL1Loss",
+    "SoftMarginLoss",
+    "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
+]
+
+NAMES = {number: name for name, number in REDUCTIONS.items()}
+
+
+class _Criterion(Module):
+    """A function of operands and of options, which are attributes, with a reduction."""
+
+    function: Callable[..., Any]
+
+    def __init__(
+        self, size_average: bool | None, reduce: bool | None, reduction: str, **options: Any
+    ) -> None:
+        super().__init__()
+        if size_average is not None or reduce is not None:
+            reduction = NAMES[reduction_of(reduction, size_average, reduce)]
+        self.reduction = reduction
+        self._options = tuple(options)
+        for name, value in options.items():
+            setattr(self, name, value)
+
+    def _loss(self, *operands: Any) -> Any:
+        options = {name: getattr(self, name) for name in (*self._options, *self._buffers)}
+        return type(self).function(*operands, **options, reduction=self.reduction)
+
+
+class _Loss(_Criterion):
+    def forward(self, input: Any, target: Any) -> Any:
+        """The loss, reduced."""
+        return self._loss(input, target)
+
+
+class _PairLoss(_Criterion):
+    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+        """The loss, reduced."""
+        return self._loss(input1, input2, target)
+
+
+class _TripletLoss(_Criterion):
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+        """The loss, reduced."""
+        return self._loss(anchor, positive, negative)
+
+
+class L1Loss(_Loss):
+    """abs(input - target) (`torch.nn.L1Loss`)."""
+
+    function = staticmethod(F.l1_loss)
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+
+
+class MSELoss(_Loss):
+    """(input - target) ** 2 (`torch.nn.MSELoss`)."""
+
+    function = staticmethod(F.mse_loss)
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """Squared error below `beta`, absolute error above (`torch.nn.SmoothL1Loss`)."""
+
+    function = staticmethod(F.smooth_l1_loss)
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        beta: float = 1.0,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, beta=beta)
+
+
+class HuberLoss(_Loss):
+    """Squared error up to `delta`, linear above (`torch.nn.HuberLoss`)."""
+
+    function = staticmethod(F.huber_loss)
+
+    def __init__(
+        self,
+        reduction: str = "mean",
+        delta: float = 1.0,
+    ) -> None:
+        super().__init__(None, None, reduction, delta=delta)
+
+
+class NLLLoss(_Loss):
+    """The negative logarithm of the probability of a class, from logarithms (`torch.nn.NLLLoss`)."""
+
+    function = staticmethod(F.nll_loss)
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, ignore_index=ignore_index)
+        self.register_buffer("weight", weight)
+
+
+class CrossEntropyLoss(_Loss):
+    """The negative logarithm of the probability of a class, from logits (`torch.nn.CrossEntropyLoss`)."""
+
+    function = staticmethod(F.cross_entropy)
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(
+            size_average, reduce, reduction, ignore_index=ignore_index, label_smoothing=label_smoothing
+        )
+        self.register_buffer("weight", weight)
+
+
+class KLDivLoss(_Loss):
+    """The divergence of Kullback and Leibler from the target, of logarithms (`torch.nn.KLDivLoss`)."""
+
+    function = staticmethod(F.kl_div)
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, log_target=log_target)
+
+
+class BCELoss(_Loss):
+    """The cross entropy of probabilities of two classes (`torch.nn.BCELoss`)."""
+
+    function = staticmethod(F.binary_cross_entropy)
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """The cross entropy of two classes, from logits (`torch.nn.BCEWithLogitsLoss`)."""
+
+    function = staticmethod(F.binary_cross_entropy_with_logits)
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: Any = None,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+
+class SoftMarginLoss(_Loss):
+    """log(1 + exp(-target * input)) (`torch.nn.SoftMarginLoss`)."""
+
+    function = staticmethod(F.soft_margin_loss)
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+
+
+class HingeEmbeddingLoss(_Loss):
+    """The input where the target is 1, what it lacks of the margin where it is -1 (`torch.nn.HingeEmbeddingLoss`)."""
+
+    function = staticmethod(F.hinge_embedding_loss)
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, margin=margin)
+
+
+class PoissonNLLLoss(_Loss):
+    """The negative logarithm of a count's probability (`torch.nn.PoissonNLLLoss`)."""
+
+    function = staticmethod(F.poisson_nll_loss)
+
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: bool | None = None,
+        eps: float = 1e-8,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, log_input=log_input, full=full, eps=eps)
+
+
+class MultiMarginLoss(_Loss):
+    """The hinges of all classes against the right one (`torch.nn.MultiMarginLoss`)."""
+
+    function = staticmethod(F.multi_margin_loss)
+
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, p=p, margin=margin)
+        self.register_buffer("weight", weight)
+
+
+class MultiLabelSoftMarginLoss(_Loss):
+    """The cross entropies of labels, of which several may hold (`torch.nn.MultiLabelSoftMarginLoss`)."""
+
+    function = staticmethod(F.multilabel_soft_margin_loss)
+
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+class MarginRankingLoss(_PairLoss):
+    """The hinge of the order of two inputs (`torch.nn.MarginRankingLoss`)."""
+
+    function = staticmethod(F.margin_ranking_loss)
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, margin=margin)
+
+
+class CosineEmbeddingLoss(_PairLoss):
+    """How far the cosine of two inputs is from what the target wants (`torch.nn.CosineEmbeddingLoss`)."""
+
+    function = staticmethod(F.cosine_embedding_loss)
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, margin=margin)
+
+
+class TripletMarginLoss(_TripletLoss):
+    """The hinge of the distance to a positive against that to a negative (`torch.nn.TripletMarginLoss`)."""
+
+    function = staticmethod(F.triplet_margin_loss)
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, margin=margin, p=p, eps=eps, swap=swap)
+
+
+class TripletMarginWithDistanceLoss(_TripletLoss):
+    """`TripletMarginLoss` by any distance, which may be a module (`torch.nn.TripletMarginWithDistanceLoss`)."""
+
+    function = staticmethod(F.triplet_margin_with_distance_loss)
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Any, Any], Any] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        if margin <= 0:
+            raise ValueError(
+                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
+            )
+        distance = PairwiseDistance() if distance_function is None else distance_function
+        super().__init__(None, None, reduction, distance_function=distance, margin=margin, swap=swap)
+
+
+class GaussianNLLLoss(_Criterion):
+    """The negative logarithm of a normal number's probability density (`torch.nn.GaussianNLLLoss`)."""
+
+    function = staticmethod(F.gaussian_nll_loss)
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(None, None, reduction, full=full, eps=eps)
+
+    def forward(self, input: Any, target: Any, var: Any) -> Any:
+        """The loss, reduced; `var` are the variances."""
+        return self._loss(input, target, var)

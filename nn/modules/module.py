@@ -1,0 +1,437 @@
+"""The base class of everything with parameters: attributes, the tree of modules, and a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+from ...dispatch.autograd.node import RemovableHandle
+from ...dispatch.tensor import Tensor
+from .conversion import ConversionMixin
+from .module_hooks import HOOK_TABLES, added, call_with_hooks
+from .parameter import Buffer, Parameter
+from .state_dict import STATE_DICT_HOOK_TABLES, StateDictMixin
+
+__all__ = ["Module"]
+
+
+class Module(ConversionMixin, StateDictMixin):
+    """A part of a network: parameters, buffers and modules as attributes, and `forward`, which a call runs.
+
+    Subclass it, call ``super().__init__()`` first, assign attributes, and write `forward`.
+
+    Source: torch.nn.Module.
+
+    Example:
+        >>> import triten as tt
+        >>> class Scale(tt.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = tt.nn.Parameter(tt.full((1,), 3.0))
+        ...     def forward(self, x):
+        ...         return x * self.factor
+        >>> scale = Scale()
+        >>> scale(tt.ones(2)).tolist(), [name for name, _ in scale.named_parameters()]
+        ([3.0, 3.0], ['factor'])
+    """
+
+    training: bool
+
+    def __init__(self) -> None:
+        own = self.__dict__
+        own["training"] = True
+        own["_parameters"], own["_buffers"], own["_modules"] = {}, {}, {}
+        own["_non_persistent_buffers_set"] = set()
+        for table in (*HOOK_TABLES, *STATE_DICT_HOOK_TABLES):
+            own[table] = {}
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call computes: every subclass writes its own."""
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function'
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if (
+            own["_forward_hooks"]
+            or own["_forward_pre_hooks"]
+            or own["_backward_hooks"]
+            or own["_backward_pre_hooks"]
+        ):
+            return call_with_hooks(self, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    # Attributes
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        for table in ("_parameters", "_buffers", "_modules"):
+            found = own.get(table)
+            if found is not None and name in found:
+                return found[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if isinstance(value, Parameter):
+            self._require_init("parameters")
+            self._forget(name, keep="_parameters")
+            self.register_parameter(name, value)
+            return
+        if name in own.get("_parameters", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{typename(value)}' as parameter '{name}' (nn.Parameter or None expected)"
+                )
+            self.register_parameter(name, None)
+            return
+        if isinstance(value, Module):
+            self._require_init("module")
+            self._forget(name, keep="_modules")
+            own["_modules"][name] = value
+            return
+        if name in own.get("_modules", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{typename(value)}' as child module '{name}' (nn.Module or None expected)"
+                )
+            own["_modules"][name] = None
+            return
+        if isinstance(value, Buffer):
+            self._require_init("buffers")
+            self._forget(name, keep="_buffers")
+            self.register_buffer(name, value, value.persistent)
+            return
+        if name in own.get("_buffers", ()):
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{typename(value)}' as buffer '{name}' (Tensor or None expected)"
+                )
+            own["_buffers"][name] = value
+            return
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        own = self.__dict__
+        for table in ("_parameters", "_buffers", "_modules"):
+            if name in own[table]:
+                del own[table][name]
+                own["_non_persistent_buffers_set"].discard(name)
+                return
+        super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        own = self.__dict__
+        return sorted({*super().__dir__(), *own["_parameters"], *own["_buffers"], *own["_modules"]})
+
+    def _require_init(self, what: str) -> None:
+        if "_parameters" not in self.__dict__:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+
+    def _forget(self, name: str, keep: str) -> None:
+        """Take an attribute out of wherever it is, but `keep`."""
+        own = self.__dict__
+        own.pop(name, None)
+        for table in ("_parameters", "_buffers", "_modules"):
+            if table != keep:
+                own[table].pop(name, None)
+        own["_non_persistent_buffers_set"].discard(name)
+
+    def _check_name(self, kind: str, name: Any, table: str) -> None:
+        """Raises TypeError or KeyError for a name that an attribute of this kind cannot have."""
+        self._require_init(kind)
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self.__dict__[table]:
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter under this name (`torch.nn.Module.register_parameter`).
+
+        Raises:
+            KeyError: the name is empty, has a dot, or is taken.
+            TypeError: `param` is no Parameter.
+            ValueError: `param` was computed from others.
+        """
+        self._check_name("parameter", name, "_parameters")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{typename(param)}' object to parameter '{name}' (nn.Parameter or None required)"
+            )
+        if param is not None and not param.is_leaf:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Parameters of a model must be leaves: to make "
+                f"'{name}' a function of another tensor, compute it in forward()."
+            )
+        self.__dict__["_parameters"][name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is not trained under this name (`torch.nn.Module.register_buffer`).
+
+        Args:
+            persistent: whether it is part of `state_dict`.
+
+        Raises:
+            KeyError: the name is empty, has a dot, or is taken.
+            TypeError: `tensor` is no Tensor.
+        """
+        self._check_name("buffer", name, "_buffers")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{typename(tensor)}' object to buffer '{name}' (Tensor or None required)"
+            )
+        self.__dict__["_buffers"][name] = tensor
+        transient = self.__dict__["_non_persistent_buffers_set"]
+        transient.discard(name) if persistent else transient.add(name)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """`add_module` (`torch.nn.Module.register_module`)."""
+        self.add_module(name, module)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child under this name (`torch.nn.Module.add_module`).
+
+        Raises:
+            KeyError: the name is empty, has a dot, or is taken.
+            TypeError: `module` is no Module.
+        """
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{typename(module)} is not a Module subclass")
+        self._check_name("module", name, "_modules")
+        self.__dict__["_modules"][name] = module
+
+    # The tree
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it with their dotted names, each once (`torch.nn.Module.named_modules`)."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, _dotted(prefix, name), remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules right below this one with their names, each once."""
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """The modules right below this one, each once."""
+        return (module for _, module in self.named_children())
+
+    def _named_members(
+        self, table: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        modules = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else [(prefix, self)]
+        )
+        for path, module in modules:
+            for name, member in module.__dict__[table].items():
+                if member is None or (remove_duplicate and id(member) in seen):
+                    continue
+                seen.add(id(member))
+                yield _dotted(path, name), member
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """The parameters with their dotted names, those of modules below too, each once."""
+        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters, each once (`torch.nn.Module.parameters`): what an optimizer takes."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """The buffers with their dotted names, those of modules below too, each once."""
+        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers, each once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of this dotted name. Raises AttributeError where there is none."""
+        found = self
+        for name in target.split(".") if target else ():
+            if not hasattr(found, name):
+                raise AttributeError(f"{type(found).__name__} has no attribute `{name}`")
+            found = getattr(found, name)
+            if not isinstance(found, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        return found
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module at this dotted name; with `strict` only where there is one.
+
+        Raises:
+            ValueError: the name is empty, or `module` is no Module.
+            AttributeError: the way to it is not there.
+        """
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of this dotted name. Raises AttributeError where there is none."""
+        parent, name = self._parent_of(target)
+        found = getattr(parent, name)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of this dotted name. Raises AttributeError where there is none."""
+        parent, name = self._parent_of(target)
+        found = getattr(parent, name)
+        if name not in parent._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return found  # type: ignore[no-any-return]
+
+    def _parent_of(self, target: str) -> tuple[Module, str]:
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if not hasattr(parent, name):
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        return parent, name
+
+    def apply(self, fn: Callable[[Module], None]) -> Self:
+        """Call ``fn(module)`` for each module below and then for this one (`torch.nn.Module.apply`)."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    # What training changes
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode on or off, in all modules below too. Raises ValueError for what is no bool."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """``train(False)``."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Whether gradients of the parameters are recorded."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                if set_to_none:
+                    parameter.grad = None
+                else:
+                    parameter.grad = parameter.grad.detach().zero_()
+
+    # Hooks
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before `forward`; what it returns takes the arguments' place.
+
+        With `with_kwargs` it is ``hook(module, args, kwargs)``, and returns both. `prepend` puts it first.
+        """
+        flags = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
+        return added(self._forward_pre_hooks, hook, prepend, *flags)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, output)`` after `forward`; what it returns takes the output's place.
+
+        With `with_kwargs` it is ``hook(module, args, kwargs, output)``; with `always_call` it is called after an
+        exception too. `prepend` puts it first.
+        """
+        flags = [self._forward_hooks_with_kwargs] if with_kwargs else []
+        if always_call:
+            flags.append(self._forward_hooks_always_called)
+        return added(self._forward_hooks, hook, prepend, *flags)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` when the output's gradient is there; a result takes its place."""
+        return added(self._backward_pre_hooks, hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` when the inputs' gradients are there.
+
+        A result takes the place of `grad_input`. Inputs and outputs may then not be written in place.
+        """
+        return added(self._backward_hooks, hook, prepend)
+
+    # Printing
+
+    def extra_repr(self) -> str:
+        """What `repr` says of the module itself."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr().split("\n") if self.extra_repr() else []
+        children = [
+            f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()
+        ]
+        if not children and len(extra) < 2:
+            return f"{self._get_name()}({''.join(extra)})"
+        return f"{self._get_name()}(\n  " + "\n  ".join([*extra, *children]) + "\n)"
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def typename(value: Any) -> str:
+    """The name of a value's class, with its module where that is not Python's own."""
+    cls = type(value)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _dotted(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name

@@ -1,0 +1,209 @@
+"""Hooks of a module's call: before and after `forward`, and around its backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...autograd import Function
+from ...dispatch.autograd.node import RemovableHandle
+from ...dispatch.tensor import Tensor
+
+HOOK_TABLES = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+)
+"""Dictionaries of a module: the hooks by number, and of the numbers which want more."""
+
+
+class HookNumbers:
+    """Numbers of hooks, which grow."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def __call__(self) -> int:
+        self._last += 1
+        return self._last
+
+
+next_number = HookNumbers()
+
+
+def added(hooks: dict[int, Any], hook: Any, prepend: bool = False, *flags: dict[int, Any]) -> RemovableHandle:
+    """Register a hook under a new number, as the first where `prepend` says so; `flags` get the number too."""
+    number = next_number()
+    before = dict(hooks) if prepend else {}
+    if prepend:
+        hooks.clear()
+    hooks[number] = hook
+    hooks.update(before)
+    for flag in flags:
+        flag[number] = True
+    return RemovableHandle(hooks, number)
+
+
+class _Boundary(Function):
+    """Passes tensors through, so that a node stands between a module and what is around it."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
+        return tuple(t.view_as(t) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return grads
+
+
+def through_boundary(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, list[int]]:
+    """The values with their tensors passed through a node; the node, and where those tensors stand.
+
+    No node where no tensor requires grad.
+    """
+    places = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
+    if not any(values[i].requires_grad for i in places):
+        return values, None, places
+    passed = _Boundary.apply(*(values[i] for i in places))
+    passed = passed if isinstance(passed, tuple) else (passed,)
+    result = list(values)
+    for i, tensor in zip(places, passed, strict=True):
+        result[i] = tensor
+    node = next(tensor.grad_fn for tensor in passed if tensor.requires_grad)
+    return tuple(result), node, places
+
+
+class BackwardHooks:
+    """One call's backward hooks: ``pre(module, grad_output)``, then ``hook(module, grad_input, grad_output)``."""
+
+    def __init__(self, module: Any, pre_hooks: list[Any], hooks: list[Any]) -> None:
+        self.module = module
+        self.pre_hooks = pre_hooks
+        self.hooks = hooks
+        self.grad_outputs: tuple[Any, ...] = ()
+        self.input_count: int | None = None
+        self.input_places: list[int] = []
+
+    def around_inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs, behind a node whose gradients are the module's."""
+        inputs, node, self.input_places = through_boundary(inputs)
+        if node is not None:
+            self.input_count = len(inputs)
+            node.register_hook(self._after_inputs)
+        return inputs
+
+    def around_outputs(self, result: Any) -> Any:
+        """The results, before a node at which the module's backward begins."""
+        outputs = result if isinstance(result, tuple) else (result,)
+        outputs, node, places = through_boundary(outputs)
+        if node is not None:
+            count = len(outputs)
+
+            def before(grads: tuple[Any, ...]) -> Any:
+                grads = spread(grads, places, count)
+                for hook in self.pre_hooks:
+                    replaced = hook(self.module, grads)
+                    if replaced is not None:
+                        grads = checked(replaced, count, "grad_output")
+                self.grad_outputs = grads
+                if self.input_count is None:
+                    # No input requires grad, so that the inputs' node is never reached.
+                    for hook in self.hooks:
+                        hook(self.module, (), grads)
+                return tuple(grads[i] for i in places)
+
+            node.register_prehook(before)
+        return outputs if isinstance(result, tuple) else outputs[0]
+
+    def _after_inputs(self, grad_inputs: tuple[Any, ...], _: tuple[Any, ...]) -> Any:
+        assert self.input_count is not None
+        grads = spread(grad_inputs, self.input_places, self.input_count)
+        for hook in self.hooks:
+            replaced = hook(self.module, grads, self.grad_outputs)
+            if replaced is not None:
+                grads = checked(replaced, self.input_count, "grad_input")
+        return tuple(grads[i] for i in self.input_places)
+
+
+def spread(grads: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, ...]:
+    """The gradients at their places among `count` values; None for what is no tensor."""
+    result: list[Any] = [None] * count
+    for i, grad in zip(places, grads, strict=True):
+        result[i] = grad
+    return tuple(result)
+
+
+def checked(grads: Any, count: int, what: str) -> tuple[Any, ...]:
+    """A hook's gradients as a tuple. Raises RuntimeError for another number of them."""
+    grads = grads if isinstance(grads, tuple) else (grads,)
+    if len(grads) != count:
+        raise RuntimeError(
+            f"Backward hook returned an invalid number of {what}, got {len(grads)}, but expected {count}"
+        )
+    return grads
+
+
+def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``module.forward(*args, **kwargs)`` with the module's hooks."""
+    with _always_called(module) as pending:
+        for number, hook in [*module._forward_pre_hooks.items()]:
+            if number in module._forward_pre_hooks_with_kwargs:
+                replaced = hook(module, args, kwargs)
+                if replaced is not None:
+                    if not isinstance(replaced, tuple) or len(replaced) != 2:
+                        raise RuntimeError(
+                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
+                            f"{replaced}."
+                        )
+                    args, kwargs = replaced
+            else:
+                replaced = hook(module, args)
+                if replaced is not None:
+                    args = replaced if isinstance(replaced, tuple) else (replaced,)
+        pending.arguments = (args, kwargs)
+        around = None
+        if module._backward_hooks or module._backward_pre_hooks:
+            around = BackwardHooks(
+                module, [*module._backward_pre_hooks.values()], [*module._backward_hooks.values()]
+            )
+            args = around.around_inputs(args)
+        result = module.forward(*args, **kwargs)
+        for number, hook in [*module._forward_hooks.items()]:
+            pending.called.add(number)
+            given = (args, kwargs) if number in module._forward_hooks_with_kwargs else (args,)
+            replaced = hook(module, *given, result)
+            if replaced is not None:
+                result = replaced
+        return result if around is None else around.around_outputs(result)
+
+
+class _Pending:
+    """Which forward hooks have been called, and with what the others are if `forward` raises."""
+
+    def __init__(self) -> None:
+        self.called: set[int] = set()
+        self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+
+
+@contextmanager
+def _always_called(module: Any) -> Iterator[_Pending]:
+    """After an exception, calls the hooks registered with ``always_call``; what they raise is a warning's cause."""
+    pending = _Pending()
+    try:
+        yield pending
+    except BaseException as error:
+        for number, hook in [*module._forward_hooks.items()]:
+            if number in module._forward_hooks_always_called and number not in pending.called:
+                args, kwargs = pending.arguments
+                given = (args, kwargs) if number in module._forward_hooks_with_kwargs else (args,)
+                try:
+                    hook(module, *given, None)
+                except Exception as second:
+                    error.add_note(f"the forward hook {hook!r}, always called, raised {second!r}")
+        raise

@@ -1,0 +1,97 @@
+"""Tensors that belong to a module: what is trained, and what is only kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.core.tensor_function import disabled_tensor_function, plain_classes
+from ...dispatch.generated import functions as _ops
+from ...dispatch.tensor import Tensor
+
+__all__ = ["Buffer", "Parameter"]
+
+
+class Parameter(Tensor):
+    """A tensor that a module trains: assigned to an attribute of a `Module`, it is among its parameters.
+
+    It shares the memory of `data`, is a leaf, and in calls it is a plain tensor.
+
+    Args:
+        data: any tensor; an empty one where there is none.
+        requires_grad: whether gradients are recorded.
+
+    Source: torch.nn.Parameter.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.nn.Parameter(tt.ones(2))
+        >>> w.requires_grad, w.is_leaf, type(w * 2).__name__
+        (True, True, 'Tensor')
+    """
+
+    __tensor_function__ = disabled_tensor_function
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+        return cls._make_subclass(cls, _ops.empty(0) if data is None else data, requires_grad)
+
+    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
+        # `__new__` has made it.
+        super().__init__()
+
+    @property
+    def data(self) -> Tensor:
+        """The plain tensor over the same bytes, without history; setting it exchanges them."""
+        return Tensor.from_data(self._data, self._spec.detached)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        Tensor.data.fset(self, value)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = memo.get(id(self))
+        if made is None:
+            made = memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuilt, (type(self), self.detach().as_subclass(Tensor), self.requires_grad)
+
+
+def _rebuilt(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:
+    return cls(data, requires_grad)
+
+
+class Buffer(Tensor):
+    """A tensor that a module keeps and does not train: assigned to an attribute of a `Module`, it is a buffer.
+
+    Args:
+        data: any tensor; an empty one where there is none.
+        persistent: whether it is part of the module's `state_dict`.
+
+    Source: torch.nn.Buffer.
+
+    Example:
+        >>> import triten as tt
+        >>> class Counter(tt.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.count = tt.nn.Buffer(tt.zeros(()))
+        >>> list(Counter().state_dict())
+        ['count']
+    """
+
+    __tensor_function__ = disabled_tensor_function
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+        made = cls._make_subclass(cls, _ops.empty(0) if data is None else data, False)
+        made.persistent = persistent
+        return made
+
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
+        super().__init__()
+
+
+plain_classes.update((Parameter, Buffer))

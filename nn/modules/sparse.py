@@ -1,0 +1,121 @@
+"""Layers that look rows up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...autograd import no_grad
+from ...dispatch.generated import functions as _ops
+from .. import functional as F
+from .. import init
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["Embedding"]
+
+
+class Embedding(Module):
+    """A row of `weight` for each index (`torch.nn.Embedding`).
+
+    Args:
+        num_embeddings, embedding_dim: the weight's sizes.
+        padding_idx: a row that is zero and gets no gradient.
+        max_norm, norm_type: rows that are used are scaled down to at most this norm.
+        scale_grad_by_freq: whether gradients are divided by how often a row was used.
+
+    The weight begins with normal numbers.
+
+    Raises AssertionError for a padding index outside the rows.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Embedding(10, 3)(tt.tensor([[1, 2], [4, 3]])).shape
+        triten.Size([2, 2, 3])
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Any = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError("Padding_idx must be within num_embeddings")
+            padding_idx %= num_embeddings
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = padding_idx
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.sparse = sparse
+        if _weight is None:
+            values = _ops.empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+            self.weight = Parameter(values, requires_grad=not _freeze)
+            self.reset_parameters()
+        else:
+            if list(_weight.shape) != [num_embeddings, embedding_dim]:
+                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
+        """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        return cls(
+            *embeddings.shape,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+            _weight=embeddings,
+            _freeze=freeze,
+        )
+
+    def forward(self, input: Any) -> Any:
+        """Indices (*) give (*, embedding_dim)."""
+        return F.embedding(
+            input,
+            self.weight,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.sparse,
+        )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        for name, default in (("padding_idx", None), ("max_norm", None), ("norm_type", 2.0)):
+            if getattr(self, name) != default:
+                parts.append(f"{name}={getattr(self, name)}")
+        parts += [f"{name}=True" for name in ("scale_grad_by_freq", "sparse") if getattr(self, name)]
+        return ", ".join(parts)

@@ -1,0 +1,229 @@
+"""A module's parameters and buffers as a dictionary of names, and back."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ...dispatch.autograd.node import RemovableHandle
+from ...dispatch.tensor import Tensor
+from .module_hooks import added
+from .parameter import Parameter
+
+STATE_DICT_HOOK_TABLES = (
+    "_state_dict_pre_hooks",
+    "_state_dict_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+EXTRA_STATE = "_extra_state"
+
+
+class _Keys(NamedTuple):
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class IncompatibleKeys(_Keys):
+    """What `load_state_dict` did not find, and what it found no place for."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return super().__repr__() if any(self) else "<All keys matched successfully>"
+
+
+class StateDictMixin:
+    """The methods of `Module` that save and load."""
+
+    _version = 1
+
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
+    _non_persistent_buffers_set: set[str]
+    _state_dict_pre_hooks: dict[int, Any]
+    _state_dict_hooks: dict[int, Any]
+    _load_state_dict_pre_hooks: dict[int, Any]
+    _load_state_dict_post_hooks: dict[int, Any]
+
+    def get_extra_state(self) -> Any:
+        """What else `state_dict` is to have of this module; a subclass writes it, and `set_extra_state`."""
+        raise RuntimeError("get_extra_state is to be written by the subclass that wants extra state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take what `get_extra_state` gave."""
+        raise RuntimeError("set_extra_state is to be written by the subclass that wants extra state")
+
+    def _own_state(self) -> dict[str, Any]:
+        """The parameters and persistent buffers by name."""
+        transient = self._non_persistent_buffers_set
+        buffers = {name: buffer for name, buffer in self._buffers.items() if name not in transient}
+        return {name: member for name, member in (self._parameters | buffers).items() if member is not None}
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Put what is this module's own into `destination`; a subclass may do it in another way."""
+        for name, member in self._own_state().items():
+            destination[prefix + name] = member if keep_vars else member.detach()
+        if type(self).get_extra_state is not StateDictMixin.get_extra_state:
+            destination[prefix + EXTRA_STATE] = self.get_extra_state()
+
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """Parameters and persistent buffers by their dotted names (`torch.nn.Module.state_dict`).
+
+        The tensors are the module's own memory, without history unless `keep_vars`.
+
+        Example:
+            >>> import triten as tt
+            >>> list(tt.nn.Sequential(tt.nn.Linear(2, 3), tt.nn.ReLU()).state_dict())
+            ['0.weight', '0.bias']
+        """
+        found: Any = OrderedDict() if destination is None else destination
+        if not hasattr(found, "_metadata") and isinstance(found, OrderedDict):
+            found._metadata = OrderedDict()  # type: ignore[attr-defined]
+        metadata = {"version": self._version}
+        if hasattr(found, "_metadata"):
+            found._metadata[prefix[:-1]] = metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(found, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            hook(self, found, prefix, metadata)
+        return found  # type: ignore[no-any-return]
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Take what is this module's own; a subclass may do it in another way, e.g. for an older version."""
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        assign = bool(local_metadata.get("assign_to_params_buffers"))
+        own = self._own_state()
+        for name, member in own.items():
+            key = prefix + name
+            if key not in state_dict:
+                if strict:
+                    missing_keys.append(key)
+                continue
+            error = self._take(name, key, member, state_dict[key], assign)
+            if error:
+                error_msgs.append(error)
+        key = prefix + EXTRA_STATE
+        if type(self).set_extra_state is not StateDictMixin.set_extra_state:
+            if key in state_dict:
+                self.set_extra_state(state_dict[key])
+            elif strict:
+                missing_keys.append(key)
+        elif strict and key in state_dict:
+            unexpected_keys.append(key)
+        if strict:
+            for key in state_dict:
+                if key.startswith(prefix) and key != prefix + EXTRA_STATE:
+                    first, *rest = key[len(prefix) :].split(".", 1)
+                    if first not in (self._modules if rest else own):
+                        unexpected_keys.append(key)
+
+    def _take(self, name: str, key: str, member: Any, given: Any, assign: bool) -> str | None:
+        """Copy, or with `assign` take over, one tensor; gives what is wrong with it."""
+        if not isinstance(given, Tensor):
+            return (
+                f'While copying the parameter named "{key}", expected Tensor or Tensor-like object from checkpoint '
+                f"but received {type(given)}"
+            )
+        if given.shape != member.shape:
+            return (
+                f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, the shape in "
+                f"current model is {member.shape}."
+            )
+        if not assign:
+            from ...autograd import no_grad
+
+            with no_grad():
+                member.copy_(given)
+        elif name in self._parameters:
+            kept = given if isinstance(given, Parameter) else Parameter(given, member.requires_grad)
+            self._parameters[name] = kept
+        else:
+            self._buffers[name] = given
+        return None
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Copy the tensors of `state_dict` into this module's (`torch.nn.Module.load_state_dict`).
+
+        Args:
+            strict: whether missing and unexpected names are errors.
+            assign: whether the tensors themselves become the module's, with their dtype and device.
+
+        Raises:
+            TypeError: `state_dict` is no mapping.
+            RuntimeError: names or shapes do not fit; everything that does has been loaded.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        metadata = getattr(state_dict, "_metadata", {})
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+
+        def load(module: StateDictMixin, known: dict[str, Any], prefix: str) -> None:
+            own = dict(metadata.get(prefix[:-1], {}))
+            if assign:
+                own["assign_to_params_buffers"] = True
+            module._load_from_state_dict(known, prefix, own, True, missing, unexpected, errors)
+            for name, child in module._modules.items():
+                if child is not None:
+                    below = f"{prefix}{name}."
+                    load(child, {key: value for key, value in known.items() if key.startswith(below)}, below)
+            keys = IncompatibleKeys(missing, unexpected)
+            for hook in module._load_state_dict_post_hooks.values():
+                if hook(module, keys) is not None:
+                    raise RuntimeError(
+                        "Hooks registered with register_load_state_dict_post_hook are not expected to return new "
+                        "values: change the keys in place"
+                    )
+
+        load(self, OrderedDict(state_dict), "")
+        if strict:
+            for kind, keys in (("Unexpected", unexpected), ("Missing", missing)):
+                if keys:
+                    names = ", ".join(f'"{key}"' for key in keys)
+                    errors.insert(0, f"{kind} key(s) in state_dict: {names}. ")
+        if errors:
+            lines = "\n\t".join(itertools.chain([""], errors))
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:{lines}")
+        return IncompatibleKeys(missing, unexpected)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """Call ``hook(module, prefix, keep_vars)`` before this module's state is taken."""
+        return added(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` after it; it may change the dictionary."""
+        return added(self._state_dict_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)``
+        before this module loads; it may change them.
+        """
+        return added(self._load_state_dict_pre_hooks, hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """Call ``hook(module, incompatible_keys)`` after it; it may change the lists in place."""
+        return added(self._load_state_dict_post_hooks, hook)

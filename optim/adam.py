@@ -1,0 +1,211 @@
+"""Adam, and its form with decoupled weight decay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import float32
+from .optimizer import (
+    Group,
+    Optimizer,
+    by_device,
+    check_number,
+    check_options,
+    in_layout,
+    loss_of,
+    rate_for,
+    takes_fused,
+)
+
+__all__ = ["Adam", "AdamW"]
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of gradients and of their squares (`torch.optim.Adam`; Kingma and Ba, 2015).
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the rate, a number or a tensor of one element.
+        betas: how much of either mean is kept.
+        eps: what is added to the root of the squares' mean.
+        weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.
+        amsgrad: whether the squares' mean never falls (Reddi et al., 2018).
+        maximize: whether to climb.
+        foreach, fused: False for an operation at a time; else a step is one launch for each device where all
+            parameters are floats, which True of `fused` insists on.
+        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step; a fused step
+            has them there in any case.
+        differentiable: whether gradients go through the step.
+        decoupled_weight_decay: whether it is AdamW's.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.nn.Parameter(tt.ones(2))
+        >>> optimizer = tt.optim.Adam([w], lr=0.25)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.tolist()
+        [0.75, 0.75]
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        check_options(lr, foreach, fused, differentiable)
+        check_number("epsilon value", eps)
+        check_number("weight_decay value", weight_decay)
+        for i, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        self._step_supports_amp_scaling = bool(fused)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+                "maximize": maximize, "foreach": foreach, "capturable": capturable,
+                "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
+            },
+        )  # fmt: skip
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step; gives the closure's loss."""
+        loss = loss_of(closure)
+        for group in self.param_groups:
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            gradients = [parameter.grad for parameter in parameters]
+            if not parameters:
+                continue
+            fused = takes_fused(group, parameters, gradients)
+            for parameter in parameters:
+                self._prepare(group, parameter, fused)
+            if fused:
+                self._step_fused(group, parameters, gradients)
+            else:
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    self._step_single(group, parameter, gradient)
+        return loss
+
+    def _prepare(self, group: Group, parameter: Tensor, fused: bool) -> None:
+        """Make the state at a parameter's first step; a fused step wants the count where the parameter is."""
+        state = self.state[parameter]
+        device = parameter.device if fused or group["capturable"] else "cpu"
+        if "step" not in state:
+            state["step"] = _ops.zeros((), dtype=float32, device=device)
+            for moment in MOMENTS if group["amsgrad"] else MOMENTS[:2]:
+                state[moment] = _ops.zeros_like(parameter)
+        elif fused and state["step"].device is not parameter.device:
+            state["step"] = state["step"].to(parameter.device)
+
+    def _step_fused(self, group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> None:
+        fused = _ops._fused_adamw_ if group["decoupled_weight_decay"] else _ops._fused_adam_
+        found = getattr(self, "found_inf", None)
+        for places in by_device(parameters):
+            own = [parameters[i] for i in places]
+            states = [self.state[parameter] for parameter in own]
+            steps = [state["step"] for state in states]
+            for step in steps:
+                step += 1
+            fused(
+                own,
+                [in_layout(gradients[i], parameters[i]) for i in places],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
+                [state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else [],
+                steps,
+                lr=rate_for(group["lr"], own[0].device),
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=group["amsgrad"],
+                maximize=group["maximize"],
+                grad_scale=getattr(self, "grad_scale", None),
+                found_inf=found,
+            )
+            if found is not None:
+                for step in steps:
+                    step -= found.to(step.device)
+
+    def _step_single(self, group: Group, parameter: Tensor, gradient: Tensor) -> None:
+        state, (beta1, beta2), lr = self.state[parameter], group["betas"], group["lr"]
+        state["step"] += 1
+        if group["maximize"]:
+            gradient = -gradient
+        if group["weight_decay"]:
+            if group["decoupled_weight_decay"]:
+                parameter.mul_(1 - lr * group["weight_decay"])
+            else:
+                gradient = gradient.add(parameter, alpha=group["weight_decay"])
+        target = parameter
+        moments = [state[name] for name in MOMENTS if name in state]
+        if parameter.is_complex():
+            gradient, target = _ops.view_as_real(gradient), _ops.view_as_real(parameter)
+            moments = [_ops.view_as_real(moment) for moment in moments]
+        mean, squares, *largest = moments
+        mean.lerp_(gradient, 1 - beta1)
+        squares.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        if largest:
+            squares = largest[0].copy_(_ops.maximum(largest[0], squares))
+        step = state["step"] if group["capturable"] or group["differentiable"] else state["step"].item()
+        first, second = 1 - beta1**step, 1 - beta2**step
+        root = squares.sqrt() / second**0.5 + group["eps"]
+        size = lr / first
+        if isinstance(size, Tensor):
+            target.sub_(mean / root * size.to(target.device))
+        else:
+            target.addcdiv_(mean, root, value=-size)
+
+
+class AdamW(Adam):
+    """`Adam` with decoupled weight decay (`torch.optim.AdamW`; Loshchilov and Hutter, 2019).
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.nn.Parameter(tt.ones(2))
+        >>> optimizer = tt.optim.AdamW([w], lr=0.25, weight_decay=1.0)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.tolist()
+        [0.5, 0.5]
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
+            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
+        )  # fmt: skip

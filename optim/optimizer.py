@@ -1,0 +1,330 @@
+"""The base of optimizers: groups of parameters with their options, a state for each parameter, saving and loading."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..autograd import enable_grad, set_grad_enabled
+from ..dispatch.autograd.node import RemovableHandle
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+
+__all__ = ["Optimizer"]
+
+Group = dict[str, Any]
+
+
+class Optimizer:
+    """Parameters in groups, each with options; a subclass says what a step does to a group (`torch.optim.Optimizer`).
+
+    Args:
+        params: parameters, pairs of names and parameters, or groups: dictionaries with ``params`` and options of their
+            own.
+        defaults: the options, and what they are where a group does not say.
+
+    Raises:
+        TypeError: `params` holds what is no tensor.
+        ValueError: there are no parameters, one was computed from others, or is in two groups.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got Tensor"
+            )
+        self.defaults = dict(defaults)
+        self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[Group] = []
+        self._hooks: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
+        self._next_hook = itertools.count()
+        given = list(params)
+        if not given:
+            raise ValueError("optimizer got an empty parameter list")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Have every `step` run its hooks, with gradients off unless the group differentiates through it."""
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _stepping(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add parameters, with options of their own where `param_group` has some.
+
+        Raises:
+            TypeError, ValueError: as the optimizer itself.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        members = param_group["params"]
+        if isinstance(members, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
+                "sets will change between runs. Please use a list instead."
+            )
+        members = [members] if isinstance(members, Tensor) else list(members)
+        names = [member[0] for member in members if isinstance(member, tuple)]
+        if names and len(names) != len(members):
+            raise ValueError(
+                "all optimizer params should be with/without names. Some param names are missing"
+            )
+        if names:
+            members = [member[1] for member in members]
+        for member in members:
+            if not isinstance(member, Tensor):
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is {type(member).__name__}"
+                )
+            if not (self.defaults.get("differentiable") or member.is_leaf or member.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        if len({id(member) for member in members}) != len(members):
+            raise ValueError("some parameters appear more than once in the parameter group")
+        known = {id(member) for group in self.param_groups for member in group["params"]}
+        if any(id(member) in known for member in members):
+            raise ValueError("some parameters appear in more than one parameter group")
+        group = {**self.defaults, **param_group, "params": members}
+        if names:
+            group["param_names"] = names
+        self.param_groups.append(group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    if set_to_none:
+                        parameter.grad = None
+                    else:
+                        parameter.grad = parameter.grad.detach().zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters by their gradients; `closure` computes the loss anew, and the gradients with it."""
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state and the groups, parameters by their number (`torch.optim.Optimizer.state_dict`).
+
+        The tensors are the optimizer's own memory.
+        """
+        for hook in [*self._hooks["state_dict_pre"].values()]:
+            hook(self)
+        numbers = {
+            id(parameter): number
+            for number, parameter in enumerate(p for group in self.param_groups for p in group["params"])
+        }
+        result: dict[str, Any] = {
+            "state": {
+                numbers.get(id(key), key) if isinstance(key, Tensor) else key: value
+                for key, value in self.state.items()
+            },
+            "param_groups": [
+                {**group, "params": [numbers[id(parameter)] for parameter in group["params"]]}
+                for group in self.param_groups
+            ],
+        }
+        for hook in [*self._hooks["state_dict_post"].values()]:
+            result = hook(self, result) or result
+        return result
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state and the options of another optimizer's `state_dict`.
+
+        States that are tensors of floats come to the dtype and the device of their parameter; counts of steps keep
+        theirs.
+
+        Raises:
+            ValueError: the groups are not of the same sizes.
+        """
+        state_dict = {**state_dict}
+        for hook in [*self._hooks["load_state_dict_pre"].values()]:
+            state_dict = hook(self, state_dict) or state_dict
+        saved = copy.deepcopy(state_dict["param_groups"])
+        if len(saved) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        for group, other in zip(self.param_groups, saved, strict=True):
+            if len(group["params"]) != len(other["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                )
+        parameters = dict(
+            zip(
+                itertools.chain.from_iterable(group["params"] for group in saved),
+                itertools.chain.from_iterable(group["params"] for group in self.param_groups),
+                strict=True,
+            )
+        )
+        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            parameter = parameters.get(key)
+            state[key if parameter is None else parameter] = (
+                copy.deepcopy(value)
+                if parameter is None
+                else {name: _brought(name, each, parameter) for name, each in value.items()}
+            )
+        self.state = state
+        self.param_groups = [
+            {**group, "params": own["params"]} for own, group in zip(self.param_groups, saved, strict=True)
+        ]
+        for hook in [*self._hooks["load_state_dict_post"].values()]:
+            hook(self)
+
+    def _add_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+        number = next(self._next_hook)
+        self._hooks[kind][number] = hook
+        return RemovableHandle(self._hooks[kind], number)
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before `step`; new ``(args, kwargs)`` take their place."""
+        return self._add_hook("step_pre", hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after `step`."""
+        return self._add_hook("step_post", hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before `state_dict`."""
+        return self._add_hook("state_dict_pre", hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` after it; a dictionary takes its place."""
+        return self._add_hook("state_dict_post", hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` before it is loaded; a dictionary takes its place."""
+        return self._add_hook("load_state_dict_pre", hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer)`` after a state was loaded."""
+        return self._add_hook("load_state_dict_post", hook)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join([*lines, ")"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._hooks = {name: {} for name in HOOKS}
+        self._next_hook = itertools.count()
+
+
+HOOKS = (
+    "step_pre",
+    "step_post",
+    "state_dict_pre",
+    "state_dict_post",
+    "load_state_dict_pre",
+    "load_state_dict_post",
+)
+
+
+def _stepping(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A `step` with its hooks; gradients are recorded only where an option asks for them."""
+
+    @functools.wraps(step)
+    def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        hooks = self._hooks
+        for hook in [*hooks["step_pre"].values()]:
+            replaced = hook(self, args, kwargs)
+            if replaced is not None:
+                if not isinstance(replaced, tuple) or len(replaced) != 2:
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {replaced}."
+                    )
+                args, kwargs = replaced
+        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+            result = step(self, *args, **kwargs)
+        for hook in [*hooks["step_post"].values()]:
+            hook(self, args, kwargs)
+        return result
+
+    return stepped
+
+
+def loss_of(closure: Callable[[], Any] | None) -> Any:
+    """The loss that a closure computes, with gradients; None without one."""
+    if closure is None:
+        return None
+    with enable_grad():
+        return closure()
+
+
+def _brought(name: str, value: Any, parameter: Tensor) -> Any:
+    """A state as its parameter wants it."""
+    if not isinstance(value, Tensor):
+        return copy.deepcopy(value)
+    if name == "step":
+        return value.detach().clone()
+    dtype = parameter.dtype if parameter.is_floating_point() else value.dtype
+    return value.detach().to(parameter.device, dtype, copy=True)
+
+
+def check_number(what: str, value: Any, least: float = 0.0) -> None:
+    """Raises ValueError for a number that is too small."""
+    if not isinstance(value, Tensor) and not least <= value:
+        raise ValueError(f"Invalid {what}: {value}")
+
+
+def check_options(lr: Any, foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
+    """Raises ValueError or RuntimeError for options of any optimizer that are wrong, or do not go together."""
+    if isinstance(lr, Tensor):
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if foreach and not fused:
+            raise ValueError("lr as a Tensor is not supported for foreach=True: a fused step takes it")
+    check_number("learning rate", lr)
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> bool:
+    """Whether one launch serves a group: that is wanted or not refused, and all of it are real floats in memory.
+
+    Raises RuntimeError where it is wanted and cannot be.
+    """
+    if group["fused"] is False or group["foreach"] is False or group["differentiable"]:
+        return False
+    able = all(
+        parameter.is_floating_point() and parameter.device.type in ("cpu", "cuda") and not parameter.is_meta
+        for parameter in parameters
+    )
+    if group["fused"] and not able:
+        raise RuntimeError(
+            "`fused=True` requires all the params to be floating point Tensors on the CPU or on CUDA"
+        )
+    return able and all(
+        gradient.dtype is parameter.dtype for gradient, parameter in zip(gradients, parameters, strict=True)
+    )
+
+
+def in_layout(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """The gradient with the strides of its parameter."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return _ops.empty_like(parameter).copy_(gradient)
+
+
+def by_device(parameters: list[Tensor]) -> list[list[int]]:
+    """The places of the parameters on each device."""
+    places: defaultdict[Any, list[int]] = defaultdict(list)
+    for i, parameter in enumerate(parameters):
+        places[parameter.device].append(i)
+    return list(places.values())
+
+
+def rate_for(lr: Any, device: Any) -> Any:
+    """A learning rate that the operators of a device take: a tensor on another one is brought there."""
+    return lr if not isinstance(lr, Tensor) or lr.device.type == "cpu" else lr.to(device)

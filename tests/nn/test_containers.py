@@ -1,0 +1,94 @@
+"""Containers: as sequences and dictionaries, and as modules."""
+
+from collections import OrderedDict
+
+import pytest
+
+import triten as tt
+
+nn = tt.nn
+
+
+def names(module):
+    return [name for name, _ in module.named_children()]
+
+
+def test_sequential_runs_in_order_and_slices():
+    a, b, c = nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)
+    net = nn.Sequential(a, b, c)
+    x = tt.randn(3, 2)
+    assert tt.equal(net(x), c(b(a(x))))
+    assert len(net) == 3 and net[-1] is c and list(net) == [a, b, c]
+    assert list(net[:2]) == [a, b] and type(net[1:]) is nn.Sequential
+    assert list(net + nn.Sequential(b)) == [a, b, c, b]
+    named = nn.Sequential(OrderedDict(first=a, last=c))
+    assert names(named) == ["first", "last"] and named.first is a and names(named[1:]) == ["last"]
+    with pytest.raises(IndexError, match="index 3 is out of range"):
+        _ = net[3]
+    with pytest.raises(TypeError, match="int is not a Module subclass"):
+        nn.Sequential(a, 3)
+    with pytest.raises(ValueError, match="only objects of Sequential"):
+        net.__add__([b])
+
+
+def test_a_sequential_is_changed_like_a_list():
+    modules = [nn.Identity() for _ in range(5)]
+    net = nn.Sequential(*modules[:2])
+    net.append(modules[2]).extend(modules[3:4])
+    net.insert(0, modules[4])
+    assert list(net) == [modules[4], *modules[:4]] and names(net) == list("01234")
+    del net[1:3]
+    net[-1] = modules[0]
+    assert list(net) == [modules[4], modules[2], modules[0]] and names(net) == list("012")
+    assert net.pop(0) is modules[4] and len(net) == 2
+    with pytest.raises(AssertionError):
+        net.insert(0, 3)
+    with pytest.raises(IndexError):
+        net.insert(9, modules[0])
+
+
+def test_a_module_list_holds_children():
+    layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
+    layers += [nn.ReLU()]
+    assert names(layers) == ["0", "1", "2"] and len(list(layers.parameters())) == 4
+    assert len(layers.__add__([nn.ReLU()])) == 4 and type(layers[1:]) is nn.ModuleList
+    with pytest.raises(NotImplementedError):
+        layers(1)
+
+
+def test_a_module_dict_holds_children():
+    d = nn.ModuleDict({"a": nn.ReLU()})
+    d["b"] = nn.Linear(1, 1)
+    d.update([("c", nn.Tanh())])
+    assert list(d) == list(d.keys()) == names(d) == ["a", "b", "c"] and len(d) == 3 and "b" in d
+    assert d.pop("a") is not None and "a" not in d
+    del d["b"]
+    assert [type(m).__name__ for _, m in d.items()] == ["Tanh"] == [type(m).__name__ for m in d.values()]
+    d.clear()
+    assert len(d) == 0
+    with pytest.raises(TypeError):
+        d["x"] = 3
+    with pytest.raises(KeyError):
+        _ = d["x"]
+
+
+def test_parameters_in_lists_and_dictionaries():
+    values = nn.ParameterList([tt.ones(2), nn.Parameter(tt.ones(3)), "text"])
+    values += [tt.zeros(1)]
+    assert [name for name, _ in values.named_parameters()] == ["0", "1", "3"]
+    assert values[2] == "text" and len(values) == 4 and len(values[1:]) == 3 and len(list(values)) == 4
+    values[0] = tt.zeros(5)
+    assert values[0].shape == (5,) and isinstance(values[0], nn.Parameter)
+    assert "Parameter containing: [triten.float32 of size 5]" in repr(values)
+    with pytest.raises(TypeError, match="iterable, but got Tensor"):
+        values.extend(tt.ones(2))
+
+    d = nn.ParameterDict({"a": tt.ones(2)})
+    d.update({"b": tt.ones(3), "c": 4})
+    assert [name for name, _ in d.named_parameters()] == ["a", "b"] and d.get("c") == 4 and d.get("z") is None
+    assert list(d) == ["a", "b", "c"] and len(d) == 3
+    assert d.pop("c") == 4 and isinstance(d.setdefault("e", tt.ones(1)), nn.Parameter)
+    del d["a"]
+    assert list(d.keys()) == ["b", "e"] and [k for k, _ in d.items()] == ["b", "e"] and len(d.values()) == 2
+    with pytest.raises(KeyError):
+        _ = d["a"]

@@ -1,0 +1,118 @@
+"""Hooks around a module's call and around its backward."""
+
+import pytest
+
+import triten as tt
+
+nn = tt.nn
+
+
+class Affine(nn.Module):
+    def forward(self, x, scale=2.0):
+        return x * scale
+
+
+def test_forward_hooks_see_and_replace():
+    m, seen = Affine(), []
+    first = m.register_forward_pre_hook(lambda m, args: seen.append(("pre", len(args))))
+    m.register_forward_pre_hook(lambda m, args: args[0] + 1)
+    m.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": 10.0}), with_kwargs=True)
+    m.register_forward_hook(lambda m, args, out: seen.append(("post", args[0].item(), out.item())))
+    m.register_forward_hook(lambda m, args, kwargs, out: out + kwargs["scale"], with_kwargs=True)
+    m.register_forward_hook(lambda m, args, out: seen.append("first"), prepend=True)
+    assert m(tt.tensor(1.0), scale=3.0).item() == 30.0
+    assert seen == [("pre", 1), "first", ("post", 2.0, 20.0)]
+    first.remove()
+    seen.clear()
+    m(tt.tensor(1.0))
+    assert seen == ["first", ("post", 2.0, 20.0)]
+
+
+def test_a_pre_hook_that_returns_nonsense_is_refused():
+    m = Affine()
+    m.register_forward_pre_hook(lambda m, args, kwargs: args, with_kwargs=True)
+    with pytest.raises(RuntimeError, match="must return None or a tuple"):
+        m(tt.ones(1), tt.ones(1), tt.ones(1))
+
+
+def test_hooks_that_are_always_called_see_failures_too():
+    m, seen = Affine(), []
+    m.register_forward_hook(lambda m, args, out: seen.append("usual"))
+    m.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
+    m.register_forward_hook(lambda m, args, out: 1 / 0, always_call=True)
+    with pytest.raises(TypeError) as raised:
+        m(tt.ones(1), object())
+    assert seen == [None]
+    assert "ZeroDivisionError" in raised.value.__notes__[0]
+    seen.clear()
+    with pytest.raises(ZeroDivisionError):
+        m(tt.ones(1))
+    assert seen[0] == "usual" and len(seen) == 2
+
+
+def test_backward_hooks_see_the_gradients_of_inputs_and_outputs():
+    m, seen = nn.Linear(2, 3), []
+    handle = m.register_full_backward_hook(lambda m, gi, go: seen.append((gi[0].tolist(), go[0].tolist())))
+    m.register_full_backward_pre_hook(lambda m, go: seen.append(("pre", go[0].tolist())))
+    x = tt.ones(1, 2, requires_grad=True)
+    m(x).sum().backward()
+    assert seen == [("pre", [[1.0] * 3]), (x.grad.tolist(), [[1.0] * 3])]
+    assert tt.equal(m.bias.grad, tt.ones(3))
+    handle.remove()
+    seen.clear()
+    m(x).sum().backward()
+    assert [entry[0] for entry in seen] == ["pre"]
+
+
+def test_backward_hooks_replace_gradients():
+    m = Affine()
+    m.register_full_backward_pre_hook(lambda m, go: (go[0] * 10,))
+    m.register_full_backward_hook(lambda m, gi, go: (gi[0] + 1, None))
+    x = tt.ones(1, requires_grad=True)
+    m(x, 3.0).backward()
+    assert x.grad.tolist() == [31.0]
+
+
+def test_inputs_without_gradients_and_results_that_are_tuples():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(tt.ones(1))
+
+        def forward(self, x):
+            return x * self.w, "text", x + self.w
+
+    m, seen = Two(), []
+    m.register_full_backward_hook(
+        lambda m, gi, go: seen.append((gi, [g if g is None else g.tolist() for g in go]))
+    )
+    a, text, b = m(tt.ones(1))
+    (a + 2 * b).backward()
+    assert text == "text" and m.w.grad.tolist() == [3.0]
+    assert seen == [((), [[1.0], None, [2.0]])]
+
+
+def test_too_many_gradients_are_refused():
+    m = Affine()
+    m.register_full_backward_hook(lambda m, gi, go: (gi[0], gi[0], gi[0]))
+    with pytest.raises(RuntimeError, match="invalid number of grad_input, got 3, but expected 1"):
+        m(tt.ones(1, requires_grad=True)).backward()
+
+
+def test_hooks_of_backward_agree_with_pytorch():
+    torch = pytest.importorskip("torch")
+    seen = {}
+    for library in (tt, torch):
+        net = library.nn.Sequential(library.nn.Linear(2, 2), library.nn.ReLU())
+        with library.no_grad():
+            for p in net.parameters():
+                p.fill_(0.5)
+        calls = seen[library] = []
+        for i, child in enumerate(net):
+            child.register_full_backward_hook(
+                lambda m, gi, go, i=i, calls=calls: calls.append((i, gi[0].tolist(), go[0].tolist()))
+            )
+        x = library.ones(1, 2, requires_grad=True)
+        net(x).sum().backward()
+        calls.append(x.grad.tolist())
+    assert seen[tt] == seen[torch]

@@ -1,0 +1,121 @@
+"""Layers: each is its function of its options, prints as PyTorch's does, and has PyTorch's signature."""
+
+import inspect
+
+import pytest
+
+import triten as tt
+import triten.nn.functional as F
+
+nn = tt.nn
+
+LAYERS = {
+    "CELU": ((2.0,), lambda x: F.celu(x, 2.0)),
+    "ELU": ((0.5,), lambda x: F.elu(x, 0.5)),
+    "GELU": (("tanh",), lambda x: F.gelu(x, approximate="tanh")),
+    "GLU": ((1,), lambda x: F.glu(x, 1)),
+    "Hardshrink": ((0.3,), lambda x: F.hardshrink(x, 0.3)),
+    "Hardsigmoid": ((), F.hardsigmoid),
+    "Hardswish": ((), F.hardswish),
+    "Hardtanh": ((-0.5, 0.25), lambda x: x.clamp(-0.5, 0.25)),
+    "Identity": ((1, 2), lambda x: x),
+    "LeakyReLU": ((0.2,), lambda x: F.leaky_relu(x, 0.2)),
+    "LogSigmoid": ((), F.logsigmoid),
+    "LogSoftmax": ((1,), lambda x: F.log_softmax(x, 1)),
+    "Mish": ((), F.mish),
+    "ReLU": ((), F.relu),
+    "ReLU6": ((), F.relu6),
+    "SELU": ((), F.selu),
+    "SiLU": ((), F.silu),
+    "Sigmoid": ((), tt.sigmoid),
+    "Softmax": ((0,), lambda x: F.softmax(x, 0)),
+    "Softmin": ((1,), lambda x: F.softmin(x, 1)),
+    "Softplus": ((2.0, 1.0), lambda x: F.softplus(x, 2.0, 1.0)),
+    "Softshrink": ((0.4,), lambda x: F.softshrink(x, 0.4)),
+    "Softsign": ((), F.softsign),
+    "Tanh": ((), tt.tanh),
+    "Tanhshrink": ((), F.tanhshrink),
+    "Threshold": ((0.1, 20.0), lambda x: F.threshold(x, 0.1, 20.0)),
+    "Flatten": ((0,), lambda x: x.reshape(-1)),
+    "Unflatten": ((1, (2, 3)), lambda x: x.reshape(4, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_its_function(name):
+    arguments, function = LAYERS[name]
+    layer = getattr(nn, name)(*arguments)
+    x = tt.randn(4, 6)
+    assert tt.equal(layer(x), function(x))
+    assert list(layer.state_dict()) == []
+
+
+@pytest.mark.parametrize("name", ["ReLU", "ELU", "LeakyReLU", "SiLU", "Hardtanh", "Mish", "Threshold"])
+def test_in_place_layers_write_their_input(name):
+    arguments, function = LAYERS[name]
+    layer = getattr(nn, name)(*arguments, inplace=True)
+    x = tt.randn(4, 6)
+    expected = function(x.clone())
+    assert layer(x) is x and tt.equal(x, expected) and "inplace=True" in repr(layer)
+
+
+@pytest.mark.parametrize(
+    "name", [*LAYERS, "Linear", "Embedding", "Dropout", "PReLU", "Softmax2d", "PixelShuffle"]
+)
+def test_signatures_and_text_are_pytorchs(name):
+    torch = pytest.importorskip("torch")
+    ours, theirs = getattr(nn, name), getattr(torch.nn, name)
+    arguments, _ = LAYERS.get(name, ((), None))
+    arguments = arguments or {"Linear": (3, 4), "Embedding": (5, 2, 1), "PixelShuffle": (2,)}.get(name, ())
+    assert repr(ours(*arguments)) == repr(theirs(*arguments))
+    wanted = [p for p in inspect.signature(theirs).parameters if p not in ("min_value", "max_value")]
+    have = list(inspect.signature(ours).parameters)
+    assert have == wanted or set(wanted) == {"args", "kwargs"}
+
+
+def test_linear_and_its_first_values():
+    tt.manual_seed(0)
+    layer = nn.Linear(100, 50)
+    assert layer.weight.shape == (50, 100) and layer.weight.abs().max().item() <= 0.1
+    assert layer.weight.abs().max().item() > 0.09 and layer.bias.abs().max().item() <= 0.1
+    x = tt.randn(2, 3, 100)
+    assert tt.equal(layer(x), F.linear(x, layer.weight, layer.bias))
+    bare = nn.Linear(2, 3, bias=False, dtype=tt.float64)
+    assert bare.bias is None and [n for n, _ in bare.named_parameters()] == ["weight"]
+    assert bare.weight.dtype is tt.float64 and repr(bare).endswith("bias=False)")
+    assert nn.Linear(0, 3)(tt.ones(2, 0)).shape == (2, 3)
+
+
+def test_dropout_follows_the_mode():
+    layer, x = nn.Dropout(0.5), tt.ones(1000)
+    tt.manual_seed(1)
+    kept = layer(x)
+    assert set(kept.tolist()) == {0.0, 2.0} and 400 < (kept == 0).sum().item() < 600
+    assert tt.equal(layer.eval()(x), x)
+    with pytest.raises(ValueError, match=r"between 0 and 1, but got 1\.5"):
+        nn.Dropout(1.5)
+
+
+def test_embeddings_look_rows_up():
+    layer = nn.Embedding(5, 3, padding_idx=-1)
+    assert layer.padding_idx == 4 and layer.weight[4].tolist() == [0.0] * 3
+    out = layer(tt.tensor([[0, 4]]))
+    out.sum().backward()
+    assert tt.equal(out[0, 0], layer.weight[0]) and layer.weight.grad.sum(1).tolist() == [3, 0, 0, 0, 0]
+    frozen = nn.Embedding.from_pretrained(tt.ones(2, 2))
+    assert not frozen.weight.requires_grad and frozen(tt.tensor(1)).tolist() == [1.0, 1.0]
+    for arguments in ((5, 3, 5), (5, 3, -6)):
+        with pytest.raises(AssertionError, match="within num_embeddings"):
+            nn.Embedding(*arguments)
+    with pytest.raises(AssertionError, match="2-dimensional"):
+        nn.Embedding.from_pretrained(tt.ones(2))
+
+
+def test_layers_refuse_what_their_functions_cannot_take():
+    with pytest.raises(ValueError, match="expected input to be 3D or 4D"):
+        nn.Softmax2d()(tt.ones(2, 2))
+    with pytest.raises(AssertionError, match="must be greater"):
+        nn.Hardtanh(1.0, 0.0)
+    with pytest.raises(TypeError, match="tuple of ints"):
+        nn.Unflatten(0, "ab")
+    assert nn.PReLU(3)(-tt.ones(2, 3)).tolist() == [[-0.25] * 3] * 2

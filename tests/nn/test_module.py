@@ -1,0 +1,244 @@
+"""Modules: attributes, the tree, modes, conversion, printing."""
+
+import copy
+import pickle
+
+import pytest
+
+import triten as tt
+
+nn = tt.nn
+
+
+class Scale(nn.Module):
+    def __init__(self, size=2):
+        super().__init__()
+        self.factor = nn.Parameter(tt.ones(size))
+        self.register_buffer("count", tt.zeros((), dtype=tt.int64))
+        self.register_buffer("scratch", tt.zeros(1), persistent=False)
+        self.plain = 3
+
+    def forward(self, x):
+        return x * self.factor
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(2, 3)
+        self.second = nn.Sequential(nn.Linear(3, 2), Scale())
+        self.again = self.first
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def test_assigned_attributes_are_parameters_buffers_and_modules():
+    net = Net()
+    assert [name for name, _ in net.named_parameters()] == [
+        "first.weight", "first.bias", "second.0.weight", "second.0.bias", "second.1.factor",
+    ]  # fmt: skip
+    assert [name for name, _ in net.named_buffers()] == ["second.1.count", "second.1.scratch"]
+    assert [name for name, _ in net.named_modules()] == ["", "first", "second", "second.0", "second.1"]
+    assert [name for name, _ in net.named_children()] == ["first", "second"]
+    twice = dict(net.named_parameters(remove_duplicate=False))
+    assert twice["again.weight"] is twice["first.weight"]
+    assert [name for name, _ in net.second.named_parameters("p", recurse=False)] == []
+    assert net.get_parameter("second.1.factor") is net.second[1].factor
+    assert net.get_buffer("second.1.count") is net.second[1].count
+    assert net.get_submodule("") is net
+    assert {"first", "second", "again"} <= set(dir(net)) and "factor" in dir(net.second[1])
+
+
+def test_an_attribute_changes_its_kind():
+    m = Scale()
+    del m.factor
+    assert not hasattr(m, "factor") and list(m.parameters()) == []
+    m.factor = 1
+    m.factor = nn.Parameter(tt.ones(1))
+    assert [name for name, _ in m.named_parameters()] == ["factor"] and "factor" not in vars(m)
+    m.factor = None
+    assert m.factor is None and list(m.parameters()) == []
+    m.count = tt.ones(1)
+    assert dict(m.named_buffers())["count"] is m.count
+    m.count = None
+    m.scratch = nn.Parameter(tt.ones(1))
+    assert [name for name, _ in m.named_buffers()] == []
+    m.kept = nn.Buffer(tt.ones(1))
+    m.hidden = nn.Buffer(tt.ones(1), persistent=False)
+    assert list(m.state_dict()) == ["scratch", "kept"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda m: m.register_parameter("a.b", None), KeyError, "name can.*t contain"),
+        (lambda m: m.register_parameter("", None), KeyError, "name can.*t be empty"),
+        (lambda m: m.register_parameter(3, None), TypeError, "parameter name should be a string. Got int"),
+        (lambda m: m.register_parameter("plain", None), KeyError, "attribute 'plain' already exists"),
+        (lambda m: m.register_parameter("x", tt.ones(1)), TypeError, "object to parameter 'x'"),
+        (lambda m: m.register_parameter("x", m.factor * 1), TypeError, "object to parameter 'x'"),
+        (lambda m: m.register_buffer("factor", None), KeyError, "attribute 'factor' already exists"),
+        (lambda m: m.register_buffer("x", 3), TypeError, "cannot assign 'int' object to buffer 'x'"),
+        (lambda m: m.add_module("x", 3), TypeError, "int is not a Module subclass"),
+        (lambda m: m.add_module("factor", None), KeyError, "already exists"),
+        (lambda m: setattr(m, "factor", tt.ones(2)), TypeError, "as parameter 'factor'"),
+        (lambda m: setattr(m, "count", 3), TypeError, "cannot assign 'int' as buffer 'count'"),
+        (lambda m: m.missing, AttributeError, "'Scale' object has no attribute 'missing'"),
+        (lambda m: delattr(m, "missing"), AttributeError, "missing"),
+        (lambda m: m.get_submodule("k"), AttributeError, "Scale has no attribute `k`"),
+        (lambda m: m.get_submodule("plain"), AttributeError, "`plain` is not an nn.Module"),
+        (lambda m: m.get_parameter("count"), AttributeError, "`count` is not an nn.Parameter"),
+        (lambda m: m.get_buffer("factor"), AttributeError, "`factor` is not a buffer"),
+        (lambda m: m.train(3), ValueError, "boolean"),
+        (lambda m: m.to(tt.int32), TypeError, "only accepts floating point or complex dtypes"),
+        (lambda m: m.to("cpu", device="cpu"), TypeError, "multiple values"),
+        (lambda m: m.to(nonsense=1), TypeError, "unexpected keyword argument 'nonsense'"),
+        (lambda m: m.set_submodule("", nn.Identity()), ValueError, "without a target name"),
+        (lambda m: m.set_submodule("a", 3), ValueError, "not an nn.Module"),
+        (lambda m: m.set_submodule("a", nn.Identity(), strict=True), AttributeError, "no attribute `a`"),
+        (lambda m: nn.Module()(1), NotImplementedError, 'missing the required "forward"'),
+    ],
+)
+def test_what_is_refused_leaves_the_module_as_it_was(change, error, message):
+    m = Scale()
+    before = (dict(m.named_parameters()), dict(m.named_buffers()), dict(vars(m)), m.training)
+    with pytest.raises(error, match=message):
+        change(m)
+    assert (dict(m.named_parameters()), dict(m.named_buffers()), dict(vars(m)), m.training) == before
+
+
+def test_attributes_before_init_are_refused():
+    class Early(nn.Module):
+        def __init__(self, value):
+            self.x = value
+
+    for value, kind in ((nn.Parameter(), "parameters"), (nn.Identity(), "module"), (nn.Buffer(), "buffers")):
+        with pytest.raises(AttributeError, match=rf"cannot assign {kind} before Module.__init__\(\) call"):
+            Early(value)
+
+
+def test_a_computed_tensor_is_no_parameter():
+    class Odd(nn.Parameter):
+        is_leaf = False
+
+    with pytest.raises(ValueError, match="Cannot assign non-leaf Tensor to parameter 'x'"):
+        nn.Module().register_parameter("x", Odd(tt.ones(1)))
+
+
+def test_modes_reach_every_module():
+    net = Net()
+    assert net.eval() is net and not any(m.training for m in net.modules())
+    assert all(m.training for m in net.train().modules())
+    net.requires_grad_(False)
+    assert not any(p.requires_grad for p in net.parameters())
+    seen = []
+    net.apply(lambda m: seen.append(type(m).__name__))
+    assert seen == ["Linear", "Linear", "Scale", "Sequential", "Net"]
+
+
+def test_gradients_are_forgotten():
+    net = Net()
+    net(tt.ones(1, 2)).sum().backward()
+    net.zero_grad(set_to_none=False)
+    assert all(p.grad.abs().sum().item() == 0 for p in net.parameters())
+    net.zero_grad()
+    assert all(p.grad is None for p in net.parameters())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "meta"])
+def test_conversion_keeps_the_parameters_and_changes_their_bytes(device):
+    if device == "cuda" and not tt.cuda.is_available():
+        pytest.skip("triton has no wheel for this platform")
+    net = Net()
+    net(tt.ones(1, 2)).sum().backward()
+    before = list(net.parameters())
+    assert net.to(device, tt.float64) is net
+    for old, new in zip(before, net.parameters(), strict=True):
+        assert old is new and isinstance(new, nn.Parameter) and new.is_leaf and new.requires_grad
+        assert (new.device.type, new.dtype, new.grad.dtype) == (device, tt.float64, tt.float64)
+    assert net.second[1].count.dtype is tt.int64 and net.second[1].count.device.type == device
+    if device != "meta":
+        x = tt.ones(1, 2, dtype=tt.float64, device=device)
+        assert net(x).dtype is tt.float64
+        assert net.half().second[1].scratch.dtype is tt.float16
+
+
+def test_other_forms_of_to():
+    net = Net()
+    assert net.to(tt.zeros(1, dtype=tt.float64)).first.weight.dtype is tt.float64
+    assert net.to(dtype=tt.float32).first.weight.dtype is tt.float32
+    assert net.bfloat16().first.bias.dtype is tt.bfloat16
+    assert net.float().double().type(tt.float32).first.bias.dtype is tt.float32
+    assert net.to_empty(device="meta").first.weight.is_meta
+    conv = nn.Module()
+    conv.weight = nn.Parameter(tt.ones(2, 3, 4, 4))
+    assert conv.to(memory_format=tt.channels_last).weight.is_contiguous(memory_format=tt.channels_last)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_have_parameters_of_their_own(copied):
+    net = Net()
+    other = copied(net)
+    for (name, a), (same, b) in zip(net.named_parameters(), other.named_parameters(), strict=True):
+        assert name == same and a is not b and isinstance(b, nn.Parameter) and b.requires_grad
+        assert tt.equal(a, b)
+    assert other.again is other.first
+    with tt.no_grad():
+        other.first.weight.zero_()
+    assert net.first.weight.abs().sum().item() > 0
+
+
+def test_parameters_are_plain_tensors_in_calls():
+    p = nn.Parameter(tt.ones(2))
+    assert repr(p) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
+    assert type(p * 2) is type(p.data) is type(p.detach()) is tt.Tensor
+    assert p._spec is tt.ones(2).requires_grad_()._spec, "they share plans with other tensors"
+    assert nn.Parameter(requires_grad=False).shape == (0,)
+    data = tt.zeros(2)
+    q = nn.Parameter(data)
+    data.fill_(5)
+    assert q.tolist() == [5.0, 5.0]
+    p.note = "an attribute"
+    assert p.note == "an attribute"
+
+
+def test_repr_is_the_tree():
+    class Wide(nn.Module):
+        def extra_repr(self):
+            return "a\nb"
+
+    assert repr(nn.Module()) == "Module()"
+    assert repr(Wide()) == "Wide(\n  a\n  b\n)"
+    assert repr(Net()).split("\n") == [
+        "Net(",
+        "  (first): Linear(in_features=2, out_features=3, bias=True)",
+        "  (second): Sequential(",
+        "    (0): Linear(in_features=3, out_features=2, bias=True)",
+        "    (1): Scale()",
+        "  )",
+        "  (again): Linear(in_features=2, out_features=3, bias=True)",
+        ")",
+    ]
+
+
+def test_a_submodule_is_exchanged_by_name():
+    net = Net()
+    net.set_submodule("second.1", nn.Identity())
+    assert isinstance(net.second[1], nn.Identity)
+    net.set_submodule("new", nn.Identity())
+    assert isinstance(net.new, nn.Identity)
+    with pytest.raises(AttributeError, match="has no attribute `nowhere`"):
+        net.set_submodule("nowhere.x", nn.Identity())
+
+
+def test_importing_the_package_loads_no_layer():
+    import subprocess
+    import sys
+
+    program = "import sys, triten; print([n for n in sys.modules if n.startswith('triten.nn.modules')])"
+    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+    assert set(dir(nn)) >= {"Module", "Linear", "functional", "init"}
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
+        _ = nn.Nonsense
