@@ -20,6 +20,7 @@ FAMILIES = (
     "loss",
     "memory",
     "norm",
+    "normalization",
     "optimizers",
     "pointwise",
     "pooling",

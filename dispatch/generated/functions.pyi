@@ -68,6 +68,90 @@ def glu(input: Tensor, dim: int = ...) -> Tensor: ...
 @overload
 def glu(input: Tensor, dim: int = ..., *, out: Tensor) -> Tensor: ...
 def prelu(input: Tensor, weight: Tensor) -> Tensor: ...
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = ...,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+) -> Tensor: ...
+def _fused_sdp_choice(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = ...,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+) -> int: ...
+def _scaled_dot_product_attention_math(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = ...,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    dropout_mask: Tensor | None = ...,
+    *,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+def _scaled_dot_product_flash_attention_for_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    attn_mask: Tensor | None = ...,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor]: ...
+def _scaled_dot_product_flash_attention_for_cpu_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = ...,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _scaled_dot_product_efficient_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = ...,
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _scaled_dot_product_efficient_attention_backward(
+    grad_out_: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: Sequence[bool],
+    is_causal: bool = ...,
+    *,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 def isclose(
     input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
 ) -> Tensor: ...
@@ -880,6 +964,27 @@ def addmm_(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...
 ) -> Tensor: ...
 @overload
+def _addmm_activation(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+    use_gelu: bool = ...,
+) -> Tensor: ...
+@overload
+def _addmm_activation(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+    use_gelu: bool = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor: ...
 @overload
 def addmv(
@@ -1151,6 +1256,188 @@ def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = ..., eps: float = ..., keepdim: bool = ...
 ) -> Tensor: ...
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = ..., eps: float = ...) -> Tensor: ...
+@overload
+def native_layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def native_layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    *,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def native_layer_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = ...,
+    bias: Tensor | None = ...,
+    eps: float = ...,
+    cudnn_enable: bool = ...,
+) -> Tensor: ...
+def _fused_rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]: ...
+def _fused_rms_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    rstd: Tensor,
+    weight: Tensor | None,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor]: ...
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = ..., eps: float | None = ...
+) -> Tensor: ...
+@overload
+def native_group_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def native_group_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+    *,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def native_group_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = ...,
+    bias: Tensor | None = ...,
+    eps: float = ...,
+    cudnn_enabled: bool = ...,
+) -> Tensor: ...
+@overload
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _native_batch_norm_legit(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _native_batch_norm_legit(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _native_batch_norm_legit_no_training(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _native_batch_norm_legit_functional(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+def native_batch_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor: ...
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor: ...
 @overload
 def _fused_sgd_(
     input: Sequence[Tensor],
@@ -1810,6 +2097,76 @@ def avg_pool1d(
     ceil_mode: bool = ...,
     count_include_pad: bool = ...,
 ) -> Tensor: ...
+def max_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> Tensor: ...
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+def max_pool3d_with_indices_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor: ...
+@overload
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+    divisor_override: int | None = ...,
+) -> Tensor: ...
+@overload
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+    divisor_override: int | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def avg_pool3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor: ...
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool2d_backward(grad_output: Tensor, input: Tensor) -> Tensor: ...
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+def _adaptive_avg_pool3d_backward(grad_output: Tensor, input: Tensor) -> Tensor: ...
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor: ...
+def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool3d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor: ...
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor: ...
 @overload
@@ -2442,8 +2799,67 @@ def cumsum(input: Tensor, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
 @overload
 def cumsum(input: Tensor, dim: str, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
 def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def cumprod(input: Tensor, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def cumprod(input: Tensor, dim: str, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
+def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor: ...
+def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor: ...
+@overload
+def logcumsumexp(input: Tensor, dim: int) -> Tensor: ...
+@overload
+def logcumsumexp(input: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
+@overload
+def logcumsumexp(input: Tensor, dim: str) -> Tensor: ...
+@overload
+def logcumsumexp(input: Tensor, dim: str, *, out: Tensor) -> Tensor: ...
+@overload
+def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
+@overload
+def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def cummax(input: Tensor, dim: str) -> tuple[Tensor, Tensor]: ...
+@overload
+def cummax(input: Tensor, dim: str, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
+@overload
+def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def cummin(input: Tensor, dim: str) -> tuple[Tensor, Tensor]: ...
+@overload
+def cummin(input: Tensor, dim: str, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor: ...
 def value_selecting_reduction_backward(
     grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
+) -> Tensor: ...
+@overload
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = ...,
+    scale_result: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+    use_fast_accum: bool = ...,
+) -> Tensor: ...
+@overload
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = ...,
+    scale_result: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+    use_fast_accum: bool = ...,
+    *,
+    out: Tensor,
 ) -> Tensor: ...
 @overload
 def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
@@ -2730,6 +3146,11 @@ def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 def unbind(input: Tensor, dim: str) -> Sequence[Tensor]: ...
 
 __all__ = [
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d_backward",
+    "_addmm_activation",
     "_amp_foreach_non_finite_check_and_unscale_",
     "_arange_",
     "_as_strided_backward",
@@ -2740,13 +3161,25 @@ __all__ = [
     "_copy_from",
     "_fused_adam_",
     "_fused_adamw_",
+    "_fused_rms_norm",
+    "_fused_rms_norm_backward",
+    "_fused_sdp_choice",
     "_fused_sgd_",
     "_index_put_impl_",
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
     "_pin_memory",
     "_restride",
+    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_mm",
     "_softmax",
     "_softmax_backward_data",
     "_strided_copy",
@@ -2759,6 +3192,14 @@ __all__ = [
     "acos_",
     "acosh",
     "acosh_",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_backward",
     "add",
     "add_",
     "addbmm",
@@ -2813,8 +3254,11 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool2d_backward",
+    "avg_pool3d",
+    "avg_pool3d_backward",
     "baddbmm",
     "baddbmm_",
+    "batch_norm",
     "bernoulli",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -2881,6 +3325,12 @@ __all__ = [
     "cov",
     "cross",
     "cross_entropy_loss",
+    "cummax",
+    "cummaxmin_backward",
+    "cummin",
+    "cumprod",
+    "cumprod_",
+    "cumprod_backward",
     "cumsum",
     "cumsum_",
     "cumulative_trapezoid",
@@ -2954,6 +3404,7 @@ __all__ = [
     "gradient",
     "greater",
     "greater_equal",
+    "group_norm",
     "gt",
     "gt_",
     "hardshrink",
@@ -2977,6 +3428,7 @@ __all__ = [
     "index_put_",
     "index_select",
     "inner",
+    "instance_norm",
     "isclose",
     "isfinite",
     "isinf",
@@ -2988,6 +3440,7 @@ __all__ = [
     "kron",
     "kthvalue",
     "l1_loss",
+    "layer_norm",
     "le",
     "le_",
     "leaky_relu",
@@ -3016,6 +3469,7 @@ __all__ = [
     "log_",
     "log_sigmoid",
     "log_softmax",
+    "logcumsumexp",
     "logical_and",
     "logical_and_",
     "logical_not",
@@ -3039,6 +3493,9 @@ __all__ = [
     "max_pool2d",
     "max_pool2d_with_indices",
     "max_pool2d_with_indices_backward",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward",
     "maximum",
     "mean",
     "median",
@@ -3061,8 +3518,14 @@ __all__ = [
     "nanmedian",
     "narrow",
     "narrow_copy",
+    "native_batch_norm",
+    "native_batch_norm_backward",
     "native_dropout",
     "native_dropout_backward",
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_layer_norm",
+    "native_layer_norm_backward",
     "ne",
     "ne_",
     "neg",
@@ -3114,6 +3577,7 @@ __all__ = [
     "resize_as_",
     "resolve_conj",
     "resolve_neg",
+    "rms_norm",
     "roll",
     "rot90",
     "round",
@@ -3123,6 +3587,7 @@ __all__ = [
     "rsqrt_",
     "rsub",
     "scalar_tensor",
+    "scaled_dot_product_attention",
     "scatter",
     "scatter_",
     "scatter_add",

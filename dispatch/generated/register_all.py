@@ -20,6 +20,7 @@ from . import (
     registrations_loss,
     registrations_memory,
     registrations_norm,
+    registrations_normalization,
     registrations_optimizers,
     registrations_pointwise,
     registrations_pooling,
@@ -50,6 +51,7 @@ def register_all() -> None:
     registrations_loss.register()
     registrations_memory.register()
     registrations_norm.register()
+    registrations_normalization.register()
     registrations_optimizers.register()
     registrations_pointwise.register()
     registrations_pooling.register()

@@ -19,6 +19,7 @@ from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
 from .methods_memory import MemoryMethods
 from .methods_norm import NormMethods
+from .methods_normalization import NormalizationMethods
 from .methods_optimizers import OptimizersMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
@@ -47,6 +48,7 @@ class TensorMethods(
     LossMethods,
     MemoryMethods,
     NormMethods,
+    NormalizationMethods,
     OptimizersMethods,
     PointwiseMethods,
     PoolingMethods,

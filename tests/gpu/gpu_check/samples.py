@@ -151,8 +151,8 @@ def all_samples() -> list[Sample]:
         samples_numbers,
         samples_products,
         samples_reductions,
-        samples_windows,
         samples_sorting,
+        samples_windows,
     )
 
     tables: Iterable[list[Sample]] = (
