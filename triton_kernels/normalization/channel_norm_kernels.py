@@ -10,9 +10,29 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt
-from ..reduction.joint_reduction_kernels import finite, moments, moments_across
+from ..reduction.joint_reduction_kernels import finite
 from ..reduction.reduction_kernels import sum_across
 from .row_norm_kernels import not_negative
+
+
+@triton.jit
+def moments(a, a_squares, a_count, b, b_squares, b_count):
+    """Mean, sum of squared deviations and count (Chan, Golub, LeVeque, 1979)."""
+    count = a_count + b_count
+    share = divide(b_count, tl.where(count == 0, 1.0, count).to(a.dtype))
+    gap = b - a
+    mean = a + gap * share
+    squares = a_squares + b_squares + gap * gap * (a_count * share)
+    # An infinite mean stays one, and lanes that saw nothing change nothing.
+    mean = tl.where(gap - gap == 0, mean, a + b)
+    mean = tl.where(b_count == 0, a, tl.where(a_count == 0, b, mean))
+    squares = tl.where(b_count == 0, a_squares, tl.where(a_count == 0, b_squares, squares))
+    return mean, squares, count
+
+
+@triton.jit
+def moments_across(t):
+    return tl.reduce((t[0], t[1], t[2]), 1, moments)
 
 
 @triton.jit
