@@ -27,7 +27,15 @@ _MODULES = {
         "SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
     ),
     "module": "Module",
+    "normalization": (
+        "BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm "
+        "LocalResponseNorm RMSNorm"
+    ),
     "parameter": "Buffer Parameter",
+    "pooling": (
+        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d "
+        "AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d"
+    ),
     "reshaping": "ChannelShuffle Flatten PixelShuffle PixelUnshuffle Unflatten",
     "sparse": "Embedding",
 }
