@@ -151,7 +151,7 @@ def test_a_rate_on_the_device_or_on_the_host(rng):
     host = rows(rng, 2, tt.float32)
     lists = [to(host, "cuda") for _ in range(4)]
     rates = [0.1, tt.tensor(0.1, dtype=tt.float64), tt.tensor(0.1, dtype=tt.float64, device="cuda")]
-    rates.append(tt.tensor([0.1], device="cuda"))
+    rates.append(tt.tensor([0.5, 0.1, 0.5, 0.5], device="cuda")[1:2])
     for (p, g), rate in zip(lists, rates, strict=True):
         tt._fused_sgd_(p, g, [], **SGD | {"momentum": 0.0, "lr": rate})
     tt._fused_sgd_(*host, [], **SGD | {"momentum": 0.0})
