@@ -116,9 +116,17 @@ def test_several_programs_a_tensor_and_unaligned_ones(rng, monkeypatch):
 
     monkeypatch.setattr(fused, "interpreted", lambda: False)
     for dtype in (tt.float32, tt.bfloat16):
-        wide = rows(rng, 3, dtype, [(3 * 1024 + 5,), (2048,), (2 * 1024 + 1,), (7,)])
-        host = [[t[offset:] for offset, t in zip((0, 0, 1, 3), row, strict=True)] for row in wide]
-        device = [[t.to("cuda")[o:] for o, t in zip((0, 0, 1, 3), row, strict=True)] for row in wide]
+        wide = rows(rng, 3, dtype, [(2 * 1024 + 5,), (1025,), (1024 + 2,), (1030,)])
+        # Each operand of a row begins elsewhere, so that each of them alone is unaligned in some row.
+        shifts = [(0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]
+        sizes = [t.numel() - 1 for t in wide[0]]
+        host, device = (
+            [
+                [t.to(where)[o : o + n] for o, t, n in zip(shift, row, sizes, strict=True)]
+                for shift, row in zip(shifts, wide, strict=True)
+            ]
+            for where in ("cpu", "cuda")
+        )
         for lists in (host, device):
             tt._fused_sgd_(*lists, **SGD)
         identical(device, host)
@@ -143,7 +151,7 @@ def test_a_rate_on_the_device_or_on_the_host(rng):
     host = rows(rng, 2, tt.float32)
     lists = [to(host, "cuda") for _ in range(4)]
     rates = [0.1, tt.tensor(0.1, dtype=tt.float64), tt.tensor(0.1, dtype=tt.float64, device="cuda")]
-    rates.append(tt.tensor([0.1], device="cuda"))
+    rates.append(tt.tensor([0.5, 0.1, 0.5, 0.5], device="cuda")[1:2])
     for (p, g), rate in zip(lists, rates, strict=True):
         tt._fused_sgd_(p, g, [], **SGD | {"momentum": 0.0, "lr": rate})
     tt._fused_sgd_(*host, [], **SGD | {"momentum": 0.0})
@@ -222,6 +230,9 @@ def test_a_graph_replays_a_step_with_its_own_table(rng):
     graph = tt.cuda.CUDAGraph()
     tt.cuda.synchronize()
     PINNED_ALLOCATOR.empty_cache()
+    never_replayed = tt.cuda.CUDAGraph()
+    with tt.cuda.graph(never_replayed):
+        tt._fused_sgd_(p, g, b, **SGD, found_inf=found)
     with tt.cuda.graph(graph):
         tt._fused_sgd_(p, g, b, **SGD, found_inf=found)
         tt._fused_sgd_(p, g, b, **SGD, found_inf=found)

@@ -34,6 +34,7 @@ class Group:
         places: of the rows of this dtype.
         operands: how many tensors of the dtype a row has.
         counts: whether each row has a number of steps too.
+        rate: the spec of a rate that stands in memory.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Group:
         specs: Sequence[TensorSpec],
         places: Sequence[int],
         counts: bool = False,
+        rate: Any = None,
     ) -> None:
         own = [specs[place] for place in places]
         dtype = own[0].dtype
@@ -50,6 +52,7 @@ class Group:
         self._name = str(dtype.triton_name)
         self._itemsize = dtype.itemsize
         self._counts = counts
+        self._rate = f"*{rate.dtype.triton_name}" if isinstance(rate, TensorSpec) else ""
         numel = sum(spec.numel for spec in own)
         default = DECLARATIONS[name_of(kernel)].configurations[self._name][0]
         if interpreted():
@@ -99,11 +102,10 @@ class Group:
             sizes[4] = COUNT_BYTES
         return TensorTable(self._device, self._specs, sizes, self._block)
 
-    @staticmethod
-    def _type_of(name: str, value: Any) -> str:
+    def _type_of(self, name: str, value: Any) -> str:
         if name in POINTERS:
             return POINTERS[name]
-        return "fp64" if isinstance(value, float | int) else f"*fp{8 * value.nbytes}"
+        return "fp64" if isinstance(value, float | int) else self._rate
 
     def _made(self, types: dict[str, str], constants: dict[str, object]) -> Launch:
         signature = {"base": f"*{self._name}"} | ({"counts": "*fp32"} if self._counts else {})
@@ -130,7 +132,8 @@ def groups(call: StructuredCall, kernel: LazyKernel, counts: bool = False) -> li
     for place, spec in enumerate(specs):
         if spec.numel:
             by_dtype.setdefault(spec.dtype, []).append(place)
-    return [Group(call.device, kernel, specs, places, counts) for places in by_dtype.values()]
+    rate = call.args.get("lr")
+    return [Group(call.device, kernel, specs, places, counts, rate) for places in by_dtype.values()]
 
 
 def is_indirect(lr: Any) -> bool:
