@@ -68,6 +68,7 @@ SAMPLES = {
     "scatter_.value_reduce": (make(F), 0, INDEX_2D, 5.0, {"reduce": "multiply"}),
     "masked_scatter_": (make(F), make("bool"), make(F)),
     "scatter_reduce_.two": (make(F), 0, INDEX_2D, make(F), "amax"),
+    "scatter_reduce.two_out": (make(F), 0, INDEX_2D, make(F), "sum"),
     "scatter_add_": (make(F), 0, INDEX_2D, make(F)),
 }
 CHANGES_MEMORY = ("resize_", "set_", "resize_as_", "record_stream")
