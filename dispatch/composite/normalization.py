@@ -148,6 +148,6 @@ def instance_norm(
     out = ops.batch_norm(flat, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled)
     if use_input_stats:
         for running, made in ((running_mean, mean), (running_var, var)):
-            if running is not None:
+            if running is not None and made is not None:
                 running.copy_(made.view((n, channels)).mean([0]))
     return out.reshape((n, channels, *spatial))
