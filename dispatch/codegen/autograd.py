@@ -273,7 +273,7 @@ def _plan_lines(
             body.append("node.result_version = saved_version(node.result)")
     else:
         masked = any(a.name == "output_mask" for a in function.schema.arguments)
-        spec_of_one = "None if o is None else o._spec" if masked else "o._spec"
+        spec_of_one = "spec_of(o)" if masked else "o._spec"
         body.append(f"node.specs = tuple([{spec_of_one} for o in out])")
         for i, differentiable in enumerate(d.differentiable_outputs):
             if differentiable:

@@ -140,15 +140,14 @@ def instance_norm(
             "Expected running_mean and running_var to be defined when use_input_stats is false"
         )
     channels = channels_of(input._spec)
-    n, *spatial = (input._spec.sizes[0], *input._spec.sizes[2:])
-    weight, bias, mean, var = (
-        None if parameter is None else parameter.repeat(n)
-        for parameter in (weight, bias, running_mean, running_var)
-    )
+    sizes: tuple[int, ...] = input._spec.sizes
+    n, spatial = sizes[0], sizes[2:]
+    given: list[Any] = [weight, bias, running_mean, running_var]
+    weight, bias, mean, var = [None if parameter is None else parameter.repeat(n) for parameter in given]
     flat = input.contiguous().reshape((1, n * channels, *spatial))
     out = ops.batch_norm(flat, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled)
     if use_input_stats:
         for running, made in ((running_mean, mean), (running_var, var)):
-            if running is not None:
+            if running is not None and made is not None:
                 running.copy_(made.view((n, channels)).mean([0]))
     return out.reshape((n, channels, *spatial))

@@ -27,7 +27,7 @@ from ..autograd.node import (
     unpack,
     unpack_result,
 )
-from ..autograd.recording import requires_grad
+from ..autograd.recording import requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -242,7 +242,7 @@ def plan_native_layer_norm_backward(op: OperatorEntry, key_set: int, args: Seque
             cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         node.normalized_shape = normalized_shape
-        node.specs = tuple([None if o is None else o._spec for o in out])
+        node.specs = tuple([spec_of(o) for o in out])
         if out[0] is not None:
             set_history(out[0], node, 0)
         if out[1] is not None:
@@ -432,7 +432,7 @@ def plan__fused_rms_norm_backward(op: OperatorEntry, key_set: int, args: Sequenc
             cell = weight._version_cell if weight_is_tensor else None
             node.weight_version = 0 if cell is None else cell[0]
         node.normalized_shape = normalized_shape
-        node.specs = tuple([None if o is None else o._spec for o in out])
+        node.specs = tuple([spec_of(o) for o in out])
         if out[0] is not None:
             set_history(out[0], node, 0)
         if out[1] is not None:
@@ -667,7 +667,7 @@ def plan_native_group_norm_backward(op: OperatorEntry, key_set: int, args: Seque
         node.C = C
         node.HxW = HxW
         node.group = group
-        node.specs = tuple([None if o is None else o._spec for o in out])
+        node.specs = tuple([spec_of(o) for o in out])
         if out[0] is not None:
             set_history(out[0], node, 0)
         if out[1] is not None:
@@ -1287,7 +1287,7 @@ def plan_native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Seque
             node.save_invstd_version = 0 if cell is None else cell[0]
         node.train = train
         node.eps = eps
-        node.specs = tuple([None if o is None else o._spec for o in out])
+        node.specs = tuple([spec_of(o) for o in out])
         if out[0] is not None:
             set_history(out[0], node, 0)
         if out[1] is not None:

@@ -83,10 +83,9 @@ def channel_moments(
 
 @triton.jit
 def updated(running, at, new, momentum, wanted, ACCUMULATOR: tl.constexpr):
-    """Bring running statistics up to date in place."""
+    """Running statistics brought up to date."""
     old = convert(tl.load(running + at, mask=wanted, other=0), ACCUMULATOR)
-    result = new * momentum + old * (1 - momentum)
-    tl.store(running + at, convert(result, running.dtype.element_ty), mask=wanted)
+    return convert(new * momentum + old * (1 - momentum), running.dtype.element_ty)
 
 
 @triton.jit
@@ -142,8 +141,10 @@ def combine_moments(
         tl.store(kept_rstd + s, convert(factor, kept_rstd.dtype.element_ty), mask=wanted)
     if running_mean is not None:
         share = momentum.to(ACCUMULATOR)
-        updated(running_mean, s, centre, share, wanted, ACCUMULATOR)
-        updated(running_var, s, divide(spread, count - 1), share, wanted, ACCUMULATOR)
+        new_mean = updated(running_mean, s, centre, share, wanted, ACCUMULATOR)
+        tl.store(running_mean + s, new_mean, mask=wanted)
+        new_var = updated(running_var, s, divide(spread, count - 1), share, wanted, ACCUMULATOR)
+        tl.store(running_var + s, new_var, mask=wanted)
 
 
 @triton.jit

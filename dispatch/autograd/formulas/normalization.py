@@ -64,7 +64,7 @@ def _double_backward(
     cotangents: Sequence[Any],
     over: Sequence[int],
     restored: View,
-    shape: Sequence[int] | None,
+    shape: Sequence[int],
 ) -> tuple[Any, Any, Any]:
     """Gradients of (grad_out, input, weight) of a backward operator.
 
@@ -138,8 +138,8 @@ def _group_normalisation(
     x: Any, mean: Any, rstd: Any, c: int, spatial: int, group: int
 ) -> tuple[_Normalisation, View]:
     grouped = _groups(group, c, spatial)
-    kept = [_wide(s).reshape((-1, group, 1, 1)) for s in (mean, rstd)]
-    return _Normalisation(grouped(x), *kept, [2, 3]), grouped
+    mean, rstd = (_wide(s).reshape((-1, group, 1, 1)) for s in (mean, rstd))
+    return _Normalisation(grouped(x), mean, rstd, [2, 3]), grouped
 
 
 def group_norm_double_backward(

@@ -183,8 +183,8 @@ def group_norm(
     """`native_group_norm`: examples are samples."""
     x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
     shared = dims[1] is None and dims[2] is None
-    given = (weight, bias) if shared else (None, None)
-    results = ops.native_group_norm(_folded(x), *given, n * batch.size, c, spatial, group, eps)
+    w, b = (weight, bias) if shared else (None, None)
+    results = ops.native_group_norm(_folded(x), w, b, n * batch.size, c, spatial, group, eps)
     out, mean, rstd = (_apart(t, batch.size) for t in results)
     if not shared:
         out = _applied(out, _of_channels(weight, dims[1], rank), _of_channels(bias, dims[2], rank))
@@ -211,14 +211,12 @@ def group_norm_backward(
     scaled = g if weight is None else _applied(g, _of_channels(weight, dims[4], rank), None)
     to = None
     if mask[0]:
-        to = _apart(
-            ops.native_group_norm_backward(
-                *map(_folded, (scaled, x, m, r)),
-                *(None, n * batch.size, c, spatial, group),
-                (True, False, False),
-            )[0],
-            batch.size,
+        count = n * batch.size
+        g_all, x_all, m_all, r_all = map(_folded, (scaled, x, m, r))
+        made = ops.native_group_norm_backward(
+            g_all, x_all, m_all, r_all, None, count, c, spatial, group, (True, False, False)
         )
+        to = _apart(made[0], batch.size)
     hat = None
     if mask[1]:
         hat = _hat(x.reshape((batch.size, n, group, -1)), r.unsqueeze(-1), (3,)).reshape(x._spec.sizes)
@@ -264,7 +262,10 @@ def _batch_norm(
     rows = [_parameter(t, d, size) for t, d in zip((weight, bias, mean, var), dims[1:5], strict=True)]
     if written:
         rows[2:] = [row.clone() for row in rows[2:]]
-    results = ops.native_batch_norm(_channels(input, dims[0], size), *rows, training, *numbers)
+    w, b, m, v = rows
+    momentum, eps = numbers
+    x = _channels(input, dims[0], size)
+    results = ops.native_batch_norm(x, w, b, m, v, training, momentum, eps)
     for (target, dim), row in zip(written, rows[2:], strict=False):
         front(target, dim).copy_(row.reshape((size, -1)))
     out, *kept = results
@@ -319,7 +320,8 @@ def batch_norm_backward(
     tensors = (weight, running_mean, running_var, save_mean, save_invstd)
     rows = [_parameter(t, d, size) for t, d in zip(tensors, dims[2:7], strict=True)]
     g, x = (_channels(t, d, size) for t, d in zip((grad, input), dims[:2], strict=True))
-    to, *sums = ops.native_batch_norm_backward(g, x, *rows, train, eps, mask)
+    w, rm, rv, sm, sr = rows
+    to, *sums = ops.native_batch_norm_backward(g, x, w, rm, rv, sm, sr, train, eps, mask)
     results = [None if to is None else _from_channels(to, size)]
     results += [None if s is None else s.reshape((size, -1)) for s in sums]
     return tuple(results), tuple(None if r is None else p for r, p in zip(results, (1, 0, 0), strict=True))

@@ -374,8 +374,8 @@ def _plan_batch_norm(
 def native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """(N, C, ...) normalised over all but channels; in training the running statistics are written."""
     name = op.name.partition("::")[2]
-    *specs, training = (*map(_spec, args[:5]), args[5])
-    run = _plan_batch_norm(name, *specs, training)
+    x, weight, bias, mean, var = map(_spec, args[:5])
+    run = _plan_batch_norm(name, x, weight, bias, mean, var, args[5])
     return op.rebind(lambda x, w, b, m, v, training, *numbers: run(x, w, b, m, v, *numbers), args)
 
 
@@ -388,8 +388,8 @@ def _native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args: Seq
 
 def _native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """`native_batch_norm` by running statistics."""
-    specs = map(_spec, args[:5])
-    run = _plan_batch_norm("_native_batch_norm_legit_no_training", *specs, training=False)
+    x, weight, bias, mean, var = map(_spec, args[:5])
+    run = _plan_batch_norm("_native_batch_norm_legit_no_training", x, weight, bias, mean, var, False)
     return op.rebind(run, args)
 
 
