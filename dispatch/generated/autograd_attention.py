@@ -281,7 +281,7 @@ class ScaledDotProductEfficientAttentionBackward0(Node):
                 [*output_mask, False],
                 is_causal,
                 scale=scale,
-            )
+            )[:3]
         if edges[3] is not None:
             query = unpack(self, self.query, self.query_version)
             key = unpack(self, self.key, self.key_version)
