@@ -3,7 +3,6 @@
 Tiles are made small, so that few elements have many tiles, whole ones and partial ones.
 """
 
-import math
 import random as stdlib_random
 import secrets
 
@@ -17,7 +16,7 @@ from triten.runtime.cuda import interpreter_semantics
 from triten.triton_kernels import launch
 from triten.triton_kernels.elementwise import elementwise, rows, tiles
 
-DTYPES = [tt.int8, tt.bfloat16, tt.float32, tt.float64]
+DTYPES = [tt.int8, tt.bfloat16, tt.float64]
 
 
 @pytest.fixture
@@ -77,9 +76,8 @@ def test_copies(planned, small, random, same, name, dtype):
     assert {found for found, _ in planned} <= {kernel}, "or it was planned before"
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_writes_only_there(small, random, same, name, dtype):
+def test_writes_only_there(small, random, same, name, dtype=tt.bfloat16):
     view, _ = LAYOUTS[name]
     a, b = random((37, 48), dtype), random((37, 48), dtype)
     x, y = a.to("cuda"), b.to("cuda")
@@ -156,7 +154,7 @@ def any_view(choose, tensor):
     return tensor
 
 
-@pytest.mark.parametrize("limit", [2**31 - 1, 40], ids=["32-bit", "64-bit"])
+@pytest.mark.parametrize("limit", [2**31 - 1, 0], ids=["32-bit", "64-bit"])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 7])
 def test_any_views(monkeypatch, planned, small, random, same, rank, limit):
     """Three operands that broadcast, in three dtypes; with a low limit indices and offsets are 64-bit."""
@@ -164,7 +162,7 @@ def test_any_views(monkeypatch, planned, small, random, same, rank, limit):
     seed = secrets.randbits(32)
     choose = stdlib_random.Random(seed)
     try:
-        for _ in range(3):
+        for _ in range(2):
             most = {1: 400, 2: 60, 3: 20, 4: 9, 5: 6, 6: 4, 7: 3}[rank]
             base = random(tuple(choose.randint(1, most) for _ in range(rank)))
             view = any_view(choose, base)
@@ -182,8 +180,17 @@ def test_any_views(monkeypatch, planned, small, random, same, rank, limit):
     except AssertionError as error:
         error.add_note(f"seed {seed}")
         raise
-    if limit == 40:
-        assert ("int64" in {index for _, index in planned}) or math.prod(sizes) < 40
+    if limit == 0:
+        assert {index for _, index in planned} <= {"int64"}
+
+
+@pytest.mark.parametrize("dtype", [tt.int8, tt.bfloat16], ids=lambda d: d.name)
+def test_the_last_pair_may_end_outside_of_the_memory(small, random, same, dtype):
+    """Whole tiles of every second element, read in pairs, of which the last has only its first."""
+    rest = 512 // dtype.itemsize
+    a = random((4 * rest + 511,), dtype)
+    x = a.to("cuda")
+    same(x[4 * rest :][::2] + 1, a[4 * rest :][::2] + 1)
 
 
 FAR = 1 << 33

@@ -471,7 +471,7 @@ ROOTS = (
     16,
     "two complex roots and the logarithm of the size in float64, with their cases, live beside one another",
 )
-PRODUCTS = (24, "sine, cosine and hyperbolic functions in float64 live beside one another")
+PRODUCTS = (24, "sines, cosines, exponential functions and several complex products live beside one another")
 TRIGONOMETRY = (48, "libdevice's table for reducing large arguments, on a path that common ones do not take")
 
 declare(
@@ -490,7 +490,7 @@ declare(
     stores=("out",),
     per_index=2,
     functions=dict.fromkeys(("acos", "acosh", "asin", "asinh"), ROOTS)
-    | dict.fromkeys(("atan", "atanh", "cos", "cosh", "sin", "sinh"), PRODUCTS),
+    | dict.fromkeys(("atan", "atanh", "cos", "cosh", "silu_backward", "sin", "sinh"), PRODUCTS),
     local=dict.fromkeys(
         (
             "cos",
