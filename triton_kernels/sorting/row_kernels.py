@@ -82,13 +82,21 @@ declare(
     "blocks of 16 warps hide each other's; four elements for each lane, the fewest steps that cross warps",
     operand="x",
     tile=("ROWS", "BLOCK"),
-    dtypes=("u32", "u64", "u16", "u8"),
-    configurations=(
-        Configuration((1, 2048), 16),
-        Configuration((1, 1024), 8),
-        Configuration((8, 128), 8),
-        Configuration((1, 4096), 32, blocks=1),
-    ),
+    dtypes={
+        ("u32", "u16", "u8"): (
+            Configuration((1, 2048), 16),
+            Configuration((1, 1024), 8),
+            Configuration((8, 128), 8),
+            Configuration((1, 4096), 32, blocks=1),
+        ),
+        # Keys of 64 bits are sorted twice, by halves, and both live at once.
+        ("u64",): (
+            Configuration((1, 2048), 16, blocks=1),
+            Configuration((1, 1024), 8, blocks=2),
+            Configuration((8, 128), 8, blocks=2),
+            Configuration((1, 4096), 32, blocks=1),
+        ),
+    },
     smaller=True,
     operations="n log2(n) (log2(n) + 1) / 4 comparisons and exchanges, twice as many of keys of 64 bits",
     traffic="rows (n itemsize + k (itemsize + 8)); values are read again where they lie in the first cache",

@@ -228,13 +228,11 @@ declare(
 )
 declare(
     write_selected,
-    why="two or three blocks, since elements, keys and turns of a tile are live at once: prefix sums end in barriers, "
+    why="two blocks, since elements, keys and turns of a tile are live at once: prefix sums end in barriers, "
     "at which one block waits while another loads",
     operand="x",
-    dtypes={
-        ("u32", "u16", "u8"): (Configuration((2048,), 8, blocks=3),),
-        ("u64",): (Configuration((2048,), 8, blocks=2),),
-    },
+    dtypes=WORDS,
+    configurations=(Configuration((2048,), 8, blocks=2),),
     smaller=True,
     operations="8 n, and two prefix sums",
     traffic="n itemsize, and what is selected",
