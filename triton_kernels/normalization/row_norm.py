@@ -308,7 +308,7 @@ class Backward:
         """Whole rows, or rows in blocks if no sums are wanted."""
         double = self.double
         is_odd = self.n % ALIGNMENT != 0
-        longest = 4096 if double or is_odd else 16384 if self.specs[1].itemsize == 2 else 8192
+        longest = 4096 if double or is_odd else 8192
         blocked = 2048 if double else 4096
         tile = row_tile(self.rows, self.n, double, longest, blocked)
         if is_odd and not double and tile.rows * tile.elements <= 2048 and not interpreted():

@@ -294,7 +294,6 @@ BACKWARD = (
     Configuration((2, 1024), 4, blocks=4),
     Configuration((2, 1024), 8, blocks=2),
 )
-LONGEST_BACKWARD = Configuration((1, 16384), 32, blocks=1)
 BACKWARD_DOUBLE = (
     Configuration((1, 2048), 8, blocks=1),
     Configuration((1, 4096), 16, blocks=1),
@@ -308,7 +307,7 @@ declare(
     "many in all as 32 warps of a kernel that reads one tensor",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp16", "bf16"): (*BACKWARD, LONGEST_BACKWARD), ("fp32",): BACKWARD, ("fp64",): BACKWARD_DOUBLE},
+    dtypes={("fp32", "fp16", "bf16"): BACKWARD, ("fp64",): BACKWARD_DOUBLE},
     smaller=True,
     operations="12 rows n",
     traffic="3 rows n itemsize, and 8 n for each program of whole rows; of rows longer than a tile 5",
