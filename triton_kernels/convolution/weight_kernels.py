@@ -211,8 +211,9 @@ HALF = (
 # Few or ragged channels: an address and a mask for each vector or element.
 FEW = (Configuration((128, 64, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3, 2))
 TF32 = (Configuration((128, 128, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3, 2))
-# FFMA: both operands lie in registers beside the sums.
-EXACT = (Configuration((64, 128, 16), 8, 3, 1), Configuration((64, 32, 16), 4, 3, 3))
+# FFMA: both operands lie in registers beside the sums. For sm_100 the compiler keeps eight warps of such a tile to 80
+# registers, and spills.
+EXACT = (Configuration((64, 64, 16), 4, 3, 3), Configuration((64, 32, 16), 4, 3, 3))
 DOUBLE = (Configuration((64, 64, 16), 8, 3, 2), Configuration((32, 32, 16), 4, 3, 4))
 
 declare(
