@@ -145,8 +145,10 @@ def convolve(
         z, i, j = plane + front, line + top, column + left
     else:
         z, i, j = plane * SD - PD, line * SH - PH, column * SW - PW
-    source = x + group * channels * xc + (image * xn + z * xd + i * xh + j * xw)
-    weights = w + group * wg + filters * wn
+    x += group * channels * xc
+    w += group * wg
+    # Offsets of 32 bits where they suffice: a pointer would take two registers for each row.
+    source, weights = image * xn + z * xd + i * xh + j * xw, filters * wn
     taps = taps_t * taps_r * taps_s
     lanes = tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_M, BLOCK_N), ACCUMULATOR)
@@ -160,7 +162,11 @@ def convolve(
             c, tap = k % channels, k // channels
         else:
             c, tap = (start // BLOCK_K) // taps * BLOCK_K + lanes, (start // BLOCK_K) % taps
-        s, r, t = tap % taps_s, tap // taps_s % taps_r, tap // (taps_s * taps_r)
+        # Fewer scalars where a dimension has one tap: the compiler spills them before it runs out of registers.
+        if T == 1:
+            s, r, t = tap % taps_s, tap // taps_s, tap * 0
+        else:
+            s, r, t = tap % taps_s, tap // taps_s % taps_r, tap // (taps_s * taps_r)
         if TRANSPOSED:
             to_z, to_i, to_j = t * -(DD * LEAP_D // SD), r * -(DH * LEAP_H // SH), s * -(DW * LEAP_W // SW)
             filter_at = (t0 + t * LEAP_D) * wt + (r0 + r * LEAP_H) * wr + (s0 + s * LEAP_W) * ws
@@ -177,9 +183,9 @@ def convolve(
                 inside &= (i[:, None] + to_i >= 0) & (i[:, None] + to_i < h)
             if CHECK_W:
                 inside &= (j[:, None] + to_j >= 0) & (j[:, None] + to_j < width)
-            a = tl.load(source[:, None] + at + (c * xc)[None, :], mask=inside, other=0)
+            a = tl.load(x + (source[:, None] + at + (c * xc)[None, :]), mask=inside, other=0)
             b = tl.load(
-                weights[None, :] + (filter_at + c * wk)[:, None],
+                w + (weights[None, :] + (filter_at + c * wk)[:, None]),
                 mask=is_k[:, None] & is_filter[None, :],
                 other=0,
             )
@@ -192,17 +198,19 @@ def convolve(
             if CHECK_W:
                 inside &= (j + to_j >= 0) & (j + to_j < width)
             if WHOLE:
-                a = tl.load((source + at)[:, None] + (c * xc)[None, :], mask=inside[:, None], other=0)
+                a = tl.load(x + ((source + at)[:, None] + (c * xc)[None, :]), mask=inside[:, None], other=0)
                 b = tl.load(
-                    (weights + filter_at)[None, :] + (c * wk)[:, None], mask=is_filter[None, :], other=0
+                    w + ((weights + filter_at)[None, :] + (c * wk)[:, None]), mask=is_filter[None, :], other=0
                 )
             else:
                 is_k = c < channels
                 a = tl.load(
-                    (source + at)[:, None] + (c * xc)[None, :], mask=inside[:, None] & is_k[None, :], other=0
+                    x + ((source + at)[:, None] + (c * xc)[None, :]),
+                    mask=inside[:, None] & is_k[None, :],
+                    other=0,
                 )
                 b = tl.load(
-                    (weights + filter_at)[None, :] + (c * wk)[:, None],
+                    w + ((weights + filter_at)[None, :] + (c * wk)[:, None]),
                     mask=is_k[:, None] & is_filter[None, :],
                     other=0,
                 )

@@ -242,7 +242,7 @@ LAST = {
     "fp64": Configuration((16, 32), 4, 3, 4),
 }
 PLANES = {
-    **dict.fromkeys(("bf16", "fp16"), Configuration((1024, 1), 4, 3, 4)),
+    **dict.fromkeys(("bf16", "fp16"), Configuration((512, 1), 4, 3, 4)),
     "fp32": Configuration((512, 1), 4, 3, 4),
     "fp64": Configuration((256, 1), 4, 3, 4),
 }

@@ -110,8 +110,7 @@ def convolve_backward_weight(
         is_column = c < channels
     s, r, t = tap % S, tap // S % R, tap // (S * R)
     is_output = rows < outputs
-    gradients = g + (group * outputs + rows) * gc
-    source = x + (group * channels + c) * xc
+    gradients, source = (group * outputs + rows) * gc, (group * channels + c) * xc
     to_z, to_i, to_j = t * DD - PD, r * DH - PH, s * DW - PW
     total = tl.zeros((BLOCK_M, BLOCK_N), ACCUMULATOR)
     first = tl.program_id(1).to(INDEX) * chunk
@@ -130,7 +129,9 @@ def convolve_backward_weight(
         else:
             at = image * gn + plane * gd + line * gh + column * gw
         # As the source has it: outputs inner, so that its vectors are outputs'.
-        a = tl.load(gradients[None, :] + at[:, None], mask=is_pixel[:, None] & is_output[None, :], other=0)
+        a = tl.load(
+            g + (gradients[None, :] + at[:, None]), mask=is_pixel[:, None] & is_output[None, :], other=0
+        )
         z, i, j = plane * SD, line * SH, column * SW
         if FLAT:
             inside = is_pixel[:, None] & is_column[None, :]
@@ -142,7 +143,9 @@ def convolve_backward_weight(
             if S > 1 or PW > 0:
                 inside &= (j >= 0) & (j < width)
             b = tl.load(
-                source[None, :] + (image * xn)[:, None] + z * xd + i * xh + j * xw, mask=inside, other=0
+                x + (source[None, :] + (image * xn)[:, None] + z * xd + i * xh + j * xw),
+                mask=inside,
+                other=0,
             )
         else:
             inside = is_pixel
@@ -154,7 +157,7 @@ def convolve_backward_weight(
             if S > 1 or PW > 0:
                 inside &= (j >= 0) & (j < width)
             b = tl.load(
-                source[None, :] + (image * xn + z * xd + i * xh + j * xw)[:, None],
+                x + (source[None, :] + (image * xn + z * xd + i * xh + j * xw)[:, None]),
                 mask=inside[:, None] & is_column[None, :],
                 other=0,
             )
@@ -208,8 +211,9 @@ HALF = (
 # Few or ragged channels: an address and a mask for each vector or element.
 FEW = (Configuration((128, 64, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3, 2))
 TF32 = (Configuration((128, 128, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3, 2))
-# FFMA: both operands lie in registers beside the sums.
-EXACT = (Configuration((64, 128, 16), 8, 3, 1), Configuration((64, 32, 16), 4, 3, 3))
+# FFMA: both operands lie in registers beside the sums. For sm_100 the compiler keeps eight warps of such a tile to 80
+# registers, and spills.
+EXACT = (Configuration((64, 64, 16), 4, 3, 3), Configuration((64, 32, 16), 4, 3, 3))
 DOUBLE = (Configuration((64, 64, 16), 8, 3, 2), Configuration((32, 32, 16), 4, 3, 4))
 
 declare(
