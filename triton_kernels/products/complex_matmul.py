@@ -131,7 +131,7 @@ def plan_complex(
     batch, m, n = out.sizes
     k = left.sizes[2]
     element = left.dtype.to_real().triton_name
-    block = (32, 32, 16)
+    block = (bounded(m, 32), bounded(n, 32), 16)
     if interpreted():
         block = (bounded(m, 256), bounded(n, 128), bounded(k, 128))
     strides: dict[str, int] = {}
