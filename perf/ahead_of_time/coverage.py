@@ -175,5 +175,8 @@ def gaps(
                     and (name, dtype, one.tile, one.warps, one.stages) not in reached
                 ):
                     yield f"{name}: {dtype} at {one} is declared, but no sample reaches it"
-        if (declaration.loads or declaration.stores) and name not in wide:
+        taken = any(
+            one.is_for(target.capability) for each in declaration.configurations.values() for one in each
+        )
+        if taken and (declaration.loads or declaration.stores) and name not in wide:
             yield f"{name}: claims wide accesses, but no sample shows them"

@@ -29,7 +29,7 @@ def products(capability: int) -> Iterator[Sample]:
         yield Sample(f"mv {dtype} short rows", partial(tt.mv, empty(65536, 64, dtype=dtype), v[:64]))
         yield Sample(f"mv {dtype} transposed", partial(tt.mv, empty(4096, 1 << 16, dtype=dtype).t(), v))
     for dtype in ("bfloat16", "float16"):
-        for m, k, n in ((4095, 4095, 4095), (333, 777, 555)):
+        for m, k, n in ((4095, 4095, 4095), (333, 777, 555), (20001, 4095, 127), (100, 777, 99)):
             a, b = empty(m, k, dtype=dtype), empty(k, n, dtype=dtype)
             yield Sample(f"mm {dtype} of odd sizes, {m}", partial(tt.mm, a, b))
     for dtype in FLOATING:
@@ -62,9 +62,8 @@ def bulk_products(capability: int) -> Iterator[Sample]:
         for m, n, k in ((4096, 4096, 4096), (384, 5000, 4096), (512, 512, 512), (512, 512, 8192)):
             a, b, c = empty(m, k, dtype=dtype), empty(k, n, dtype=dtype), empty(m, n, dtype=dtype)
             yield Sample(f"addmm {dtype} {m}x{n}x{k}", partial(tt.addmm, c, a, b, beta=2))
-            yield Sample(
-                f"addmm {dtype} of a column {m}x{n}x{k}", partial(tt.addmm, c[:, :1], a, b), ("matmul",)
-            )
+            held = ("matmul",) if m == n == 4096 else ()
+            yield Sample(f"addmm {dtype} of a column {m}x{n}x{k}", partial(tt.addmm, c[:, :1], a, b), held)
         a, b = empty(4096, 4096, dtype=dtype), empty(50257, 4096, dtype=dtype)
         yield Sample(f"mm {dtype} to rows of odd length", partial(tt.mm, a, b.t()))
         yield Sample(f"mm {dtype} of transposed", partial(tt.mm, a.t(), a.t()))
@@ -98,6 +97,7 @@ def tf32_products(capability: int) -> Iterator[Sample]:
         ("mm tf32 in parts", partial(tt.mm, large[:16], large.t()[:, :4096]), ()),
         ("addmm tf32", partial(tt.addmm, large[:4096], large[:4096], large[:4096]), ()),
         ("addmm tf32 of a column", partial(tt.addmm, column, large[:4096], large[:4096].t()), ()),
+        ("mm tf32 unaligned, few tiles", partial(tt.mm, unaligned[:512, :512], small), ()),
         ("mm tf32 unaligned", partial(tt.mm, unaligned, large[:4096].t()), ()),
     ):
         yield Sample(label, partial(allowed, call), held)

@@ -63,10 +63,11 @@ def test_a_declaration_is_possible_on_every_target_and_says_why(name):
 def test_occupancy_follows_from_warps_or_from_blocks():
     declared = DECLARATIONS["triten.triton_kernels.products.matmul:matmul"]
     large, _, small, *_ = declared.configurations["bf16"]
-    assert [declared.blocks(large, capability) for capability in (90, 100)] == [2, 1]
+    assert [declared.blocks(large, capability) for capability in (90, 100)] == [1, 1]
     assert declared.blocks(small, 90) == 2
     assert declared.blocks(Configuration((64, 64, 64), 8), 90) == declared.warps // 8
-    assert declared.blocks(large, 90, aligned=False) == 1, "an occupancy of its own"
+    unlike = Configuration((64, 64, 64), 8, blocks=2, unaligned=1)
+    assert declared.blocks(unlike, 90, aligned=False) == 1, "an occupancy of its own"
     assert declared.blocks(small, 90, aligned=False) == 2, "the same"
 
 

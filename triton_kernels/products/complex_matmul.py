@@ -108,8 +108,8 @@ declare(
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
     dtypes={
-        ("fp32",): (Configuration((32, 64, 16), 8, 2, 2),),
-        ("fp64",): (Configuration((32, 32, 16), 8, 2, 1),),
+        # Every real has an address of its own, two apart, and takes registers for it: one block.
+        ("fp32", "fp64"): (Configuration((32, 32, 16), 8, 2, 1),),
     },
     smaller=True,
     operations="8 m n k",
@@ -131,7 +131,7 @@ def plan_complex(
     batch, m, n = out.sizes
     k = left.sizes[2]
     element = left.dtype.to_real().triton_name
-    block = (32, 64, 16) if left.dtype.itemsize == 8 else (32, 32, 16)
+    block = (bounded(m, 32), bounded(n, 32), 16)
     if interpreted():
         block = (bounded(m, 256), bounded(n, 128), bounded(k, 128))
     strides: dict[str, int] = {}

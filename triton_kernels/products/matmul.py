@@ -87,11 +87,9 @@ def matmul(
 
 
 HALF = (
-    # 64 registers of sums for each lane: two blocks on sm_90, where operands stay in shared memory. On sm_100 one: its
-    # tensor core works by itself on sums in tensor memory, and the epilogue has all of them and of the addend in
-    # registers; on sm_80 one, where operands lie in registers too.
-    # Where operands are not aligned their elements go through registers, with an address and a mask each: one.
-    Configuration((128, 128, 64), 8, 3, {90: 2, 100: 1}, unaligned=1),
+    # For what tensor maps do not describe. 64 registers of sums for each lane, an address and a mask for each element
+    # of operands and addends that are no whole vectors: one block.
+    Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}),
     Configuration((128, 128, 32), 8, 4, {80: 1}),
     # For few tiles: seldom more than two on a multiprocessor.
     Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2}),

@@ -65,7 +65,10 @@ def store_tile(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The epilogue of a tile of sums, and its way to memory: by a descriptor, or by pointers with a mask."""
+    """The epilogue of a tile of sums, and its way to memory: by a descriptor, or by pointers with a mask.
+
+    Returns what was stored, before it was rounded.
+    """
     columns = column + tl.arange(0, COLUMNS)
     total = scaled(total, scale_a, scale_b, row + tl.arange(0, ROWS), columns, m, n, ROW_WISE)
     value = None
@@ -85,6 +88,7 @@ def store_tile(
         mask = (rows < m)[:, None] & (columns < n)[None, :]
         to = out + batch.to(tl.int64) * oz + rows[:, None] * om + columns[None, :] * on
         tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
+    return total
 
 
 @triton.jit
@@ -186,7 +190,6 @@ LARGE_TF32 = (
     # Tensor cores of sm_90 take elements of 32 bits along the inner side only: others are turned round on their way,
     # through registers. sm_100 turns them round in shared memory, which leaves place for two stages.
     Configuration((128, 256, 32), 8, 3, {90: 1}),
-    Configuration((128, 128, 32), 8, 3, {90: 1}),
     Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
 )
 CROWDED_TF32 = (
@@ -200,7 +203,7 @@ EIGHT_BITS = (
 )
 EXACT_EIGHT_BITS = EIGHT_BITS[1:]
 """Where sums are kept twice: those of the tensor cores, and those that they are added to in float32."""
-TF32_TILES = (*LARGE_TF32[:2], CROWDED_TF32[0], LARGE_TF32[2]), CROWDED_TF32
+TF32_TILES = (LARGE_TF32[0], *CROWDED_TF32), CROWDED_TF32
 
 declare(
     matmul_persistent,

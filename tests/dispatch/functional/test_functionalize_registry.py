@@ -228,6 +228,13 @@ OUT_SAMPLES = {
     "arange.out": (5,),
     "arange.start_out": (1, 7, 2),
     "_addmm_activation.out": SAMPLES["addmm_"],
+    "_scaled_mm.out": (
+        make(F, (16, 32)).to(tt.float8_e4m3fn),
+        make(F, (48, 32)).to(tt.float8_e4m3fn).t(),
+        tt.tensor(0.5),
+        tt.tensor(2.0),
+        {"out_dtype": tt.float32},
+    ),
     "addbmm.out": SAMPLES["addbmm_"],
     "addmm.out": SAMPLES["addmm_"],
     "addmv.out": SAMPLES["addmv_"],

@@ -106,6 +106,7 @@ WITHOUT_SAMPLE = {
     ),
     "gradient.tensorarray": "takes distances from tensors as the overload with numbers does",
     "gradient.tensorarrayint": "takes distances from tensors as the overload with numbers does",
+    "_scaled_mm": "takes 8-bit floats alone, which samples do not draw",
     "set_": "exchanges the storage, computes nothing",
     "is_pinned": "asks about host memory, computes nothing",
     "pin_memory": "copies into host memory, which the runtime's checks do",
