@@ -80,7 +80,7 @@ def joint_reductions(capability: int) -> Iterator[Sample]:
     yield Sample("aminmax int8 of short rows", lambda: tt.aminmax(empty(65536, 64, dtype="int8"), dim=1))
     for dtype in ("complex64", "complex128"):
         for name in ("sum", "prod", "any"):
-            x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 1 << 17, dtype=dtype)
+            x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 1 << 18, dtype=dtype)
             yield Sample(f"{name} {dtype} rows", lambda n=name, x=x: getattr(x, n)(1))
             yield Sample(f"{name} {dtype} columns", lambda n=name, x=tall: getattr(x, n)(0))
     yield Sample("logsumexp float32 all", lambda: tt.logsumexp(empty(1 << 22), 0))

@@ -65,7 +65,8 @@ def plan(
     channels = spec.sizes[1]
     last = space.strides[1] == 1 and channels > 1 and not over.is_contiguous
     n = space.numel // channels if last else space.numel
-    block, wide = tile_of(n, channels, over.dtype.itemsize, last)
+    vectors = all(with_batch(tensor, rank).strides[1] == 1 for _, tensor in tensors.values())
+    block, wide = tile_of(n, channels, over.dtype.itemsize if vectors else ALIGNMENT // 2, last)
     strides: dict[str, int] = {}
     planes = max(math.prod(spec.sizes[2:]), math.prod(pool.out)) * 2
     reach = max(n + block, planes * max(*spec.sizes[2:], *pool.out) if pool.adaptive else planes)
@@ -119,7 +120,10 @@ def plan(
 
 
 def tile_of(n: int, channels: int, itemsize: int, last: bool) -> tuple[int, int]:
-    """Positions and channels of a program; a lane has 16 bytes of each position where channels are last."""
+    """Positions and channels of a program; a lane has 16 bytes of each position where channels are last.
+
+    `itemsize` is of elements that are read in vectors; of 8 bytes where they cannot be.
+    """
     if not last:
         most = INTERPRETED_BLOCK if interpreted() else BLOCK
         return min(max(next_power_of_2(n), 16), most), 1

@@ -254,8 +254,10 @@ def max_pool_backward(
         row, high = window_over(line, back // BW % BH, h, oh, KH, SH, PH, DH, BH, ADAPTIVE)
         col, wide = window_over(column, back % BW, w, ow, KW, SW, PW, DW, BW, ADAPTIVE)
         there = inside & (deep & high & wide)
-        there = there & (tl.load(indices + (z * sd + row * sh + col * sw), mask=there, other=-1) == own)
-        total += convert(tl.load(gradients + (z * gd + row * gh + col * gw), mask=there, other=0), TYPE)
+        named = there & (tl.load(indices + (z * sd + row * sh + col * sw), mask=there, other=-1) == own)
+        # A mask that the indices decide would split vectors.
+        value = tl.load(gradients + (z * gd + row * gh + col * gw), mask=there, other=0)
+        total += tl.where(named, convert(value, TYPE), tl.zeros_like(total))
     to = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
     tl.store(out + to, convert(total, out.dtype.element_ty), mask=inside)
 

@@ -100,7 +100,7 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
         Sides(Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))),
         {"x": value_name, "at_x": index_name, **results},
         {**constexprs, **absent, "VECTOR": 0},
-        tile_for(n_out, splits, n_out == 1, False),
+        tile_for(n_out, splits, n_out == 1, False, itemsize=max(4, type_.primitive_bitwidth // 8)),
     )
     allocate = get_allocator("cuda").allocate
     value_bytes, index_bytes = (n_out * splits * one.primitive_bitwidth // 8 for one in (type_, position))

@@ -192,7 +192,8 @@ def two_passes(
     together = Sides(
         Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))
     )
-    second_tile = tile_for(n_out, splits, n_out == 1, False, words_of(accumulators))
+    itemsize = max(4, *(type_.primitive_bitwidth // 8 for type_, _ in accumulators))
+    second_tile = tile_for(n_out, splits, n_out == 1, False, words_of(accumulators), itemsize)
     second = one_pass(call, row, together, second_tile, accumulators, types, results, from_parts=True)
     sizes = [n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
     allocate = get_allocator("cuda").allocate

@@ -171,7 +171,8 @@ def split_reduction(
     together = Sides(
         Geometry(sides.kept.sizes, (parts, sides.kept.strides[1])), Geometry((splits,), ((n_out,),))
     )
-    second_tile = tile_for(n_out, splits, n_out == 1, False)
+    itemsize = max(4, accumulator.primitive_bitwidth // 8)
+    second_tile = tile_for(n_out, splits, n_out == 1, False, itemsize=itemsize)
     second, second_grid, second_numbers = plan_sides(
         call,
         reduce,

@@ -30,7 +30,7 @@ class Pool(NamedTuple):
 class Words(NamedTuple):
     """What messages of a spatial rank say."""
 
-    count: str
+    number: str
     sides: str
     ranks: str
 
@@ -49,7 +49,7 @@ def _list(
     how = "be omitted, a single int, or a tuple" if omissible else "be a single int, or a tuple"
     if name != "avg_pool3d":
         how = f"be either {how[3:]}" if (name, argument) == ("max_pool3d", "dilation") else f"either {how}"
-    raise RuntimeError(f"{name}: {argument} must {how} of {WORDS[rank].count} ints")
+    raise RuntimeError(f"{name}: {argument} must {how} of {WORDS[rank].number} ints")
 
 
 def pooling_output_size(
