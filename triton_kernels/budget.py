@@ -45,7 +45,7 @@ class Configuration:
     tile: tuple[int, ...] = ()
     warps: int = 4
     stages: int = 3
-    blocks: Blocks | None = None
+    blocks: Blocks | None = field(default=None, hash=False)
     unaligned: int | None = None
 
     def __str__(self) -> str:

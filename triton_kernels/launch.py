@@ -12,7 +12,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..runtime.cuda.device_guard import device_guard
-from ..runtime.cuda.driver import DescribedTensor, Grid, driver, wants_interpreter
+from ..runtime.cuda.driver import Grid, driver, wants_interpreter
+from ..runtime.cuda.tensor_map import DescribedTensor
 from ..runtime.device import device as Device
 
 ALIGNMENT = 16

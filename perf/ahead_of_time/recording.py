@@ -20,6 +20,7 @@ import numpy as np
 
 from ...runtime.cuda import driver as cuda
 from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
+from ...runtime.cuda.tensor_map import DescribedTensor
 from ...triton_kernels.budget import DECLARATIONS, Configuration
 from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
 from ...triton_kernels.tuning.question import Question, candidates
@@ -46,7 +47,7 @@ class NotedKernel(cuda.CompiledKernel):
     def __init__(self, owner: RecordingDriver, request: Mapping[str, Any], name: str) -> None:
         self._owner, self._request, self.name = owner, request, name
 
-    def bound(self, tensors: Sequence[cuda.DescribedTensor]) -> Callable[..., None]:
+    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
         for tensor in tensors:
             if len(tensor.sizes) != len(tensor.strides) or tensor.strides[-1] != 1:
                 raise ValueError(f"kernel '{self.name}': no tensor map describes {tensor}")

@@ -18,10 +18,10 @@ import numpy as np
 
 from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
-from .tensor_map import DescribedTensor as DescribedTensor
 
 if TYPE_CHECKING:
     from .machine_code import MachineCode
+    from .tensor_map import DescribedTensor
 
 Grid = tuple[int, int, int]
 HostArray = np.ndarray[Any, Any]

@@ -64,7 +64,7 @@ def scalar(x, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def product(x, out, k, DOT: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr):
+def product(x, out, k, DOT: tl.constexpr, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr):
     rows = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK, BLOCK), tl.float32)
     for start in range(0, k, INNER):
@@ -72,7 +72,7 @@ def product(x, out, k, DOT: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.con
         a = tl.load(x + rows[:, None] * 4096 + inner[None, :])
         b = tl.load(x + inner[:, None] * 4096 + rows[None, :])
         if DOT:
-            total = tl.dot(a, b, total, input_precision=PRECISION)
+            total = tl.dot(a, b, total, input_precision=ROUNDING)
         else:
             total += (
                 a[:, :1].to(tl.float32) * b[:1, :].to(tl.float32)
@@ -164,9 +164,9 @@ def samples(capability):
     yield Sample("aborting", launch(aborting, line))
     yield Sample("scalar", launch(scalar, line), ("scalar",))
     tile = {"BLOCK": 128, "INNER": 32}
-    without = {**tile, "DOT": False, "PRECISION": "ieee"}
+    without = {**tile, "DOT": False, "ROUNDING": "ieee"}
     yield Sample("without matrix instructions", launch(product, without, "bf16", 8, k=4096))
-    rounded = {**tile, "DOT": True, "PRECISION": "tf32"}
+    rounded = {**tile, "DOT": True, "ROUNDING": "tf32"}
     yield Sample("rounded to tf32", launch(product, rounded, "fp32", 8, k=4096))
     yield Sample("greedy", launch(greedy, {"BLOCK": 128, "INNER": 64}, "bf16", 8, 8, k=4096))
     yield Sample("not compiling", launch(not_compiling, line))

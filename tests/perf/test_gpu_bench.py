@@ -196,10 +196,8 @@ def test_a_rehearsal_runs_rows_and_says_that_its_times_say_nothing(tmp_path: Pat
     found = {row["name"]: row for row in section["rows"]}
     assert found["a + b, 16 elements"]["breakdown"].keys() == {"plan", "allocation", "launch"}
     assert len(found["launch of 9 arguments"]["times"]["triten"]) == 5
-    assert {row["verdict"].partition(":")[0] for row in found.values()} == {"rehearsed", "not built"}
-    assert found["layer_norm 256x64 float32"]["verdict"].startswith("not built") or hasattr(
-        tt.nn.functional, "layer_norm"
-    )
+    assert {row["verdict"] for row in found.values()} == {"rehearsed"}
+    assert "layer_norm 256x64 float32" in found
 
 
 def test_without_a_gpu_it_says_so_and_measures_nothing(tmp_path: Path) -> None:

@@ -259,11 +259,11 @@ def test_small_operands_are_read_as_they_lie(random, launches):
 
 
 def test_one_tap_is_a_product_of_matrices(random, launches, monkeypatch):
-    from triten.triton_kernels.products import matmul
+    from triten.triton_kernels.products import mm
 
     planned = []
-    plan = matmul.plan_matmul
-    monkeypatch.setattr(matmul, "plan_matmul", lambda *args: planned.append(args) or plan(*args))
+    plan = mm.plan_matmul
+    monkeypatch.setattr(mm, "plan_matmul", lambda *args: planned.append(args) or plan(*args))
     x, w, b = random((2, 4, 5, 5), tt.float64).to("cuda"), random((6, 4, 1, 1), tt.float64).to("cuda"), None
     for layout in (lambda t: t, last):
         planned.clear()

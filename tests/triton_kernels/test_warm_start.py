@@ -41,7 +41,7 @@ def test_a_cold_process_compiles(runs):
     cold = runs["cold"]
     assert cold["imported"]
     names = {name for name, _, _ in cold["launched"]}
-    assert {"dense", "rows", "reduce", "matmul", "softmax", "fill_with_draws", "drop", "pick"} <= names
+    assert {"dense", "rows", "reduce", "matmul", "softmax", "fill_with_draws", "drop", "pick_runs"} <= names
     assert cold["compiled"] >= len(names)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...runtime.cuda.driver import DescribedTensor, driver
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted

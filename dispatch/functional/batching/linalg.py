@@ -90,6 +90,14 @@ def addmm(
     return _plus(self, dims[0], _matrices(batch, mat1, dims[1], mat2, dims[2]), beta, alpha), 0
 
 
+def addmm_activation(
+    batch: Batch, dims: Dims, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, use_gelu: bool
+) -> tuple[Any, Any]:
+    """`_addmm_activation`: the activation of what `addmm` gives."""
+    out, dim = addmm(batch, dims, self, mat1, mat2, beta, alpha)
+    return (ops.gelu(out) if use_gelu else ops.relu(out)), dim
+
+
 def addmv(batch: Batch, dims: Dims, self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> tuple[Any, Any]:
     """`addmv`."""
     if dims[1] is None and dims[2] is None:
@@ -134,6 +142,7 @@ RULES: dict[str, Rule] = {
     "vdot": vdot,
     "bmm": bmm,
     "addmm": addmm,
+    "_addmm_activation": addmm_activation,
     "addmv": addmv,
     "baddbmm": baddbmm,
     "addbmm": addbmm,

@@ -54,6 +54,8 @@ LOOPED = {
     "aten::embedding_renorm": "writes rows that repeat within an example",
     "aten::_copy_from": "is what a backend from outside copies by, below the mapped dimension",
     "aten::embedding_renorm_": "writes rows that repeat within an example",
+    "aten::_scaled_mm": "has scales for whole matrices and their rows",
+    "aten::_native_batch_norm_legit_functional": "is what functionalization makes of a call with a rule of its own",
 }
 """Operators that run example by example, and why no rule is worth its while."""
 
@@ -61,6 +63,7 @@ _DYNAMIC = (
     "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {}. "
     "tt.where and masks keep the shape."
 )
+_LISTS = "vmap: {} steps lists of tensors in one launch, none of which may be mapped"
 _STORAGE = "vmap: {} changes the storage of a tensor, which all examples of a BatchedTensor share"
 
 REFUSED = {
@@ -78,6 +81,13 @@ REFUSED = {
         ),
         _STORAGE,
     ),
+    **{
+        f"aten::{name}{form}": _LISTS
+        for name in ("_fused_sgd", "_fused_adam", "_fused_adamw")
+        for form in ("", "_", ".tensor_lr", "_.tensor_lr")
+    },
+    "aten::_amp_foreach_non_finite_check_and_unscale": _LISTS,
+    "aten::_amp_foreach_non_finite_check_and_unscale_": _LISTS,
 }
 """Operators that cannot be mapped, and what the error says."""
 

@@ -82,6 +82,11 @@ aten = tt.ops.aten
 CASES = {}
 
 
+def detached(tensors):
+    """Operands of what has no derivative."""
+    return [tensor.detach() for tensor in tensors]
+
+
 def case(name, function, *operands, writes=False, tag=""):
     key = f"{name}{' ' + tag if tag else ''}"
     assert key not in CASES, key
@@ -407,6 +412,15 @@ case("outer", tt.outer, N(3), N(2))
 case("matmul", tt.matmul, N(2, 5, 3), N(3, 4))
 case("matmul", tt.matmul, N(3), N(2, 3, 4), tag="vector by stack")
 case("addmm", tt.addmm, N(4), N(2, 3), N(3, 4))
+case("_addmm_activation", lambda *each: tt._addmm_activation(*detached(each)), N(4), N(2, 3), N(3, 4))
+case(
+    "_addmm_activation",
+    lambda *each: tt._addmm_activation(*detached(each), beta=0.5, use_gelu=True),
+    N(2, 4),
+    N(2, 3),
+    N(3, 4),
+    tag="gelu",
+)
 case("addmm", lambda s, a, b: tt.addmm(s, a, b, beta=0.5, alpha=2.0), N(2, 4), N(2, 3), N(3, 4), tag="scaled")
 case("addmm", lambda s, a, b: tt.addmm(s, a, b, beta=0), N(2, 1), N(2, 3), N(3, 4), tag="beta 0")
 case("addmm_", lambda s, a, b: s.clone().addmm_(a, b), N(2, 4), N(2, 3), N(3, 4), writes=True)

@@ -8,8 +8,14 @@ import triton.language as tl
 
 import triten as tt
 from triten.runtime.cuda.compile import ParameterLayout
-from triten.runtime.cuda.driver import DescribedTensor
-from triten.runtime.cuda.tensor_map import ALIGNMENT, KEPT, NBYTES, TensorMaps, descriptor_type
+from triten.runtime.cuda.tensor_map import (
+    ALIGNMENT,
+    KEPT,
+    NBYTES,
+    DescribedTensor,
+    TensorMaps,
+    descriptor_type,
+)
 
 
 @triton.jit
