@@ -12,6 +12,7 @@ from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.normalization import (
     batch_norm_double_backward,
+    group_norm_backward,
     group_norm_double_backward,
     layer_norm_double_backward,
     rms_norm_double_backward,
@@ -31,12 +32,7 @@ from ..autograd.recording import requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
-from .functions import (
-    _fused_rms_norm_backward,
-    native_batch_norm_backward,
-    native_group_norm_backward,
-    native_layer_norm_backward,
-)
+from .functions import _fused_rms_norm_backward, native_batch_norm_backward, native_layer_norm_backward
 
 
 class NativeLayerNormBackward0(Node):
@@ -496,8 +492,8 @@ class NativeGroupNormBackward0(Node):
             result1 = unpack_result(self, self.result1, self.result1_version, 1)
             result2 = unpack_result(self, self.result2, self.result2_version, 2)
             output_mask = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
-            grad_input, grad_weight, grad_bias = native_group_norm_backward(
-                grads[0], input, result1, result2, weight, N, C, HxW, group, output_mask
+            grad_input, grad_weight, grad_bias = group_norm_backward(
+                grads, input, result1, result2, weight, N, C, HxW, group, output_mask
             )
         return grad_input, grad_weight, grad_bias
 
@@ -545,6 +541,8 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         node.group = group
         node.specs = tuple([o._spec for o in out])
         set_history(out[0], node, 0)
+        set_history(out[1], node, 1)
+        set_history(out[2], node, 2)
         node.result1 = save_result(out[1])
         node.result1_version = saved_version(node.result1)
         node.result2 = save_result(out[2])

@@ -12,6 +12,8 @@ from ..autograd.formulas.normalization import (
     batch_norm_weight_jvp,
     channel_bias_jvp,
     group_norm_jvp,
+    group_norm_mean_jvp,
+    group_norm_rstd_jvp,
     group_norm_weight_jvp,
     layer_norm_jvp,
     layer_norm_weight_jvp,
@@ -81,7 +83,13 @@ def jvp_native_group_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
         result0_t = plus(result0_t, group_norm_weight_jvp(input, weight_t, result1, result2, C, HxW, group))
     if bias_t is not None:
         result0_t = plus(result0_t, channel_bias_jvp(bias_t, result0))
-    return result0_t, None, None
+    result1_t = None
+    if input_t is not None:
+        result1_t = group_norm_mean_jvp(input, input_t, result1, result2, C, HxW, group)
+    result2_t = None
+    if input_t is not None:
+        result2_t = group_norm_rstd_jvp(input, input_t, result1, result2, C, HxW, group)
+    return result0_t, result1_t, result2_t
 
 
 def jvp_native_batch_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any:

@@ -142,6 +142,36 @@ def _group_normalisation(
     return _Normalisation(grouped(x), mean, rstd, [2, 3]), grouped
 
 
+def group_norm_backward(
+    grads: Sequence[Any],
+    input: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    output_mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    """The gradients of group_norm from those of its output, of the means, and of the reciprocal deviations."""
+    grad, of_mean, of_rstd = grads
+    if grad is None:
+        grad = ops.zeros_like(input)
+    of_input, of_weight, of_bias = ops.native_group_norm_backward(
+        grad, input, mean, rstd, weight, N, C, HxW, group, output_mask
+    )
+    if output_mask[0] and not (of_mean is None and of_rstd is None):
+        n, _ = _group_normalisation(input, mean, rstd, C, HxW, group)
+        through = ops.zeros_like(n.hat)
+        if of_mean is not None:
+            through = through + _wide(of_mean).reshape((-1, group, 1, 1))
+        if of_rstd is not None:
+            through = through - _wide(of_rstd).reshape((-1, group, 1, 1)) * n.rstd * n.rstd * n.hat
+        of_input = of_input + (through / (C // group * HxW)).reshape(input.shape).to(input.dtype)
+    return of_input, of_weight, of_bias
+
+
 def group_norm_double_backward(
     grads: Sequence[Any],
     grad_out: Any,
@@ -248,6 +278,18 @@ def group_norm_jvp(
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     out = _scaled(n.tangent(grouped(x_t)), _of_channels(weight, group))
     return out.reshape(input.shape).to(input.dtype)
+
+
+def group_norm_mean_jvp(input: Any, x_t: Any, mean: Any, rstd: Any, C: int, HxW: int, group: int) -> Any:
+    """The tangent of group_norm's means."""
+    n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
+    return n.mean(grouped(x_t)).reshape(mean.shape).to(mean.dtype)
+
+
+def group_norm_rstd_jvp(input: Any, x_t: Any, mean: Any, rstd: Any, C: int, HxW: int, group: int) -> Any:
+    """The tangent of group_norm's reciprocal deviations."""
+    n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
+    return (-n.rstd * n.rstd * n.mean(n.hat * grouped(x_t))).reshape(rstd.shape).to(rstd.dtype)
 
 
 def group_norm_weight_jvp(
