@@ -51,8 +51,7 @@ def step(example: ModuleType, device: str) -> tuple[float, list[np.ndarray], lis
     return loss.item(), gradients, [p.detach().cpu().numpy() for p in parameters]
 
 
-def test_one_step_is_the_same_on_both_devices(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tt.backends.cudnn, "allow_tf32", False)
+def test_one_step_is_the_same_on_both_devices(example: ModuleType) -> None:
     loss, gradients, parameters = step(example, "cpu")
     cuda_loss, cuda_gradients, cuda_parameters = step(example, "cuda")
     assert abs(loss - cuda_loss) < 1e-4

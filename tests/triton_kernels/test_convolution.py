@@ -9,7 +9,7 @@ import pytest
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.triton_kernels import launch
-from triten.triton_kernels.convolution import backward_weight, convolution, depthwise
+from triten.triton_kernels.convolution import backward_weight, convolution, depthwise, volume
 from triten.triton_kernels.convolution.backward_weight import reciprocal
 from triten.triton_kernels.convolution.volume import unit_of
 
@@ -100,8 +100,9 @@ def copying(monkeypatch):
 
 
 @pytest.fixture
-def exact():
-    """Products of float32 as IEEE 754 has them."""
+def exact(monkeypatch):
+    """Products of float32 as IEEE 754 has them, where others would be rounded."""
+    monkeypatch.setattr(volume, "ROUNDED_INTERPRETED", True)
     tt.backends.cudnn.allow_tf32 = False
     yield
     tt.backends.cudnn.allow_tf32 = True
@@ -216,7 +217,8 @@ def test_float32_is_exact_where_tf32_is_not_allowed(random, same, exact, name):
     same(got, want.to(tt.float32), 2e-5)
 
 
-def test_the_flag_of_tf32_reaches_what_was_planned_before(random):
+def test_the_flag_of_tf32_reaches_what_was_planned_before(random, monkeypatch):
+    monkeypatch.setattr(volume, "ROUNDED_INTERPRETED", True)
     x, w = random((1, 40, 6, 6)), random((8, 40, 3, 3))
     want = functional.conv2d(x.to(tt.float64), w.to(tt.float64)).numpy()
     errors = []

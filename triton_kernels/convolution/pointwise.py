@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import StructuredCall, find_kernel
-from ...runtime.float32_precision import convolution_allows_tf32, matmul_allows_tf32
+from ...runtime.float32_precision import matmul_allows_tf32
 from ...runtime.tensor_spec import TensorSpec
 from .problem import Problem
+from .volume import rounds_to_tf32
 
 
 def rows_of(spec: TensorSpec) -> TensorSpec | None:
@@ -42,7 +43,7 @@ def is_product(problem: Problem) -> bool:
     """Whether a convolution is one product, of a precision that products have too."""
     if problem.groups != 1 or not problem.window.is_pointwise or problem.channels == 0:
         return False
-    if problem.source.dtype.name == "float32" and convolution_allows_tf32() != matmul_allows_tf32():
+    if problem.source.dtype.name == "float32" and rounds_to_tf32() != matmul_allows_tf32():
         return False
     specs = (problem.source, problem.out)
     if all(spec.strides[1] == 1 and rows_of(spec) is not None for spec in specs):

@@ -16,7 +16,7 @@ from ...runtime.cuda.lazy_triton import tl
 from ...runtime.float32_precision import convolution_allows_tf32
 from ...runtime.memory_format import channels_last_strides
 from ...runtime.tensor_spec import TensorSpec
-from ..launch import next_power_of_2
+from ..launch import interpreted, next_power_of_2
 
 VECTOR = 16
 """The largest unit: what `Launch` calls divisible, and at least 128 bits of any dtype."""
@@ -147,13 +147,22 @@ class Sums(NamedTuple):
         return {"ACCUMULATOR": self.type, "PRECISION": self.precision}
 
 
+ROUNDED_INTERPRETED = False
+"""Whether the interpreter rounds to TF32 where it may, which makes nothing quicker there: tests of the rounding do."""
+
+
+def rounds_to_tf32() -> bool:
+    """Whether convolutions of float32 round their operands: where that is allowed, and there are tensor cores."""
+    return convolution_allows_tf32() and (ROUNDED_INTERPRETED or not interpreted())
+
+
 def sums_of(call: StructuredCall, spec: TensorSpec) -> Sums:
     """In float32, float64 for itself. Refuses what is no float of 16 bits or more: convolutions have none."""
     name = spec.dtype.name
     if name == "float64":
         return Sums(tl.float64, "ieee")
     if name == "float32":
-        return Sums(tl.float32, "tf32" if convolution_allows_tf32() else "ieee")
+        return Sums(tl.float32, "tf32" if rounds_to_tf32() else "ieee")
     if name in ("float16", "bfloat16"):
         return Sums(tl.float32, "ieee")
     raise call.refuse(spec)

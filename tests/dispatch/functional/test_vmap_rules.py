@@ -866,16 +866,8 @@ INTERPRETED += [
 INTERPRETED += ["embedding", "promotion i64 and mapped f32", "cumsum"]
 
 
-@pytest.fixture
-def without_tf32():
-    """Convolutions of float32 with the precision of float32."""
-    tt.backends.cudnn.allow_tf32 = False
-    yield
-    tt.backends.cudnn.allow_tf32 = True
-
-
 @pytest.mark.parametrize("name", INTERPRETED)
-def test_rules_run_on_a_gpu(name, without_tf32):
+def test_rules_run_on_a_gpu(name):
     function, operands, _ = CASES[name]
     dims = [0 if i == 0 or i % 2 else None for i in range(len(operands))]
     values = [o.make(np.random.default_rng(0), d) for o, d in zip(operands, dims, strict=True)]

@@ -65,8 +65,7 @@ class Net:
         return tt.autograd.grad(self.loss(leaves, image, label), leaves, create_graph=True)
 
 
-def test_gradients_of_each_sample_of_a_network(device, monkeypatch):
-    monkeypatch.setattr(tt.backends.cudnn, "allow_tf32", False)
+def test_gradients_of_each_sample_of_a_network(device):
     net = Net(device)
     images, labels = normal(5, 1, 4, 4).to(device), tt.tensor([0, 2, 1, 1, 0]).to(device)
     got = tt.vmap(net.gradients, in_dims=(None, 0, 0))(net.weights, images, labels)

@@ -179,7 +179,14 @@ def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_only_for_it
     # cross_entropy asks whether every label is a class: a flag is cleared, set by its kernel, and read.
     label_check = {"cuMemsetD8Async": 1, "cuMemcpyDtoHAsync": 1, "cuStreamSynchronize": 1}
     # The optimizer's table of addresses, where gradients lie elsewhere than a step before.
-    table = {"cuMemcpyHtoDAsync": 1, "cuEventQuery": 1, "cuEventDestroy": 1, "cuEventCreate": 1, "cuEventRecord": 1}
+    table = {
+        "cuMemcpyHtoDAsync": 1,
+        "cuEventQuery": 1,
+        "cuEventDestroy": 1,
+        "cuEventCreate": 1,
+        "cuEventRecord": 1,
+    }
+    assert counts in (label_check, label_check | table)
     assert {call.integer("stream") for call in calls if "stream" in call.arguments} == {0}
     again = standin.during(step)
     kernels = [call["function"] for call in calls if "function" in call.arguments]
