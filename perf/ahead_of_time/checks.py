@@ -65,7 +65,8 @@ def _resources(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
         faults.append(
             f"{found['tensor_memory']} columns of tensor memory, where there are {expected.columns}"
         )
-    if found["local"] > expected.local or (found["spills"] and not expected.local):
+    # Local memory that nothing accesses is the frame of a call: a division's, say.
+    if found["spills"] and (found["local"] > expected.local or not expected.local):
         faults.append(
             f"{found['local']} bytes of local memory and {found['spills']} accesses to it, where "
             f"{expected.local} bytes are justified"

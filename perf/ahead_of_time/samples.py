@@ -196,3 +196,4 @@ def indexing(capability: int) -> Iterator[Sample]:
     yield Sample("index_put uint8 of 2**32 rows", lambda: huge.index_put((picked,), bytes_))
     yield Sample("index_add uint8 of 2**32 rows", lambda: huge.index_add(0, picked, bytes_))
     yield Sample("nonzero uint8 of 2**32", lambda: huge.nonzero())
+    yield Sample("nonzero float32 of 2**25", lambda: empty(1 << 25).nonzero())

@@ -44,7 +44,10 @@ def test_what_uses_all_of_its_budget_has_no_fault():
         ({"tensor_memory": 257}, "257 columns of tensor memory, where the declared occupancy leaves 256"),
         ({"tensor_memory": 513}, "513 columns of tensor memory, where there are 512"),
         ({"shared": 232_449}, "232449 bytes of shared memory, where a block can have 232448"),
-        ({"local": 8}, "8 bytes of local memory and 0 accesses to it, where 0 bytes are justified"),
+        (
+            {"local": 8, "spills": 2},
+            "8 bytes of local memory and 2 accesses to it, where 0 bytes are justified",
+        ),
         ({"spills": 1}, "0 bytes of local memory and 1 accesses to it, where 0 bytes are justified"),
         ({"threads": 384}, "384 threads of a block, expected 128"),
         ({"traps": 1}, "it traps: the compiler has left out what the target cannot do"),
@@ -53,6 +56,10 @@ def test_what_uses_all_of_its_budget_has_no_fault():
 )
 def test_what_goes_beyond_it_has_one(found, fault):
     assert fault in faults_of(Expectation(**EXPECTED), FOUND | found)
+
+
+def test_the_frame_of_a_call_is_no_spill():
+    assert faults_of(Expectation(**EXPECTED), FOUND | {"local": 8}) == []
 
 
 def test_local_memory_that_is_justified_is_no_fault_and_more_of_it_is():

@@ -31,9 +31,9 @@ BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
 # float32 is multiplied by FFMA, whose operands are in registers beside the sums.
-SINGLE_NARROW = Configuration((64, 32, 64, 64), 8, 2, 1)
-SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
-SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 1, 1)
+SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
+SINGLE = Configuration((16, 32, 128, 128), 8, 1, 1)
+SINGLE_WIDE = Configuration((16, 16, 256, 256), 16, 1, 1)
 
 FORWARD_HALF = (
     NARROW, NARROW_LONG, HEAD, HEAD_LONG, HEAD_AMPERE, WIDE, BESIDE_NARROW, BESIDE_HEAD, BESIDE_WIDE, FEW_HEAD,
@@ -48,16 +48,18 @@ KEYS_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 1})
 KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
 KEYS_SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
+KEYS_SINGLE_BESIDE = Configuration((16, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
 QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
 QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
-QUERIES_BESIDE = Configuration((64, 32, 128, 128), 4, 2, 1)
-QUERIES_SINGLE = Configuration((16, 16, 128, 128), 8, 2, 1)
+QUERIES_BESIDE = Configuration((64, 32, 128, 128), 8, 2, 1)
+QUERIES_SINGLE_NARROW = Configuration((16, 16, 64, 64), 8, 2, 1)
+QUERIES_SINGLE = Configuration((16, 16, 128, 128), 16, 2, 1)
 
 KEYS_HALF = (KEYS_NARROW, KEYS_NARROW_AMPERE, KEYS_HEAD, KEYS_BESIDE)
-KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE)
+KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE_BESIDE, KEYS_SINGLE)
 QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE)
-QUERIES_SINGLES = (QUERIES_SINGLE,)
+QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE)
 
 
 def _interpreted(head: int, rows: int, columns: int) -> Configuration:
@@ -99,7 +101,8 @@ def keys_tile(
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
-        return KEYS_SINGLE_NARROW if head <= 64 else KEYS_SINGLE
+        narrow = KEYS_SINGLE_BESIDE if beside else KEYS_SINGLE_NARROW
+        return narrow if head <= 64 else KEYS_SINGLE
     if beside:
         return KEYS_BESIDE
     if head > 64:
@@ -114,7 +117,7 @@ def queries_tile(
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
-        return QUERIES_SINGLE
+        return QUERIES_SINGLE_NARROW if head <= 64 else QUERIES_SINGLE
     if beside:
         return QUERIES_BESIDE
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD

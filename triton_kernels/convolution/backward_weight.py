@@ -99,7 +99,9 @@ def plan_parts(
     else:
         default = default_configuration(call, grad, sums, few, outputs, channels, taps)
         shape = (outputs, channels * taps, pixels)
-        chosen = configuration(kernel, call.device, grad.dtype.triton_name, shape, default)
+        chosen = default
+        if not sums.is_exact:
+            chosen = configuration(kernel, call.device, grad.dtype.triton_name, shape, default)
         m, n_, k = chosen.tile
         tile = (bounded(outputs, m), bounded(columns, n_), bounded(pixels, k))
     programs = cdiv(outputs, tile[0]) * cdiv(columns, tile[1]) * (1 if is_flat else taps) * groups

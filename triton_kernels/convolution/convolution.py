@@ -97,7 +97,10 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
     else:
         default = default_configuration(problem, sums, is_flat)
         shape = (problem.positions, columns, channels * window.taps)
-        chosen = configuration(convolve, call.device, source.dtype.triton_name, shape, default)
+        # Exact tiles of float32 and those of TF32 are declared for one dtype, and are no alternatives of each other.
+        chosen = default
+        if not sums.is_exact:
+            chosen = configuration(convolve, call.device, source.dtype.triton_name, shape, default)
         m, n, k = chosen.tile
         if not is_flat and channels % k and channels % (k // 2) == 0:
             k //= 2

@@ -14,7 +14,6 @@ from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.copy import copy_kernel
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
-from ..tuning.choice import configuration
 from .depthwise_kernels import LAST, PLANES, convolve_depthwise, convolve_depthwise_backward_weight
 from .problem import Problem
 from .relaying import WORTH_A_COPY, Relay, as_it_is, unit_of_spec
@@ -31,15 +30,13 @@ def is_depthwise(problem: Problem) -> bool:
     return problem.groups > 1 and min(problem.channels, problem.columns) == 1
 
 
-def chosen_tile(
-    kernel: Any, call: StructuredCall, dtype: str, positions: int, outputs: int, last: bool
-) -> Configuration:
+def chosen_tile(dtype: str, positions: int, outputs: int, last: bool) -> Configuration:
     """Pixels and channels of a program; `last` where channels are innermost."""
     if interpreted():
         rows = min(next_power_of_2(positions), MOST_INTERPRETED)
         return Configuration((rows, min(next_power_of_2(outputs), MOST_INTERPRETED // rows)), 4, 1)
-    default = (LAST if last else PLANES)[dtype]
-    chosen = configuration(kernel, call.device, dtype, (positions, outputs), default)
+    # The layout decides: a tile of the other one would access single elements.
+    chosen = (LAST if last else PLANES)[dtype]
     rows, channels = chosen.tile
     tile = (min(rows, next_power_of_2(positions)), min(channels, next_power_of_2(outputs)))
     return dataclasses.replace(chosen, tile=tile)
@@ -76,7 +73,7 @@ def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None
     assert dtype is not None
     is_last = source.strides[1] == 1 and out.strides[1] == 1
     weight, gather = relay_weight(problem, is_last)
-    chosen = chosen_tile(convolve_depthwise, call, dtype, problem.positions, outputs, is_last)
+    chosen = chosen_tile(dtype, problem.positions, outputs, is_last)
     unit = min(unit_of_spec(source), unit_of_spec(out)) if is_last else 1
     w_unit = unit_of(*weight.strides[2:]) if weight.strides[0] == 1 else 1
     kind = integer_type(reach(source, out, weight), problem.positions + chosen.tile[0])
@@ -148,7 +145,7 @@ def plan_depthwise_parts(
     assert dtype is not None
     is_last = grad.strides[1] == 1 and source.strides[1] == 1
     kernel = convolve_depthwise_backward_weight
-    chosen = chosen_tile(kernel, call, dtype, pixels, pairs, is_last)
+    chosen = chosen_tile(dtype, pixels, pairs, is_last)
     rows, columns = chosen.tile
     programs = cdiv(pairs, columns) * window.taps
     if interpreted():

@@ -141,6 +141,8 @@ class Sums(NamedTuple):
 
     type: Any
     precision: str
+    is_exact: bool = False
+    """Whether they are of float32 and keep its precision, which takes tiles of their own."""
 
     def constants(self) -> dict[str, object]:
         """The kernels' constants."""
@@ -162,7 +164,7 @@ def sums_of(call: StructuredCall, spec: TensorSpec) -> Sums:
     if name == "float64":
         return Sums(tl.float64, "ieee")
     if name == "float32":
-        return Sums(tl.float32, "tf32" if rounds_to_tf32() else "ieee")
+        return Sums(tl.float32, "tf32") if rounds_to_tf32() else Sums(tl.float32, "ieee", is_exact=True)
     if name in ("float16", "bfloat16"):
         return Sums(tl.float32, "ieee")
     raise call.refuse(spec)

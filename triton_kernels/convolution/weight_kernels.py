@@ -205,7 +205,7 @@ HALF = (
     Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}),
     Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2}),
     # HMMA takes its operands from registers.
-    Configuration((128, 128, 32), 8, 4, {80: 1}),
+    Configuration((128, 128, 32), 8, 3, {80: 1}),
     Configuration((64, 64, 32), 4, 4, {80: 2}),
 )
 # Few or ragged channels: an address and a mask for each vector or element.

@@ -88,7 +88,7 @@ def plan_radix(
     word, count_type = f"*{format_.word}", f"*{position.triton_name}"
     numbers = dict.fromkeys(("parts", "chunk", "n", "shift"), kind)
     divisible = [name for name, value in (("chunk", cut.chunk), ("n", n)) if value % ALIGNMENT == 0]
-    warps = 16 if format_.bits == 64 else 8
+    warps = 8
     common = {
         **format_.constants(),
         "DESCENDING": descending,

@@ -178,8 +178,9 @@ declare(
     operand="x",
     tile=("BLOCK",),
     dtypes={
-        ("u32", "u16", "u8"): (Configuration((2048,), 8, blocks=2),),
-        ("u64",): (Configuration((2048,), 16, blocks=1),),
+        # With 64-bit places there are ten registers more than two blocks have.
+        ("u32", "u16", "u8"): (Configuration((2048,), 8, blocks={80: 2, 90: 1, 100: 1}),),
+        ("u64",): (Configuration((2048,), 8, blocks=1),),
     },
     smaller=True,
     operations="33 comparisons and exchanges of a tile of 2,048, and 10 more for offsets",
