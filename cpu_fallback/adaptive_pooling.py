@@ -16,8 +16,10 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_s
 from .error_state import quiet
 from .widen import compute_np
 
+Array = np.ndarray[Any, Any]
 
-def shares(n: int, out: int) -> Iterator[tuple[Any, Any]]:
+
+def shares(n: int, out: int) -> Iterator[tuple[Array, Array]]:
     """The taps of the windows of `out` even shares of `n`: of each its positions, and which windows have it."""
     o = np.arange(out)
     start = o * n // max(out, 1)
@@ -27,34 +29,34 @@ def shares(n: int, out: int) -> Iterator[tuple[Any, Any]]:
         yield np.minimum(at, n - 1), at < end
 
 
-def sizes_of(n: int, out: int) -> Any:
+def sizes_of(n: int, out: int) -> Array:
     """How many elements each share has."""
     o = np.arange(out)
     return -(-(o + 1) * n // max(out, 1)) - o * n // max(out, 1)
 
 
-def along(values: Any, axis: int) -> Any:
+def along(values: Array, axis: int) -> Array:
     """A line of values, to be broadcast along an axis counted from the end."""
     return values.reshape(-1, *(1,) * (-1 - axis))
 
 
-def summed(array: Any, out: tuple[int, ...]) -> Any:
+def summed(array: Array, out: tuple[int, ...]) -> Array:
     """The sums of the shares of the last dimensions."""
     for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):
         n = array.shape[axis]
-        total: Any = np.zeros((*array.shape[:axis], size, *array.shape[axis:][1:]), array.dtype)
+        total = np.zeros((*array.shape[:axis], size, *array.shape[axis:][1:]), array.dtype)
         for at, there in shares(n, size):
             total += np.where(along(there, axis), np.take(array, at, axis), array.dtype.type(0))
         array = total
     return array
 
 
-def divisors(spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: Any) -> Any:
+def divisors(spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: np.dtype[Any]) -> Array:
     """How many elements each window has."""
-    counts: Any = 1
+    counts = np.ones((), np.int64)
     for n, o in zip(spatial, out, strict=True):
         counts = np.multiply.outer(counts, sizes_of(n, o))
-    return np.asarray(counts).astype(np_dtype)
+    return counts.astype(np_dtype)
 
 
 def adaptive_average(call: StructuredCall) -> PlannedKernel:
@@ -65,7 +67,7 @@ def adaptive_average(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(spec.dtype)
     size = divisors(spec.sizes[-len(out) :], out, np_dtype)
 
-    def into(to: Any, array: Any) -> None:
+    def into(to: Array, array: Array) -> None:
         np.copyto(to, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
 
     return PlannedKernel(quiet(into))
@@ -80,7 +82,7 @@ def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
     spatial = spec.sizes[-len(out) :]
     size = divisors(spatial, out, np_dtype)
 
-    def into(to: Any, grad: Any, array: Any) -> None:
+    def into(to: Array, grad: Array, array: Array) -> None:
         np.copyto(to, summed(grad / size, spatial), casting="unsafe")
 
     return PlannedKernel(quiet(into))
@@ -95,7 +97,7 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
     spatial = spec.sizes[-len(out) :]
     places = np.arange(math.prod(spatial)).reshape(spatial)
 
-    def into(to: Any, indices: Any, array: Any) -> None:
+    def into(to: Array, indices: Array, array: Array) -> None:
         best = array.astype(np_dtype, copy=False)
         where: Any = np.broadcast_to(places, best.shape)
         for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):

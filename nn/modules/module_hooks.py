@@ -193,7 +193,7 @@ class _Pending:
 
 @contextmanager
 def _always_called(module: Any) -> Iterator[_Pending]:
-    """After an exception, calls the hooks registered with ``always_call``; what they raise is a warning's cause."""
+    """After an exception, calls the hooks registered with ``always_call``; what they raise is noted on it."""
     pending = _Pending()
     try:
         yield pending

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from importlib.util import find_spec
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_gradients_are_forgotten():
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "meta"])
 def test_conversion_keeps_the_parameters_and_changes_their_bytes(device):
-    if device == "cuda" and not tt.cuda.is_available():
+    if device == "cuda" and find_spec("triton") is None:
         pytest.skip("triton has no wheel for this platform")
     net = Net()
     net(tt.ones(1, 2)).sum().backward()

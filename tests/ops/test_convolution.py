@@ -436,11 +436,10 @@ def test_double_backward_is_that_of_the_formulas() -> None:
 
 
 def test_lines_with_time_first() -> None:
-    torch = pytest.importorskip("torch")
-    x, w, b = sample(7, 2, 3), sample(3, 3, 4, seed=1), sample(4, seed=2)
+    x, w, b = (tt.from_numpy(a) for a in (sample(7, 2, 3), sample(3, 3, 4, seed=1), sample(4, seed=2)))
     for pad in (0, 2):
-        want = torch.conv_tbc(*[torch.from_numpy(a) for a in (x, w, b)], pad)
-        found = tt.conv_tbc(*[tt.from_numpy(a) for a in (x, w, b)], pad)
+        want = tt.conv1d(x.permute(1, 2, 0), w.permute(2, 1, 0), b, padding=pad).permute(2, 0, 1)
+        found = tt.conv_tbc(x, w, b, pad)
         assert found.is_contiguous()
         np.testing.assert_allclose(found.numpy(), want.numpy(), atol=1e-12)
     with pytest.raises(RuntimeError, match="Input must have 3 dims: time, batch, in_channel"):

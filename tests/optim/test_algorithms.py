@@ -1,6 +1,7 @@
 """What a step computes: each algorithm written out in float64, at once and operation by operation, on both backends."""
 
 import math
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -9,7 +10,10 @@ import triten as tt
 
 DEVICES = [
     "cpu",
-    pytest.param("cuda", marks=pytest.mark.skipif(not tt.cuda.is_available(), reason="no Triton")),
+    pytest.param(
+        "cuda",
+        marks=pytest.mark.skipif(find_spec("triton") is None, reason="triton has no wheel for this platform"),
+    ),
 ]
 SHAPES = ((3, 4), (5,), (), (0, 2))
 
