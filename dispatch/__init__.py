@@ -4,6 +4,7 @@ The subfolders hold the parts; `load` registers every generated operator. Kernel
 register from `cpu_fallback` and `triton_kernels`, which import this folder and not the reverse.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 # What a user finds here beside the folders; not imported with the package, which code generation needs bare.
@@ -56,9 +57,20 @@ def _functionalize(op: Any, key_set: Any, stack: list[Any]) -> None:
     functionalize_fallback(op, key_set, stack)
 
 
+def _registration(family: str) -> Callable[[], None]:
+    """The function that defines a family's operators and registers their kernels."""
+    import importlib
+
+    return importlib.import_module(f".generated.registrations_{family}", __name__).register  # type: ignore[no-any-return]
+
+
 def load() -> None:
-    """Define every operator. Called once by the package's root."""
+    """Make every operator known; a family's are registered when one of them is first asked for.
+
+    Called once by the package's root.
+    """
     import os
+    from functools import partial
 
     from ..runtime.dispatch_key import RUNTIME, Functionality
     from .autograd.recording import not_differentiable
@@ -66,11 +78,12 @@ def load() -> None:
     from .core.kernel_function import KernelFunction
     from .functional import plan_batched
     from .functional.python_key import PYTHON, python_fallback
-    from .generated.register_all import register_all
+    from .generated.operator_index import OPERATORS
 
     dispatcher = Dispatcher.singleton()
     with dispatcher.loading():
-        register_all()
+        for family, names in OPERATORS.items():
+            dispatcher.defer(names, partial(_registration, family))
         for (functionality, _), key in RUNTIME.items():
             if functionality in (Functionality.AutogradFunctionality, Functionality.AutogradOther):
                 kernel = KernelFunction(None, planner=not_differentiable, source="autograd fallback")

@@ -6,7 +6,7 @@ same bits everywhere. Source: Salmon et al., "Parallel Random Numbers: As Easy a
 
 from __future__ import annotations
 
-import secrets
+import os
 import struct
 import threading
 from typing import NamedTuple, Protocol
@@ -55,7 +55,7 @@ class Generator:
 
     def seed(self) -> int:
         """Restart at a seed from the operating system; returns it."""
-        self.manual_seed(secrets.randbits(64))
+        self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
@@ -169,7 +169,7 @@ def manual_seed(seed: int) -> Generator:
 
 def seed() -> int:
     """Seed every default generator from the operating system; returns the seed."""
-    value = secrets.randbits(64)
+    value = int.from_bytes(os.urandom(8), "little")
     manual_seed(value)
     return value
 

@@ -17,7 +17,7 @@ from .load import load_functions
 from .registrations import (
     functions_index_module,
     index_module,
-    register_all_module,
+    operator_index_module,
     registrations_module,
     tensor_methods_module,
 )
@@ -52,7 +52,9 @@ def generate() -> dict[str, str]:
     files["__init__.py"] = index_module(families, families)
     files["tensor_methods.py"] = tensor_methods_module(families)
     files["forward.py"] = forward_index(derivatives, list(operators.functions))
-    files["register_all.py"] = register_all_module(families)
+    files["operator_index.py"] = operator_index_module(
+        {family: [str(f.name) for f in operators.of_family(family)] for family in families}
+    )
     files["functions.py"] = functions_index_module(names)
     files["functions.pyi"] = functions_stub(operators)
     files["tensor_methods.pyi"] = methods_stub(operators)

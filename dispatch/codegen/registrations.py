@@ -124,12 +124,13 @@ def tensor_methods_module(families: list[str]) -> str:
     )
 
 
-def register_all_module(families: list[str]) -> str:
-    """`generated/register_all.py`: calls every family's `register`."""
-    text = HEADER.format(title="Registers every family.", source="*.yaml")
-    imports = "from . import (\n" + "".join(f"    registrations_{f},\n" for f in families) + ")\n"
-    body = "".join(f"    registrations_{f}.register()\n" for f in families)
-    return text + imports + f'\n\ndef register_all() -> None:\n    """Define every operator."""\n{body}'
+def operator_index_module(names: dict[str, list[str]]) -> str:
+    """`generated/operator_index.py`: the family of every operator, which is what is known before families load."""
+    text = HEADER.format(title="The operators of each family.", source="*.yaml")
+    listed = "".join(
+        f'    "{family}": (' + "".join(f'"aten::{n}", ' for n in of) + "),\n" for family, of in names.items()
+    )
+    return text + f"OPERATORS: dict[str, tuple[str, ...]] = {{\n{listed}}}\n"
 
 
 NAMESPACED = ("fft_", "linalg_", "special_")

@@ -32,6 +32,8 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self._operators: dict[str, OperatorEntry] = {}
+        self._deferred: dict[str, Callable[[], Callable[[], None]]] = {}
+        self._staged: dict[str, OperatorEntry] = {}
         self._libraries: dict[str, str] = {}
         self._fallbacks: dict[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._listeners: tuple[list[OpRegistrationListener], ...] = ()
@@ -69,7 +71,7 @@ class Dispatcher:
             name = str(schema.operator_name)
             tags = parse_tags(tags, name)
         with self.lock:
-            waiting = self._operators.get(name)
+            waiting = self._find(name)
             if waiting is not None and waiting.has_schema:
                 raise RuntimeError(
                     f"Tried to register an operator ({schema}) with the same name and overload name multiple times. "
@@ -130,7 +132,7 @@ class Dispatcher:
         if not isinstance(kernel, KernelFunction):
             kernel = KernelFunction.from_function(kernel, source=place_of(kernel))
         with self.lock:
-            entry = self._operators.get(name)
+            entry = self._find(name)
             if entry is not None:
                 if kernel.written is not None and entry.has_schema:
                     kernel.check_fits(entry.schema)
@@ -264,8 +266,12 @@ class Dispatcher:
 
         return RegistrationHandle(undo)
 
-    def add_listener(self, listener: OpRegistrationListener) -> RegistrationHandle:
+    def add_listener(
+        self, listener: OpRegistrationListener, *, as_loaded: bool = False
+    ) -> RegistrationHandle:
         """Tell a listener of every operator that is defined or taken back, first of all of those defined already.
+
+        With `as_loaded` it is told of this package's operators when they are loaded, rather than now.
 
         It is called while `lock` is held; kernels and names without a definition do not count. A listener that
         raises on a definition refuses it; one that raises when a definition is taken back cannot keep it, and
@@ -290,6 +296,8 @@ class Dispatcher:
             with self.lock:
                 self._listeners = tuple(each for each in self._listeners if each is not registered)
 
+        if not as_loaded:
+            self.load_all()
         with self.lock, ExitStack() as refused:
             self._listeners = (*self._listeners, registered)
             refused.callback(undo)
@@ -299,8 +307,69 @@ class Dispatcher:
             refused.pop_all()
         return RegistrationHandle(undo)
 
-    def _find_or_create(self, name: str) -> OperatorEntry:
+    def _find(self, name: str) -> OperatorEntry | None:
+        """The operator of a name, whose family is loaded if it is the first of it to be asked for."""
         entry = self._operators.get(name)
+        if entry is None:
+            prepare = self._deferred.get(name)
+            if prepare is not None:
+                self._load(prepare)
+            # Again in any case: another thread may have loaded it between the two questions.
+            entry = self._operators.get(name)
+        return entry
+
+    def defer(self, names: Iterable[str], prepare: Callable[[], Callable[[], None]]) -> None:
+        """Have the function that `prepare` gives install operators of this package when one is first asked for.
+
+        Everyone else sees all of them defined from now on: no name can be taken before they are loaded, and none is
+        seen half registered. Importing is for `prepare`, which runs outside `lock`: modules wait for one another.
+        """
+        with self.lock:
+            for name in names:
+                self._deferred[name] = prepare
+                base = name.partition(".")[0]
+                self.packets[base] = (*self.packets.get(base, ()), name)
+
+    def _load(self, prepare: Callable[[], Callable[[], None]]) -> None:
+        """Run a deferred registration, once."""
+        register = prepare()
+        with self.lock:
+            if prepare not in self._deferred.values():
+                return
+            outer, self._staged = self._staged, {}
+            try:
+                register()
+                loaded = self._staged
+            finally:
+                self._staged = outer
+            self._operators.update(loaded)
+            for name in loaded:
+                del self._deferred[name]
+            for (listener,) in self._listeners:
+                for entry in loaded.values():
+                    listener.on_operator_registered(entry)
+
+    def load_all(self) -> None:
+        """Run every deferred registration, for whoever wants to see all operators."""
+        for prepare in dict.fromkeys(list(self._deferred.values())):
+            self._load(prepare)
+
+    def install(self, name: str, schema: str, source: str, tags: frozenset[str]) -> OperatorEntry:
+        """Define an operator of this package in a deferred registration: no one can have been before it."""
+        entry = self._staged[name] = OperatorEntry(name)
+        entry.define(schema, source, tags)
+        return entry
+
+    def install_kernel(self, name: str, keys: Iterable[DispatchKey], kernel: KernelFunction) -> None:
+        """Give an operator that was just installed the kernel of some keys."""
+        kernels = self._staged[name].kernels
+        for key in keys:
+            kernels[key] = (kernel,)
+            if key is operator_entry.ADINPLACE:
+                operator_entry.inplace_or_view.append(kernel)
+
+    def _find_or_create(self, name: str) -> OperatorEntry:
+        entry = self._find(name)
         if entry is None:
             entry = self._operators[name] = OperatorEntry(name)
             base = name.partition(".")[0]
@@ -324,7 +393,7 @@ class Dispatcher:
 
     def find_op(self, name: str, overload_name: str = "") -> OperatorEntry | None:
         """The operator of a full name (``aten::add.Tensor``, or the overload apart), defined or only named, or None."""
-        return self._operators.get(f"{name}.{overload_name}" if overload_name else name)
+        return self._find(f"{name}.{overload_name}" if overload_name else name)
 
     def find_schema(self, name: str, overload_name: str = "") -> OperatorEntry | None:
         """The operator of a full name if it is defined, else None."""
@@ -351,7 +420,7 @@ class Dispatcher:
         skipped = self.skipped.get(name)
         if skipped:
             return f" (the allowlist of the library at {skipped[-1]} passes over it)"
-        entry = self._operators.get(name)
+        entry = self._find(name)
         if entry is None:
             return ""
         what = "kernels are" if entry.kernels else "the name is"
@@ -359,17 +428,19 @@ class Dispatcher:
 
     def dump(self, name: str) -> str:
         """An operator's registrations and dispatch table, as text. Raises RuntimeError for an unknown name."""
-        entry = self._operators.get(name)
+        entry = self._find(name)
         if entry is None:
             raise RuntimeError(f"Could not find operator {name}{self.why_undefined(name)}")
         return entry.dump()
 
     def get_all_op_names(self) -> list[str]:
         """Every name, sorted."""
+        self.load_all()
         return sorted(list(self._operators))  # noqa: C414 - list() is one step, while others register
 
     def get_registrations_for_dispatch_key(self, key: DispatchKey | str | None = None) -> list[str]:
         """Names of the operators with a kernel of their own at `key`; with None, of all with any kernel."""
+        self.load_all()
         wanted = None if key is None else parse(key)
         return sorted(
             name

@@ -118,7 +118,8 @@ class OperatorEntry:
         self.names = 0
         self.is_retired = False
         self.numbers_as_tensors = False
-        self.kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]] = {}
+        # Replaced rather than changed once others can see the operator.
+        self.kernels: dict[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._schema_text: str | None = None
         self._schema: FunctionSchema | None = None
         self._always: list[int] = []

@@ -10,7 +10,7 @@ from ...runtime.dispatch_key import BY_NAME, RUNTIME, DispatchKey, Functionality
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import KernelFunction, Planner
 from .structured_kernel import MetaFunction, StructuredKernel
-from .stub import on_register
+from .stub import foreign_device_types, on_register
 from .through_out import ThroughOut
 from .view_kernel import GeometryFunction, ViewKernel
 
@@ -29,13 +29,23 @@ def define(
     name: str, schema: str, source: str, tags: tuple[str, ...] = (), wrapped_numbers: bool = False
 ) -> None:
     """Define an operator; its schema is parsed at first use."""
-    _dispatcher.register_def(f"aten::{schema}", source, frozenset(tags), f"aten::{name}")
-    if wrapped_numbers:
-        _dispatcher.find_schema_or_throw(f"aten::{name}").numbers_as_tensors = True
+    entry = _dispatcher.install(f"aten::{name}", f"aten::{schema}", source, frozenset(tags))
+    entry.numbers_as_tensors = wrapped_numbers
 
 
 def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
-    _dispatcher.register_impl(f"aten::{name}", key, kernel)
+    _dispatcher.install_kernel(f"aten::{name}", (key,), kernel)
+
+
+def _impl_by_stub(name: str, stub: str, kernel: KernelFunction) -> None:
+    """Register a kernel that asks for a stub, for every backend that has it."""
+    others = map(_dense_key, foreign_device_types(stub))
+    _dispatcher.install_kernel(f"aten::{name}", (*_BACKENDS, *others), kernel)
+    _by_stub.setdefault(stub, []).append((name, kernel))
+
+
+def _dense_key(device_type: str) -> DispatchKey:
+    return RUNTIME[Functionality.Dense, Device(device_type).backend]
 
 
 def structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | None = None) -> None:
@@ -46,9 +56,7 @@ def structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | N
     kernel = KernelFunction(
         None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True
     )
-    for key in _BACKENDS:
-        _impl(name, key, kernel)
-    _by_stub.setdefault(stub, []).append((name, kernel))
+    _impl_by_stub(name, stub, kernel)
     if out is not None:
         through_out = KernelFunction(None, planner=ThroughOut(meta, form, f"aten::{out}"), source=f"by {out}")
         _impl(name, _NON_FUNCTIONAL, through_out)
@@ -57,17 +65,16 @@ def structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | N
 def planned(name: str, stub: str, plan: Planner) -> None:
     """Register a kernel that plans its own calls, for every backend that has the stub which it asks for."""
     kernel = KernelFunction(None, planner=plan, source=plan.__module__, leaf=True)
-    for key in _BACKENDS:
-        _impl(name, key, kernel)
-    _by_stub.setdefault(stub, []).append((name, kernel))
+    _impl_by_stub(name, stub, kernel)
 
 
 def _serve(stub: str, device_type: str) -> None:
     """Register the operators of a stub for the backend that has brought a kernel."""
-    key = RUNTIME[Functionality.Dense, Device(device_type).backend]
-    for name, kernel in _by_stub.get(stub, ()):
-        if key not in _dispatcher.find_schema_or_throw(f"aten::{name}").kernels:
-            _impl(name, key, kernel)
+    key = _dense_key(device_type)
+    with _dispatcher.lock:
+        for name, kernel in _by_stub.get(stub, ()):
+            if key not in _dispatcher.find_schema_or_throw(f"aten::{name}").kernels:
+                _dispatcher.register_impl(f"aten::{name}", key, kernel)
 
 
 on_register.append(_serve)

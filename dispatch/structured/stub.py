@@ -177,6 +177,11 @@ def has_kernel(name: str, device_type: str) -> bool:
     return device_type in OWN or device_type in _stubs.get(name, {})
 
 
+def foreign_device_types(name: str) -> list[str]:
+    """The device types of other packages that have a stub's kernel."""
+    return [device_type for device_type in _stubs.get(name, ()) if device_type not in OWN]
+
+
 def _follow_rename(old: str, new: str) -> None:
     for kernels in _stubs.values():
         if old in kernels:

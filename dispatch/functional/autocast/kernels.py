@@ -350,5 +350,5 @@ def register_lists(backend: int) -> None:
     """Register the kernels of a device type's lists, once in a process."""
     with _lock:
         if backend not in _registered:
-            Dispatcher.singleton().add_listener(_Lists(backend))
+            Dispatcher.singleton().add_listener(_Lists(backend), as_loaded=True)
             _registered.add(backend)
