@@ -50,6 +50,18 @@ def _flat_indices(window: Window) -> tuple[Any, Any]:
     return corner, first
 
 
+def _without_elements(window: Window) -> Any:
+    """Which positions' windows lie in the border alone: `ceil_mode` and dilation make some; None if there is none."""
+    empty: Any = False
+    for n, k, s, p, d, out in zip(
+        window.spatial, window.kernel, window.stride, window.padding, window.dilation, window.out, strict=True
+    ):
+        start = np.arange(out) * s - p
+        first = start + np.maximum(0, -(start // d)) * d
+        empty = np.logical_or.outer(empty, (first >= n) | (first > start + (k - 1) * d))
+    return empty if empty.any() else None
+
+
 def max_pool(call: StructuredCall) -> PlannedKernel:
     """The largest element under each window; of equals the first, of NaNs the last, as ATen's loop finds them."""
     spec = call.args["self"]
@@ -90,18 +102,25 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
 
 
 def max_pool_backward(call: StructuredCall) -> PlannedKernel:
-    """Each gradient added to the element that its index names, in the order of positions."""
+    """Each gradient added to the element that its index names, in the order of positions.
+
+    The index of a window without elements names none, whatever it is.
+    """
     spec = call.args["self"]
     window = window_of(call)
     rank = len(window.out)
+    empty = None if call.extra["pool"].adaptive else _without_elements(window)
     area = math.prod(window.spatial)
     planes = math.prod(spec.sizes[:-rank])
     base = (np.arange(planes) * area).reshape(*spec.sizes[:-rank], *(1,) * rank)
     is_disjoint = not call.extra["pool"].adaptive and all(
         s > (k - 1) * d for s, k, d in zip(window.stride, window.kernel, window.dilation, strict=True)
     )
+    is_disjoint = is_disjoint and empty is None
 
     def into(out: Any, grad: Any, array: Any, indices: Any) -> None:
+        if empty is not None:
+            indices, grad = np.where(empty, 0, indices), np.where(empty, 0, grad)
         flat = (indices + base).reshape(-1)
         if is_disjoint:
             made = np.zeros(planes * area, grad.dtype)

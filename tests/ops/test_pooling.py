@@ -148,6 +148,21 @@ def test_averages(window: Any, include: bool, divisor: int | None) -> None:
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-12)
 
 
+def test_windows_of_border_alone_pass_no_gradient_on(device: str) -> None:
+    """Dilation and `ceil_mode` make windows that meet no element; their index may lie beyond the plane."""
+    x = tt.arange(5.0, device=device).view(1, 1, 5, 1).requires_grad_()
+    values, indices = tt.max_pool2d_with_indices(x, 2, (1, 3), 1, (1, 2), True)
+    assert values.tolist() == [[[[-np.inf]] * 6]]
+    assert indices.shape == (1, 1, 6, 1)
+    values.sum().backward()
+    assert x.grad.tolist() == [[[[0.0]] * 5]]
+    some = tt.arange(10.0, device=device).view(1, 1, 2, 5).requires_grad_()
+    values = tt.max_pool2d(some, (1, 2), (1, 4), (0, 1), (1, 2), True)
+    (values * tt.tensor([1.0, 2.0], device=device)).sum().backward()
+    assert values.tolist() == [[[[1.0, 3.0], [6.0, 8.0]]]]
+    assert some.grad.tolist() == [[[[0.0, 1.0, 0.0, 2.0, 0.0], [0.0, 1.0, 0.0, 2.0, 0.0]]]]
+
+
 def test_averages_of_integers_are_truncated() -> None:
     x = tt.tensor([[[-1, -2], [-2, -2]]])
     assert tt.avg_pool2d(x, 2).tolist() == [[[-1]]]
@@ -195,6 +210,14 @@ def test_errors(shape: tuple[int, ...], arguments: tuple[Any, ...], words: str) 
             with pytest.raises(RuntimeError) as error:
                 getattr(tt, name)(tt.ones(shape, device=device), *arguments)
             assert words in str(error.value)
+
+
+def test_averages_of_volumes_refuse_an_image_smaller_than_the_window_whatever_the_padding() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"\(T: 2 H: 7 W: 1\) smaller than kernel size \(kT: 3 kH: 2 kW: 1\)"
+    ):
+        tt.avg_pool3d(tt.ones(1, 2, 7, 1), (3, 2, 1), padding=(1, 0, 0))
+    assert tt.max_pool3d(tt.ones(1, 2, 7, 1), (3, 2, 1), padding=(1, 0, 0)).shape == (1, 1, 3, 1)
 
 
 def test_refused_dtypes_and_divisors() -> None:

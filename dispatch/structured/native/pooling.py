@@ -119,19 +119,17 @@ def pool_window(
             f"{list(self.sizes)} and non-batch dimension 0 has length zero!"
         )
     spatial = self.sizes[-rank:]
+    if name == "avg_pool3d" and any(n < k for n, k in zip(spatial, kernel, strict=True)):
+        # Of the operators here only this one refuses an image that its padding would make large enough.
+        raise RuntimeError(
+            f"input image ({_sides('', words.sides, spatial)}) smaller than kernel size "
+            f"({_sides('k', words.sides, kernel)})"
+        )
     out = tuple(
         pooling_output_size(n, k, s, p, d, ceil_mode)
         for n, k, s, p, d in zip(spatial, kernel, steps, border, spread, strict=True)
     )
     if any(n < 1 for n in out):
-        if name == "avg_pool3d":
-            raise RuntimeError(
-                "input image ("
-                + _sides("", words.sides, spatial)
-                + ") smaller than kernel size ("
-                + _sides("k", words.sides, kernel)
-                + ")"
-            )
         found = [max(n, 0) for n in out] if rank == 2 else out
         given, calculated = (
             "x".join(str(n) for n in (self.sizes[-rank - 1], *sizes)) for sizes in (spatial, found)
