@@ -1,0 +1,16 @@
+"""What the tests of the allocator's policy share: an allocator over addresses without memory."""
+
+import pytest
+
+from triten.perf.allocator import address_driver
+from triten.runtime.cuda.caching_allocator import CachingAllocator
+from triten.runtime.cuda.memory_options import AllocatorOptions
+
+
+def make(**options):
+    return CachingAllocator(address_driver(), AllocatorOptions(**options))
+
+
+@pytest.fixture
+def allocator():
+    return make()

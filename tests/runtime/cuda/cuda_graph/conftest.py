@@ -1,0 +1,14 @@
+"""What the tests of graphs share: nothing may be left of a capture."""
+
+import pytest
+
+import triten as tt
+from triten.runtime.cuda.driver import driver
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    yield
+    assert not driver().captures_underway
+    assert not tt.cuda.is_current_stream_capturing()
+    assert tt.cuda.current_stream() == tt.cuda.default_stream()
