@@ -292,11 +292,11 @@ class ParameterDict(Module):
         ['left']
     """
 
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._keys: dict[str, None] = {}
-        if values is not None:
-            self.update(values)
+        if parameters is not None:
+            self.update(parameters)
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._keys:

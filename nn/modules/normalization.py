@@ -203,6 +203,7 @@ class _BatchNorm(_Channels):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
@@ -274,6 +275,7 @@ class _InstanceNorm(_Channels):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
@@ -333,6 +335,7 @@ class GroupNorm(_Affine):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
         bias: bool = True,
     ) -> None:
         super().__init__()
