@@ -65,7 +65,7 @@ def _without_elements(window: Window) -> Any:
 def max_pool(call: StructuredCall) -> PlannedKernel:
     """The largest element under each window; of equals the first, of NaNs the last, as ATen's loop finds them."""
     spec = call.args["self"]
-    if spec.dtype.name == "bool" or spec.dtype.is_complex:
+    if not (spec.dtype.is_floating_point or spec.dtype.name in call.extra.get("integers", ())):
         raise NotImplementedError(
             f"\"max_pool{len(call.extra['pool'].out)}d\" not implemented for '{spec.dtype.scalar_name}'"
         )
@@ -153,8 +153,8 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
     """The mean under each window; integers are divided as C divides them."""
     spec = call.args["self"]
     window = window_of(call)
-    if spec.dtype.name == "bool" or (len(window.out) == 3 and not spec.dtype.is_floating_point):
-        name = f"avg_pool{len(window.out)}d_out_frame"
+    if not (spec.dtype.is_floating_point or spec.dtype.name in call.extra["integers"]):
+        name = "avg_pool2d" if len(window.out) == 2 else "avg_pool3d_out_frame"
         raise NotImplementedError(f"\"{name}\" not implemented for '{spec.dtype.scalar_name}'")
     np_dtype = compute_np(spec.dtype)
     last = _is_channels_last(spec)

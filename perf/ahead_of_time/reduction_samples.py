@@ -132,8 +132,8 @@ def pools(capability: int) -> Iterator[Sample]:
                 label = f"{name} {dtype}{' channels last' if last else ''}"
                 wide = (kernel, f"{kernel}_backward") if last else ()
                 yield Sample(label, partial(gradient, pool, x, last), wide)
-    for dtype in INTEGRAL:
-        for name, _ in kernels:
+    for name, dtypes in (("max_pool2d", INTEGRAL[:5]), ("avg_pool2d", ("int64",))):
+        for dtype in dtypes:
             x = empty(32, 64, 56, 56, dtype=dtype)
             yield Sample(f"{name} {dtype}", partial(getattr(functions, name), x, **WINDOW))
     x, volume = empty(32, 64, 57, 57), empty(4, 64, 16, 28, 28)

@@ -256,3 +256,15 @@ def test_gradients_keep_channels_last() -> None:
     x = tt.from_numpy(sample(2, 3, 6, 6)).contiguous(memory_format=tt.channels_last).requires_grad_()
     tt.max_pool2d(x, 2).sum().backward()
     assert x.grad.is_contiguous(memory_format=tt.channels_last)
+
+
+def test_integers_that_pytorch_pools(device: str) -> None:
+    x = tt.arange(-8, 8, device=device).view(1, 2, 2, 4)
+    assert tt.avg_pool3d(x, (1, 2, 2)).tolist() == [[[[-5, -3]], [[2, 4]]]]
+    for dtype in (tt.uint8, tt.int8, tt.int16, tt.int32, tt.int64):
+        assert tt.max_pool2d(tt.arange(16, device=device).view(1, 4, 4).to(dtype), 2).tolist() == [
+            [[5, 7], [13, 15]]
+        ]
+    for pool, dtype in ((tt.max_pool2d, tt.uint16), (tt.avg_pool2d, tt.int32), (tt.avg_pool2d, tt.bool)):
+        with pytest.raises(NotImplementedError, match=f"not implemented for '{dtype.scalar_name}'"):
+            pool(tt.ones(1, 4, 4, device=device).to(dtype), 2)

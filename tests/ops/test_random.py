@@ -254,6 +254,13 @@ def test_native_dropout(dtype):
     assert tt.dropout(x, 0.5, False) is x and tt.dropout(x, 1.0, True).tolist() == [0.0] * N
 
 
+def test_dropout_backward_of_whole_numbers_is_floating_point(device):
+    mask = tt.tensor([True, False, True], device=device)
+    for dtype, made in ((tt.int64, tt.float32), (tt.bool, tt.float32), (tt.bfloat16, tt.bfloat16)):
+        scaled = tt.native_dropout_backward(tt.ones(3, dtype=dtype, device=device), mask, 1.5)
+        assert scaled.dtype is made and scaled.tolist() == [1.5, 0.0, 1.5]
+
+
 def test_dropout_gradient():
     x = tt.ones(100, dtype=tt.float64, requires_grad=True)
     y = tt.dropout(x, 0.5, True)

@@ -38,10 +38,10 @@ def three(sizes: tuple[int, ...], fill: int) -> tuple[int, ...]:
 
 
 def check_floating(call: StructuredCall) -> TensorSpec:
-    """The spec of `self`. Refuses dtypes that pooling does not have; those of planes take integers."""
+    """The spec of `self`. Refuses dtypes that pooling does not have; some operators name integers that they take."""
     spec: TensorSpec = call.args["self"]
     check_dtypes(call, [spec])
-    if not (spec.dtype.is_floating_point or (call.extra.get("integers", False) and spec.dtype.is_integral)):
+    if not (spec.dtype.is_floating_point or spec.dtype.name in call.extra.get("integers", ())):
         raise call.refuse(spec)
     return spec
 

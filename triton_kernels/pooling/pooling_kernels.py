@@ -7,7 +7,7 @@ floor(i n / out) to ceil((i + 1) n / out), so that an input's windows are found 
 """
 
 from ...runtime.cuda.lazy_triton import tl, triton
-from ..budget import INTEGERS, Configuration, declare
+from ..budget import Configuration, declare
 from ..conversion import convert
 
 
@@ -404,8 +404,8 @@ WIDER = Configuration((16, 64), blocks=4)
 """Channels last: 16 bytes of each position for a lane."""
 
 for _kernel, _operand, _integers, _operations in (
-    (max_pool, "x", INTEGERS, "a comparison for each tap"),
-    (average_pool, "x", INTEGERS, "an addition for each tap"),
+    (max_pool, "x", ("u8", "i8", "i16", "i32", "i64"), "a comparison for each tap"),
+    (average_pool, "x", ("i64",), "an addition for each tap"),
     (max_pool_backward, "g", (), "a comparison and an addition for each window"),
     (average_pool_backward, "g", (), "a division and an addition for each window"),
 ):

@@ -141,6 +141,10 @@ def pool_window(
     return Pool(kernel, steps, border, spread, out, windows)
 
 
+COMPARED = ("uint8", "int8", "int16", "int32", "int64")
+"""Integers that have a largest element under a window."""
+
+
 def pooled_strides(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Channels last where the input has them so."""
     format = self.suggest_memory_format()
@@ -180,13 +184,13 @@ def set_gradient(meta: MetaBase, self: TensorSpec, pool: Pool) -> None:
 
 def max_pool2d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
     """(N, C, H, W) or (C, H, W): the largest element under each window, and its index in its plane."""
-    meta.extra["integers"] = True
+    meta.extra["integers"] = COMPARED
     _set_pooled(meta, self, pool_window("max_pool2d", self, 2, *window), indices=True)
 
 
 def max_pool3d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
     """(N, C, D, H, W) or (C, D, H, W): as over two dimensions."""
-    meta.extra["integers"] = True
+    meta.extra["integers"] = COMPARED
     _set_pooled(meta, self, pool_window("max_pool3d", self, 3, *window), indices=True)
 
 
@@ -228,12 +232,13 @@ def _average(
 
 def avg_pool2d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
     """(N, C, H, W) or (C, H, W): the mean under each window."""
-    meta.extra["integers"] = True
+    meta.extra["integers"] = ("int64",)
     _set_pooled(meta, self, _average("avg_pool2d", self, 2, *window), indices=False)
 
 
 def avg_pool3d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
     """(N, C, D, H, W) or (C, D, H, W): the mean under each window."""
+    meta.extra["integers"] = ("int64",)
     _set_pooled(meta, self, _average("avg_pool3d", self, 3, *window), indices=False)
 
 

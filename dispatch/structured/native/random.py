@@ -44,7 +44,16 @@ from typing import Any
 from ....runtime.device import device as Device
 from ....runtime.generator import Generator, default_generator
 from ....runtime.memory_format import preserve_format, strides_for
-from ....runtime.scalar_type import bfloat16, bool_, dtype, float16, float32, float64, int64
+from ....runtime.scalar_type import (
+    bfloat16,
+    bool_,
+    dtype,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int64,
+)
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
@@ -512,8 +521,10 @@ def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 
 
 def native_dropout_backward(meta: MetaBase, grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> None:
-    """The meta of ``native_dropout_backward``."""
+    """The meta of ``native_dropout_backward``: whole numbers, scaled, are floating-point numbers."""
     if mask.dtype is not bool_:
         raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")
     strides = strides_for(preserve_format, grad_output.sizes, (grad_output.sizes, grad_output.strides))
-    meta.set_output_raw_strided(0, grad_output.sizes, strides, dtype=grad_output.dtype)
+    given = grad_output.dtype
+    made = given if given.is_floating_point or given.is_complex else get_default_dtype()
+    meta.set_output_raw_strided(0, grad_output.sizes, strides, dtype=made)
