@@ -8,25 +8,14 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
-from ..conversion import compute_type
 from ..geometry import Geometry
 from ..launch import launch_nothing
 from . import joint_reduction_kernels as k
-from .joint_reduction import Accumulator, JointReduction, plan_joint
+from .joint_reduction import Accumulator, JointReduction, pairs_starting, plan_joint
 from .reduction import REDUCTIONS, reduction
 from .sides import Sides, sides_of, through_contiguous
 
 Factory = Callable[[StructuredCall], PlannedKernel]
-
-
-def pairs_starting(first: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
-    """The accumulators of a pair: `first` and 0 for nothing."""
-
-    def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
-        type_ = compute_type(output)
-        return (type_, first), (type_, 0)
-
-    return accumulators
 
 
 def count_of(call: StructuredCall, count: int) -> Callable[..., float]:

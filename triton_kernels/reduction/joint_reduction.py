@@ -65,6 +65,16 @@ def shifted_sum(input: ScalarType, output: ScalarType, count: int) -> Sequence[A
     return (type_, lowest(type_)), (type_, 0)
 
 
+def pairs_starting(first: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
+    """The accumulators of a pair: `first` and 0 for nothing."""
+
+    def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
+        type_ = compute_type(output)
+        return (type_, first), (type_, 0)
+
+    return accumulators
+
+
 def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKernel]:
     """The kernel factory of a reduction over ``call.extra["dims"]``."""
 
@@ -129,7 +139,8 @@ def one_pass(
     results: Sequence[str],
     *,
     from_parts: bool = False,
-    to_parts: int = 0,
+    to_parts: bool = False,
+    part_stride: int = 0,
 ) -> Run:
     """One launch: over inputs or over accumulators, to outputs or to accumulators."""
     pointers: dict[str, str] = {}
@@ -163,7 +174,7 @@ def one_pass(
         pointers,
         constexprs,
         tile,
-        to_parts,
+        part_stride,
         reduced_names=("xr", "yr"),
     )
     return lambda ins, outs, number: launch(grid, *ins, *outs, number, *numbers)
@@ -188,7 +199,7 @@ def two_passes(
     parts = gapless_strides(sides.kept.sizes, 1)
     types = [f"*{type_name(type_)}" for type_, _ in accumulators]
     partly = Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced)
-    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=n_out)
+    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=True, part_stride=n_out)
     together = Sides(
         Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))
     )

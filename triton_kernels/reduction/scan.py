@@ -2,6 +2,14 @@
 
 A program has whole lines. Few long lines are split: what each part comes to first, then the prefixes of that over the
 parts, and last the prefixes within each part. The order depends on sizes, strides and the device only.
+
+Sums of float32 and narrower are added in float32. A tile's prefixes are a tree of its lanes: through 23 roundings at
+most go the numbers of one (at most 7 along the elements of a lane, 5 among the lanes, 7 among the warps, 3 among the
+lanes' vectors, 1 with the carry). What a program carries from tile to tile is two floats, and from part to part a
+float64, so that they add 2 more, however long the line: |error| <= 25 * 2**-24 * (|x[0]| + ... + |x[i]|). PyTorch's
+own are plain float32. Products have no such order: prefix i has rounded i times in every one. They are
+multiplied in float64, whose range also keeps a product of the later factors finite where an earlier one is zero: that
+is one instruction and one 64-bit shuffle for each, where two floats would take four and as much.
 """
 
 from __future__ import annotations
@@ -21,6 +29,8 @@ from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
 from ..launch import launch_nothing
+from .joint_reduction import JointReduction, one_pass, pairs_starting
+from .joint_reduction_kernels import add_rounded, as_one, rounded_across, unrounded
 from .reduction_kernels import identity, product, product_across, reduce, result_of, sum_across, sum_of
 from .scan_kernels import (
     add_exponents,
@@ -43,6 +53,7 @@ class Scan:
         accumulate: the accumulator's type, from the output's dtype.
         takes_integers: whether integers are scanned too.
         weight: by how much tiles are smaller than those of sums, for the registers that combining takes.
+        is_sum: what is carried is added up with what rounding left over.
     """
 
     combine: Any
@@ -52,10 +63,20 @@ class Scan:
     accumulate: Callable[[ScalarType], tl.dtype]
     takes_integers: bool = True
     weight: int = 1
+    is_sum: bool = False
 
     def itemsize(self, nbytes: int) -> int:
         """The size of an element that tiles are as large as for; those of narrow ones are as of float32."""
         return max(nbytes, 4) * self.weight
+
+    def grows(self, type_: tl.dtype) -> bool:
+        """Whether the error grows with the number of tiles that one program goes through."""
+        return type_.is_floating() and not self.is_sum
+
+
+def sum_type(output: ScalarType) -> tl.dtype:
+    """Integers in int64, narrow floats in float32."""
+    return compute_type(output) if output.is_floating_point else tl.int64
 
 
 def wide_type(output: ScalarType) -> tl.dtype:
@@ -63,8 +84,13 @@ def wide_type(output: ScalarType) -> tl.dtype:
     return tl.float64 if output.is_floating_point else tl.int64
 
 
+def carry_type(type_: tl.dtype) -> tl.dtype:
+    """What parts hand on: of sums of float32 float64, as wide as the two floats in a program."""
+    return tl.float64 if type_ == tl.float32 else type_
+
+
 SCANS: dict[str, Scan] = {
-    "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, wide_type),
+    "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, sum_type, is_sum=True),
     "cumprod_stub": Scan(product, product_across, products_along, 1, wide_type),
     "logcumsumexp_stub": Scan(
         add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, 2
@@ -88,7 +114,9 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
         type_ = row.accumulate(out.dtype)
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         itemsize = row.itemsize(spec.dtype.itemsize)
-        tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize)
+        tile = tile_for(
+            sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize, grows=row.grows(type_)
+        )
         if tile.splits == 1:
             launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)
             return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
@@ -114,9 +142,10 @@ def plan_scan(
         "START": row.start,
         "ACCUMULATOR": type_,
         "SINGLE": tile.chunk <= tile.reduced,
+        "COMPENSATED": row.is_sum and type_.is_floating(),
     }
     if carried:
-        pointers = {**pointers, "carry": f"*{type_name(type_)}", "splits": "i64"}
+        pointers = {**pointers, "carry": f"*{type_name(carry_type(type_))}", "splits": "i64"}
     else:
         constexprs |= {"carry": None, "splits": 1}
     return plan_sides(
@@ -136,14 +165,59 @@ def split_scan(
 ) -> PlannedKernel:
     """Three launches over parts of each line."""
     n_out, splits = sides.n_out, tile.splits
-    name = f"*{type_name(type_)}"
-    kept, reduced = sides.kept, sides.reduced
+    carried = carry_type(type_) if row.is_sum else type_
+    name = f"*{type_name(carried)}"
+    kept = sides.kept
     parts = gapless_strides(kept.sizes, splits)
-    totals, totals_grid, totals_numbers = plan_sides(
+    totals = plan_totals(call, row, sides, parts, tile, pointers["x"], type_)
+    prefixes, prefixes_grid, prefixes_numbers = plan_scan(
+        call,
+        row,
+        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
+        tile_for(n_out, splits, True, False, itemsize=row.itemsize(8)),
+        {"x": name, "out": name},
+        carried,
+    )
+    within, within_grid, within_numbers = plan_scan(call, row, sides, tile, pointers, type_, carried=True)
+    allocate = get_allocator("cuda").allocate
+    nbytes, device = n_out * splits * carried.primitive_bitwidth // 8, call.device
+
+    def into(to: Any, x: Any, *_: Any) -> None:
+        carry = allocate(nbytes, device)
+        totals(x.address, carry.address)
+        prefixes(prefixes_grid, carry.address, carry.address, *prefixes_numbers)
+        within(within_grid, x.address, to.address, carry.address, splits, *within_numbers)
+
+    return PlannedKernel(into)
+
+
+ROUNDED = JointReduction(add_rounded, rounded_across, unrounded, as_one, pairs_starting(0))
+"""A sum in two floats: the rounded one, and what rounding left over."""
+
+
+def plan_totals(
+    call: StructuredCall,
+    row: Scan,
+    sides: Sides,
+    parts: tuple[int, ...],
+    tile: Tile,
+    source: str,
+    type_: tl.dtype,
+) -> Callable[[int, int], None]:
+    """What each part comes to, as [lines, parts]: a launch from the input's address to that of the totals."""
+    partly = Sides(
+        Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)),
+        Geometry(sides.reduced.sizes, sides.reduced.strides[:1]),
+    )
+    if row.is_sum and type_ == tl.float32:
+        accumulators = (type_, 0), (type_, 0)
+        run = one_pass(call, ROUNDED, partly, tile, accumulators, [source], ["*fp64"], part_stride=1)
+        return lambda x, to: run([x], [to], 0.0)
+    launch, grid, numbers = plan_sides(
         call,
         reduce,
-        Sides(Geometry(kept.sizes, (kept.strides[0], parts)), Geometry(reduced.sizes, reduced.strides[:1])),
-        {"x": pointers["x"], "out": name},
+        partly,
+        {"x": source, "out": f"*{type_name(type_)}"},
         {
             "COMBINE": row.combine,
             "ACROSS": row.across,
@@ -156,25 +230,7 @@ def split_scan(
         tile,
         1,
     )
-    prefixes, prefixes_grid, prefixes_numbers = plan_scan(
-        call,
-        row,
-        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        tile_for(n_out, splits, True, False, itemsize=row.itemsize(8)),
-        {"x": name, "out": name},
-        type_,
-    )
-    within, within_grid, within_numbers = plan_scan(call, row, sides, tile, pointers, type_, carried=True)
-    allocate = get_allocator("cuda").allocate
-    nbytes, device = n_out * splits * type_.primitive_bitwidth // 8, call.device
-
-    def into(to: Any, x: Any, *_: Any) -> None:
-        carry = allocate(nbytes, device)
-        totals(totals_grid, x.address, carry.address, *totals_numbers)
-        prefixes(prefixes_grid, carry.address, carry.address, *prefixes_numbers)
-        within(within_grid, x.address, to.address, carry.address, splits, *within_numbers)
-
-    return PlannedKernel(into)
+    return lambda x, to: launch(grid, x, to, *numbers)
 
 
 def pairs_of(spec: TensorSpec) -> TensorSpec:

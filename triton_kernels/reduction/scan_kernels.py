@@ -8,6 +8,7 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import exp, log1p
+from .joint_reduction_kernels import add_rounded, both_parts
 from .reduction_kernels import offset_of
 
 
@@ -67,13 +68,17 @@ def prefix_scan(
     ALONG: tl.constexpr,
     START: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
+    COMPENSATED: tl.constexpr,
     SINGLE: tl.constexpr,
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """Along lines, or along each line's parts. SINGLE tiles hold all that a program goes along."""
+    """Along lines, or along each line's parts. SINGLE tiles hold all that a program goes along.
+
+    COMPENSATED a sum is carried with what rounding left over of it; both are one float where it is added to prefixes.
+    """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
     wanted = o < n_out
@@ -85,10 +90,14 @@ def prefix_scan(
         # -0.0, to which every number can be added without a change.
         before = before * -1.0
         nothing = nothing * -1.0
+    left = tl.zeros((BLOCK_O,), ACCUMULATOR)
     if carry is not None:
         # What the parts before this one have is the carry that ends with the last of them.
         carried = tl.load(carry + o * splits + part - 1, mask=wanted & (part > 0), other=0)
-        before = tl.where(part > 0, carried, before)
+        rounded = carried.to(ACCUMULATOR)
+        before = tl.where(part > 0, rounded, before)
+        if COMPENSATED and carried.dtype != ACCUMULATOR:
+            left = (carried - rounded.to(carried.dtype)).to(ACCUMULATOR)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
     for base in range(first, last, BLOCK_R):
@@ -98,8 +107,12 @@ def prefix_scan(
         value = tl.where(mask, value, nothing)
         result = ALONG(value)
         if carry is not None or not SINGLE:
-            result = COMBINE(before[:, None], result)
-            before = COMBINE(before, ACROSS(value))
+            if COMPENSATED:
+                result = both_parts(before, left)[:, None] + result
+                before, left = add_rounded(before, left, ACROSS(value), tl.zeros_like(left))
+            else:
+                result = COMBINE(before[:, None], result)
+                before = COMBINE(before, ACROSS(value))
         tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
 
 
@@ -217,20 +230,29 @@ def extreme_scan(
         tl.store(at_out + to + part, at_before, mask=wanted)
 
 
-ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((64, 32))
+ROWS = Configuration((1, 4096), 8)
+FLOAT_ROWS, FLOAT_COLUMNS = Configuration((1, 4096), 8, blocks=3), Configuration((64, 32), blocks=6)
 HALF_ROWS, HALF_COLUMNS = Configuration((1, 2048), 8), Configuration((32, 32))
+
+WIDE = "64-bit values, their masks and their prefixes are live at once, 16 for each lane"
 
 declare(
     prefix_scan,
     warps=16,
-    why="16 warps: a tile's 64-bit values, their masks and their prefixes are live at once, 16 elements for each lane",
+    why=f"24 warps of sums of floats: a tile's values, masks and prefixes are live at once, 16 for each lane, of which "
+    f"64 bytes are in flight; 16 of all else: {WIDE}",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, COLUMNS),
+        ("fp32",): (FLOAT_ROWS, FLOAT_COLUMNS),
+        ("fp16", "bf16"): (FLOAT_ROWS,),
         ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
         ("u64",): (HALF_ROWS,),
-        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (ROWS,),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp16", "bf16", "fp64", "i64", "u64")): (ROWS,),
+    },
+    functions={
+        "product": (16, WIDE),
+        "add_exponents": (16, "two logarithms' worth of intermediate values for each of 8 elements a lane"),
     },
     smaller=True,
     operations="n_out n, times the combining function's",

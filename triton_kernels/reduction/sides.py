@@ -24,7 +24,7 @@ TILE_BYTES = 16384
 """Of a row: each lane of 8 warps loads 64 bytes at a time, in four accesses that do not wait for one another."""
 MOST_ELEMENTS = 8192
 """Of a tile: 32 accumulators for each lane."""
-INTERPRETED_TILE = 1 << 16
+INTERPRETED_TILE, INTERPRETED_REDUCED = 1 << 16, 4096
 WARPS = 32
 """Of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
 MOST_PARTS = 65535
@@ -46,16 +46,23 @@ class Tile:
 
 
 def tile_for(
-    n_out: int, n: int, reduced_is_inner: bool, may_split: bool, words: int = 1, itemsize: int = 4
+    n_out: int,
+    n: int,
+    reduced_is_inner: bool,
+    may_split: bool,
+    words: int = 1,
+    itemsize: int = 4,
+    grows: bool = True,
 ) -> Tile:
     """Tiles that read along the contiguous side, and enough programs to fill the device.
 
     `words` says how many 64-bit words of accumulators an element has: tiles are the smaller. `itemsize` is the
-    input's: each lane is to have 64 bytes in flight.
+    input's: each lane is to have 64 bytes in flight. `grows` says that the error does with the number of a part's
+    tiles, so that long lines are split for its sake.
     """
     most_out, most = next_power_of_2(n_out), next_power_of_2(n)
     if interpreted():
-        reduced = min(most, 4096)
+        reduced = min(most, INTERPRETED_REDUCED)
         outputs = min(most_out, INTERPRETED_TILE // reduced)
         target, warps, longest = 4, 4, n
     else:
@@ -84,7 +91,8 @@ def tile_for(
     if may_split:
         if programs * 2 <= target:
             splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
-        splits = min(max(splits, cdiv(n, longest)), MOST_PARTS) if n else 1
+        if grows or splits > 1:
+            splits = min(max(splits, cdiv(n, longest)), MOST_PARTS) if n else 1
     chunk = cdiv(cdiv(n, splits), reduced) * reduced if n else reduced
     splits = max(1, cdiv(n, chunk))
     return Tile(outputs, reduced, splits, chunk, warps)
