@@ -13,7 +13,7 @@ from ..launch import launch_nothing
 from . import joint_reduction_kernels as k
 from .joint_reduction import Accumulator, JointReduction, pairs_starting, plan_joint
 from .reduction import REDUCTIONS, reduction
-from .sides import Sides, sides_of, through_contiguous
+from .sides import Sides, doubled, sides_of, through_contiguous
 
 Factory = Callable[[StructuredCall], PlannedKernel]
 
@@ -38,15 +38,6 @@ COMPLEX: dict[str, JointReduction] = {
     "all_stub": JointReduction(k.both, k.all_across, k.is_not_zero, k.all_of, truth(1)),
 }
 """What each operator combines."""
-
-
-def doubled(side: Geometry, which: Sequence[bool]) -> Geometry:
-    """A side whose strides count real numbers for the operands that are complex."""
-    strides = tuple(
-        tuple(s * (2 if complex_ else 1) for s in own)
-        for own, complex_ in zip(side.strides, which, strict=True)
-    )
-    return Geometry(side.sizes, strides)
 
 
 def complex_reduction(row: JointReduction) -> Factory:

@@ -31,6 +31,11 @@ def spread(squares, number, ROOT: tl.constexpr):
 
 
 @triton.jit
+def root_of(a, count):
+    return sqrt(a)
+
+
+@triton.jit
 def reduce_moments(
     x,
     out,

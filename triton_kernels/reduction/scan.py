@@ -23,14 +23,14 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import through_contiguous_operands
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
 from ..launch import launch_nothing
 from .joint_reduction import JointReduction, one_pass, pairs_starting
-from .joint_reduction_kernels import add_rounded, as_one, rounded_across, unrounded
+from .joint_reduction_kernels import add_rounded, as_one, multiply_pairs, rounded_across, unrounded
+from .pair_scan import PairScan, plan_pair_scan
 from .reduction_kernels import identity, product, product_across, reduce, result_of, sum_across, sum_of
 from .scan_kernels import (
     add_exponents,
@@ -38,9 +38,11 @@ from .scan_kernels import (
     exponents_along,
     prefix_scan,
     products_along,
+    products_of_pairs_across,
+    products_of_pairs_along,
     sums_along,
 )
-from .sides import Sides, Tile, gapless_strides, line_sides, plan_sides, tile_for
+from .sides import Sides, Tile, doubled, gapless_strides, line_sides, pairs_of, plan_sides, tile_for
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ SCANS: dict[str, Scan] = {
     "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, sum_type, is_sum=True),
     "cumprod_stub": Scan(product, product_across, products_along, 1, wide_type),
     "logcumsumexp_stub": Scan(
-        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, 2
+        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, 4
     ),
 }
 
@@ -233,14 +235,6 @@ def plan_totals(
     return lambda x, to: launch(grid, x, to, *numbers)
 
 
-def pairs_of(spec: TensorSpec) -> TensorSpec:
-    """A complex tensor as real numbers, with a dimension of two more."""
-    real = spec.dtype.to_real()
-    return spec.replace(
-        sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
-    )
-
-
 def cumsum(call: StructuredCall) -> PlannedKernel:
     """Sums of prefixes; those of complex numbers part by part."""
     spec, out = call.args["self"], call.outputs[0]
@@ -250,7 +244,29 @@ def cumsum(call: StructuredCall) -> PlannedKernel:
     return sums(call)
 
 
-sums = scan(SCANS["cumsum_stub"])
+def cumprod(call: StructuredCall) -> PlannedKernel:
+    """Products of prefixes; those of complex numbers as pairs, in float64 as the others."""
+    spec, out = call.args["self"], call.outputs[0]
+    if not (spec.dtype.is_complex and out.dtype.is_complex):
+        return products(call)
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    sides = line_sides([spec, out], call.extra["dim"])
+    if not sides.fits():
+        return through_contiguous_operands(call, cumprod, ("self",))
+    pairs = Sides(*(doubled(side, (True, True)) for side in (sides.kept, sides.reduced)))
+    types = [[f"*{one.dtype.to_real().triton_name}"] * 2 for one in (spec, out)]
+    run = plan_pair_scan(call, PRODUCTS_OF_PAIRS, pairs, *types)
+    half, half_out = spec.dtype.itemsize // 2, out.dtype.itemsize // 2
+    return PlannedKernel(
+        lambda to, x, *_: run([x.address, x.address + half], [to.address, to.address + half_out])
+    )
+
+
+PRODUCTS_OF_PAIRS = PairScan(
+    multiply_pairs, products_of_pairs_across, products_of_pairs_along, 1, tl.float64, tl.float64
+)
+sums, products = scan(SCANS["cumsum_stub"]), scan(SCANS["cumprod_stub"])
 register_stub("cumsum_stub", "cuda", cumsum)
-for _stub in ("cumprod_stub", "logcumsumexp_stub"):
-    register_stub(_stub, "cuda", scan(SCANS[_stub]))
+register_stub("cumprod_stub", "cuda", cumprod)
+register_stub("logcumsumexp_stub", "cuda", scan(SCANS["logcumsumexp_stub"]))

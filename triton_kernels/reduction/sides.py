@@ -147,6 +147,23 @@ def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
     return Sides(kept_side, coalesced([sizes[dim]], [[own[dim]] for own in strides]))
 
 
+def pairs_of(spec: TensorSpec) -> TensorSpec:
+    """A complex tensor as real numbers, with a dimension of two more."""
+    real = spec.dtype.to_real()
+    return spec.replace(
+        sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
+    )
+
+
+def doubled(side: Geometry, which: Sequence[bool]) -> Geometry:
+    """A side whose strides count real numbers for the operands that are complex."""
+    strides = tuple(
+        tuple(s * (2 if complex_ else 1) for s in own)
+        for own, complex_ in zip(side.strides, which, strict=True)
+    )
+    return Geometry(side.sizes, strides)
+
+
 def dimension_arguments(
     prefix: str, sizes: Sequence[int], strides: dict[str, Sequence[int]], kind: str
 ) -> tuple[dict[str, str], dict[str, object], dict[str, int]]:
