@@ -54,7 +54,8 @@ class Scan:
         start: the accumulator of nothing.
         accumulate: the accumulator's type, from the output's dtype.
         takes_integers: whether integers are scanned too.
-        weight: by how much tiles are smaller than those of sums, for the registers that combining takes.
+        weights: by how much tiles of four bytes, and of eight, are smaller than those of sums, for the registers
+            that combining takes.
         is_sum: what is carried is added up with what rounding left over.
     """
 
@@ -64,12 +65,12 @@ class Scan:
     start: float
     accumulate: Callable[[ScalarType], tl.dtype]
     takes_integers: bool = True
-    weight: int = 1
+    weights: tuple[int, int] = (1, 1)
     is_sum: bool = False
 
     def itemsize(self, nbytes: int) -> int:
         """The size of an element that tiles are as large as for; those of narrow ones are as of float32."""
-        return max(nbytes, 4) * self.weight
+        return max(nbytes, 4) * self.weights[nbytes == 8]
 
     def grows(self, type_: tl.dtype) -> bool:
         """Whether the error grows with the number of tiles that one program goes through."""
@@ -95,7 +96,7 @@ SCANS: dict[str, Scan] = {
     "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, sum_type, is_sum=True),
     "cumprod_stub": Scan(product, product_across, products_along, 1, wide_type),
     "logcumsumexp_stub": Scan(
-        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, 4
+        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, (2, 4)
     ),
 }
 
