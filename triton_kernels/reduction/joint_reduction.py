@@ -20,7 +20,7 @@ from ..geometry import Geometry
 from ..launch import cdiv, launch_nothing
 from . import joint_reduction_kernels as k
 from .reduction import highest, lowest
-from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .sides import Sides, Tile, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
 
 Accumulator = tuple[tl.dtype, int | float]
 """The type of an accumulator, and its value where nothing was seen."""
@@ -116,7 +116,15 @@ def plan_joint(
     accumulators = row.accumulators(inputs[0], outputs[0], sides.n)
     words = words_of(accumulators)
     itemsize = max(inputs[0].itemsize, 4)
-    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, words, itemsize)
+    tile = tile_for(
+        sides.n_out,
+        sides.n,
+        sides.reduced_is_inner,
+        True,
+        words,
+        itemsize,
+        ask=asking(k.reduce_jointly, call, inputs[0]),
+    )
     sources = [f"*{dtype.triton_name}" for dtype in inputs]
     results = [f"*{dtype.triton_name}" for dtype in outputs]
     if tile.splits == 1:

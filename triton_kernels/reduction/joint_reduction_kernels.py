@@ -316,8 +316,9 @@ def reduce_jointly(
         tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
 
 
-ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
+ROWS, FEW_ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
     Configuration((1, 4096), 8),
+    Configuration((1, 2048)),
     Configuration((32, 64)),
     Configuration((1, 2048), 8),
     Configuration((64, 32)),
@@ -332,8 +333,8 @@ declare(
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, COLUMNS),
-        ("bf16", "fp16"): (ROWS,),
+        ("fp32",): (ROWS, COLUMNS, FEW_ROWS),
+        ("bf16", "fp16"): (ROWS, FEW_ROWS),
         ("fp64",): (HALF_ROWS, Configuration((32, 32))),
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),

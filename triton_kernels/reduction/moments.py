@@ -23,6 +23,7 @@ from .reduction import REDUCTIONS, Reduction, reduction, sum_type, vector_of
 from .reduction_kernels import sum_across, sum_of
 from .sides import (
     Sides,
+    asking,
     dimension_arguments,
     gapless_strides,
     pairs_of,
@@ -70,7 +71,9 @@ def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool
     inner = sides.reduced_is_inner
     # A lane has fewer of columns of float64: each has its own mean and squares until the end.
     itemsize = 16 if spec.dtype.itemsize == 8 and not inner else max(spec.dtype.itemsize, 4)
-    tile = tile_for(sides.n_out, sides.n, inner, True, itemsize=itemsize)
+    tile = tile_for(
+        sides.n_out, sides.n, inner, True, itemsize=itemsize, ask=asking(reduce_moments, call, spec.dtype)
+    )
     constexprs: dict[str, object] = {"ROOT": root, "TYPE": type_, "VECTOR": vector_of(spec, sides)}
     source = {"x": f"*{spec.dtype.triton_name}"}
     if tile.splits > 1:

@@ -40,7 +40,7 @@ from .reduction_kernels import (
     sum_across,
     sum_of,
 )
-from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .sides import Sides, Tile, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,12 @@ def reduction(row: Reduction) -> Callable[[StructuredCall], PlannedKernel]:
         if not sides.fits():
             return through_contiguous(call, factory, dims)
         tile = tile_for(
-            sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize_of(spec, accumulator)
+            sides.n_out,
+            sides.n,
+            sides.reduced_is_inner,
+            True,
+            itemsize=itemsize_of(spec, accumulator),
+            ask=asking(reduce, call, spec.dtype),
         )
         constexprs: dict[str, object] = {
             "COMBINE": row.combine,

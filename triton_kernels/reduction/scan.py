@@ -42,7 +42,7 @@ from .scan_kernels import (
     products_of_pairs_along,
     sums_along,
 )
-from .sides import Sides, Tile, doubled, gapless_strides, line_sides, pairs_of, plan_sides, tile_for
+from .sides import Sides, Tile, asking, doubled, gapless_strides, line_sides, pairs_of, plan_sides, tile_for
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,13 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         itemsize = row.itemsize(spec.dtype.itemsize)
         tile = tile_for(
-            sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize, grows=row.grows(type_)
+            sides.n_out,
+            sides.n,
+            sides.reduced_is_inner,
+            True,
+            itemsize=itemsize,
+            grows=row.grows(type_),
+            ask=asking(prefix_scan, call, spec.dtype),
         )
         if tile.splits == 1:
             launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)

@@ -244,7 +244,7 @@ def pair_scan(
 ROWS = Configuration((1, 4096), 8)
 # sm_100's compiler keeps four registers more of what a part carries than three blocks have.
 FLOAT_ROWS = Configuration((1, 4096), 8, blocks={80: 3, 90: 3, 100: 2})
-FLOAT_COLUMNS = Configuration((64, 32), blocks=6)
+FLOAT_COLUMNS, FEW_ROWS = Configuration((64, 32), blocks=6), Configuration((1, 2048), blocks=4)
 HALF_ROWS, HALF_COLUMNS = Configuration((1, 2048), 8), Configuration((32, 32))
 
 WIDE = "64-bit values, their masks and their prefixes are live at once, 16 for each lane"
@@ -257,8 +257,8 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (FLOAT_ROWS, FLOAT_COLUMNS),
-        ("fp16", "bf16"): (FLOAT_ROWS,),
+        ("fp32",): (FLOAT_ROWS, FLOAT_COLUMNS, FEW_ROWS),
+        ("fp16", "bf16"): (FLOAT_ROWS, FEW_ROWS),
         ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
         ("u64",): (HALF_ROWS,),
         tuple(d for d in NUMBERS if d not in ("fp32", "fp16", "bf16", "fp64", "i64", "u64")): (ROWS,),

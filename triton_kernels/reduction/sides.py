@@ -13,11 +13,15 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
+from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..elementwise.copy import copy_kernel
 from ..geometry import Geometry, coalesced
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
+from ..tuning.choice import configuration
 
 MAX_DIMS = 4
 TILE_BYTES = 16384
@@ -34,6 +38,13 @@ MOST_TILES = 64
 sums grows with the logarithm of their length."""
 
 
+LANES = 32
+"""Of a warp."""
+
+Ask = Callable[[tuple[int, ...], Configuration], Configuration]
+"""The configuration for (outputs, reduced elements, whether those are the inner ones), given the default."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """How many outputs and reduced elements a program has, and how many parts share the reduced side."""
@@ -45,6 +56,12 @@ class Tile:
     warps: int
 
 
+def asking(kernel: LazyKernel, call: StructuredCall, dtype: ScalarType) -> Ask:
+    """What was measured for a kernel over elements of this dtype, as `tile_for` asks it."""
+    name = dtype.triton_name or ""
+    return lambda shape, default: configuration(kernel, call.device, name, shape, default)
+
+
 def tile_for(
     n_out: int,
     n: int,
@@ -53,12 +70,13 @@ def tile_for(
     words: int = 1,
     itemsize: int = 4,
     grows: bool = True,
+    ask: Ask | None = None,
 ) -> Tile:
     """Tiles that read along the contiguous side, and enough programs to fill the device.
 
     `words` says how many 64-bit words of accumulators an element has: tiles are the smaller. `itemsize` is the
     input's: each lane is to have 64 bytes in flight. `grows` says that the error does with the number of a part's
-    tiles, so that long lines are split for its sake.
+    tiles, so that long lines are split for its sake. `ask` has the last word on a device, see `asking`.
     """
     most_out, most = next_power_of_2(n_out), next_power_of_2(n)
     if interpreted():
@@ -84,6 +102,12 @@ def tile_for(
                 break
             outputs //= 2
         warps = 8 if outputs * reduced > size // 2 else 4
+        if ask is not None:
+            default = Configuration((outputs, reduced), warps)
+            chosen = ask((n_out, n, int(reduced_is_inner)), default)
+            own, along = min(most_out, chosen.tile[0]), min(most, chosen.tile[1])
+            if own * along >= LANES * chosen.warps:
+                outputs, reduced, warps = own, along, chosen.warps
         target = processors * WARPS // warps
         longest = MOST_TILES * reduced
     programs = cdiv(n_out, outputs)
