@@ -88,7 +88,6 @@ declare(
             Configuration((1, 1024), 8),
             Configuration((8, 128), 8),
             Configuration((1, 4096), 32, blocks=1),
-            Configuration((1, 2048), 8),
         ),
         # Keys of 64 bits are sorted twice, by halves, and both live at once.
         ("u64",): (

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
-from ..budget import Configuration
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
-from ..tuning.choice import configuration
 from .ordered_keys import KeyFormat
 from .row_kernels import sort_rows
 
@@ -63,18 +61,13 @@ def plan_rows(
         signature["order"] = f"*{order_dtype.triton_name}"
     signature |= {"values": f"*{format_.word}", "places": f"*{place_dtype.triton_name}"}
     signature |= dict.fromkeys(("rows", "n", "k"), kind)
-    warps = 8
-    if not interpreted():
-        default = Configuration((in_tile, block), tile // LANES_OF_A_WARP)
-        chosen = configuration(sort_rows, device, format_.word, (rows, n), default)
-        warps = chosen.warps if chosen.tile == default.tile else default.warps
     launch = Launch(
         device,
         sort_rows,
         signature,
         constants,
         divisible=[name for name, value in (("n", n), ("k", k)) if value % ALIGNMENT == 0],
-        num_warps=warps,
+        num_warps=8 if interpreted() else tile // LANES_OF_A_WARP,
     )
     grid = (cdiv(rows, in_tile), 1, 1)
 

@@ -59,7 +59,7 @@ def plan_select(
         constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
         fixed = [name for name in divisible if name in signature and kernel is not narrow_down]
         warps = WARPS
-        if kernel in (count_candidates, count_selected):
+        if kernel is count_candidates:
             chosen = chosen_tile(kernel, device, format_, lines, n, block)
             constants["BLOCK"], warps = chosen.tile[0], chosen.warps
         return Launch(device, kernel, signature, constants, divisible=fixed, num_warps=warps)

@@ -220,7 +220,7 @@ declare(
     why=READING,
     operand="x",
     dtypes=WORDS,
-    configurations=(Configuration((2048,), 8), Configuration((4096,), 8)),
+    configurations=(Configuration((2048,), 8),),
     smaller=True,
     operations="8 n",
     traffic="n itemsize",
