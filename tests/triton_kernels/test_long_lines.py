@@ -92,6 +92,36 @@ def test_few_programs_are_split_until_they_fill_the_device(monkeypatch):
     assert (narrow.outputs * narrow.reduced * 2) // (32 * narrow.warps) == 64
 
 
+def test_a_measured_tile_is_taken_where_it_fits(monkeypatch):
+    properties = type("Properties", (), {"multi_processor_count": 132})()
+    device = type("Driver", (), {"properties": lambda *_: properties, "current_device": lambda *_: 0})()
+    monkeypatch.setattr(sides, "driver", lambda: device)
+    monkeypatch.setattr(sides, "interpreted", lambda: False)
+    asked = []
+
+    def tile(n_out, n, inner, answer):
+        def ask(shape, default):
+            asked.append((shape, default.tile, default.warps))
+            return answer or default
+
+        found = sides.tile_for(n_out, n, inner, True, ask=ask)
+        return found.outputs, found.reduced, found.warps
+
+    rows, columns = sides.Configuration((1, 2048)), sides.Configuration((128, 32), 8)
+    assert tile(8192, 4096, True, None) == (1, 4096, 8)
+    assert tile(8192, 4096, True, rows) == (1, 2048, 4)
+    assert tile(65536, 4096, False, rows) == tile(65536, 4096, False, None) == (64, 32, 4)
+    assert tile(65536, 4096, False, columns) == (128, 32, 8)
+    assert tile(8192, 16, True, rows) == tile(8192, 16, True, None)
+    assert asked[0] == ((8192, 4096, 1), (1, 4096), 8)
+    assert asked[2] == ((65536, 4096, 0), (64, 32), 4)
+    sides.tile_for(1, 1 << 20, True, True, ask=lambda shape, default: rows)
+    monkeypatch.setattr(sides, "interpreted", lambda: True)
+    before = len(asked)
+    tile(8192, 4096, True, rows)
+    assert len(asked) == before
+
+
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_indices_of_64_bits(name, rng, same, monkeypatch):
     monkeypatch.setattr(launch, "INT32_MAX", 40)

@@ -12,7 +12,7 @@ from ..geometry import Geometry
 from ..launch import launch_nothing
 from . import joint_reduction_kernels as k
 from .joint_reduction import Accumulator, JointReduction, pairs_starting, plan_joint
-from .reduction import REDUCTIONS, reduction
+from .reduction import REDUCTIONS, TRUTHS, reduction
 from .sides import Sides, doubled, sides_of, through_contiguous
 
 Factory = Callable[[StructuredCall], PlannedKernel]
@@ -86,7 +86,7 @@ def real_or_complex(real: Factory, of_complex: Factory) -> Factory:
 
 
 for _stub, _row in REDUCTIONS.items():
-    _real = reduction(_row)
+    _real = reduction(_row, TRUTHS.get(_stub))
     _of_complex = COMPLEX.get(_stub)
     register_stub(
         _stub, "cuda", real_or_complex(_real, complex_reduction(_of_complex)) if _of_complex else _real

@@ -22,6 +22,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
 from ..contiguous import through_contiguous_operands
 from ..conversion import compute_type, type_name
@@ -109,6 +110,8 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
         check_dtypes(call, [spec, out])
         if not (row.takes_integers or spec.dtype.is_floating_point):
             raise call.refuse(spec)
+        if out.dtype is bool_:
+            raise call.refuse(out)
         if out.numel == 0:
             return PlannedKernel(launch_nothing)
         sides = line_sides([spec, out], call.extra["dim"])
