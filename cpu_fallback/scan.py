@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.scalar_type import bool_
 from .error_state import quiet
 from .widen import compute_np
 
@@ -25,6 +26,8 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
 
     def factory(call: StructuredCall) -> PlannedKernel:
         out_spec = call.outputs[0]
+        if out_spec.dtype is bool_:
+            raise call.refuse(out_spec)
         axis = call.extra["dim"]
         wide = WIDE.get(compute_np(out_spec.dtype).kind, out_spec.np_dtype)
         direct = wide == out_spec.np_dtype

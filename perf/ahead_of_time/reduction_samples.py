@@ -83,6 +83,10 @@ def joint_reductions(capability: int) -> Iterator[Sample]:
             x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 1 << 18, dtype=dtype)
             yield Sample(f"{name} {dtype} rows", lambda n=name, x=x: getattr(x, n)(1))
             yield Sample(f"{name} {dtype} columns", lambda n=name, x=tall: getattr(x, n)(0))
+        for name in ("var", "std_mean"):
+            x, tall = empty(4096, 4096, dtype=dtype), empty(4096, 1 << 18, dtype=dtype)
+            yield Sample(f"{name} {dtype} rows", lambda n=name, x=x: getattr(tt, n)(x, 1))
+            yield Sample(f"{name} {dtype} columns", lambda n=name, x=tall: getattr(tt, n)(x, 0))
     yield Sample("logsumexp float32 all", lambda: tt.logsumexp(empty(1 << 22), 0))
     for dtype in ("float32", "float64", "bfloat16"):
         x, y = empty(1 << 22, dtype=dtype), empty(1 << 22, dtype=dtype)
@@ -103,6 +107,10 @@ def scans(capability: int) -> Iterator[Sample]:
     yield Sample("cumsum float32 long rows", lambda: empty(4096, 16384).cumsum(1), ("prefix_scan",))
     for dtype in NUMBERS:
         yield Sample(f"cummax {dtype} rows", lambda d=dtype: empty(4096, 2048, dtype=d).cummax(1))
+    for dtype in ("complex64", "complex128"):
+        yield Sample(f"cumprod {dtype} rows", lambda d=dtype: empty(4096, 2048, dtype=d).cumprod(1))
+        yield Sample(f"cumprod {dtype} columns", lambda d=dtype: empty(512, 65536, dtype=d).cumprod(0))
+        yield Sample(f"cumprod {dtype} all", lambda d=dtype: empty(1 << 22, dtype=d).cumprod(0))
     for dtype in ("float32", "float64", "int64"):
         for name in ("cummax", "cummin"):
             scan = getattr(tt, name)

@@ -92,6 +92,36 @@ def test_few_programs_are_split_until_they_fill_the_device(monkeypatch):
     assert (narrow.outputs * narrow.reduced * 2) // (32 * narrow.warps) == 64
 
 
+def test_a_measured_tile_is_taken_where_it_fits(monkeypatch):
+    properties = type("Properties", (), {"multi_processor_count": 132})()
+    device = type("Driver", (), {"properties": lambda *_: properties, "current_device": lambda *_: 0})()
+    monkeypatch.setattr(sides, "driver", lambda: device)
+    monkeypatch.setattr(sides, "interpreted", lambda: False)
+    asked = []
+
+    def tile(n_out, n, inner, answer):
+        def ask(shape, default):
+            asked.append((shape, default.tile, default.warps))
+            return answer or default
+
+        found = sides.tile_for(n_out, n, inner, True, ask=ask)
+        return found.outputs, found.reduced, found.warps
+
+    rows, columns = sides.Configuration((1, 2048)), sides.Configuration((128, 32), 8)
+    assert tile(8192, 4096, True, None) == (1, 4096, 8)
+    assert tile(8192, 4096, True, rows) == (1, 2048, 4)
+    assert tile(65536, 4096, False, rows) == tile(65536, 4096, False, None) == (64, 32, 4)
+    assert tile(65536, 4096, False, columns) == (128, 32, 8)
+    assert tile(8192, 16, True, rows) == tile(8192, 16, True, None)
+    assert asked[0] == ((8192, 4096, 1), (1, 4096), 8)
+    assert asked[2] == ((65536, 4096, 0), (64, 32), 4)
+    sides.tile_for(1, 1 << 20, True, True, ask=lambda shape, default: rows)
+    monkeypatch.setattr(sides, "interpreted", lambda: True)
+    before = len(asked)
+    tile(8192, 4096, True, rows)
+    assert len(asked) == before
+
+
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_indices_of_64_bits(name, rng, same, monkeypatch):
     monkeypatch.setattr(launch, "INT32_MAX", 40)
@@ -131,10 +161,31 @@ def test_complex_numbers(shape, dtype, rng, same):
             same(getattr(device, name)(dim), getattr(host, name)(dim), tolerance)
     for dim in range(max(len(shape), 1)):
         same(device.cumsum(dim), host.cumsum(dim), tolerance)
+        same(device.cumprod(dim), host.cumprod(dim), tolerance)
     zeros = tt.from_numpy(np.array([0, 0, 0], dtype.np)).to("cuda")
     assert not zeros.any().item()
     assert not zeros.all().item()
     zeros = tt.from_numpy(np.array([0, 1j, 0], dtype.np)).to("cuda")
     assert zeros.any().item()
-    with pytest.raises(NotImplementedError, match="Complex"):
-        device.cumprod(0)
+
+
+@pytest.mark.parametrize("dtype", [tt.complex64, tt.complex128], ids=lambda d: d.name)
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+def test_spreads_of_complex_numbers(name, dtype, rng, same):
+    for shape, dim in (((), None), ((1,), 0), ((3, 70), 1), ((70, 3), 0), ((2, 3, 4), (0, 2)), ((9000,), 0)):
+        pairs = np.asarray(rng.standard_normal((*shape, 2)) + 3)
+        host = tt.from_numpy(np.asarray(pairs[..., 0] + 1j * pairs[..., 1]).astype(dtype.np))
+        for arguments in ({}, {"keepdim": True, "correction": 2}, {"correction": 0}):
+            where = {} if dim is None else {"dim": dim}
+            left, right = (getattr(tt, name)(x, **where, **arguments) for x in (host.to("cuda"), host))
+            results = (left, right) if isinstance(left, tuple) else ((left,), (right,))
+            for got, expected in zip(*results, strict=True):
+                same(got, expected, 2e-5 if dtype is tt.complex64 else 1e-12)
+
+
+def test_products_of_complex_prefixes_of_any_strides(rng, same):
+    a = tt.from_numpy(rng.standard_normal((4, 3, 5)) + 1j * rng.standard_normal((4, 3, 5)))
+    x = a.to("cuda")
+    same(x.permute(2, 0, 1).cumprod(1), a.permute(2, 0, 1).cumprod(1), 1e-12)
+    same(x.conj()[:, ::2].cumprod(2), a.conj()[:, ::2].cumprod(2), 1e-12)
+    same(x.cumprod_(0), a.cumprod(0), 1e-12)

@@ -161,3 +161,16 @@ def test_the_index_over_all_dimensions_is_logical(random):
 def test_infinities_alone_have_an_index():
     x = tt.from_numpy(np.full((2, 3), -np.inf, np.float32)).to("cuda")
     assert reduced("argmax_stub", x, (1,), [tt.int64])[0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_sums_and_products_of_truth_values(device):
+    """Elements are truth values first, however small: PyTorch converts them before it adds or multiplies."""
+    x = tt.tensor([[0.25, 0.5, 0.0], [0.0, 0.0, 0.0], [0.5, 0.25, -0.1]], device=device)
+    assert x.sum(1, dtype=tt.bool).tolist() == [True, False, True]
+    assert x.prod(1, dtype=tt.bool).tolist() == [False, False, True]
+    assert tt.tensor([256, 0], device=device).sum(dtype=tt.bool).item()
+    assert x.sum(dtype=tt.int64).item() == 0
+    for scan in (tt.cumsum, tt.cumprod):
+        with pytest.raises(NotImplementedError, match=f"{scan.__name__}.*'Bool'"):
+            scan(x, 0, dtype=tt.bool)

@@ -23,6 +23,7 @@ from ..budget import FLOATS8, LEAST_CAPABILITY, STREAMING, Configuration, declar
 from ..conversion import compute_type, convert
 from ..geometry import Geometry, elementwise_geometry
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..tuning.choice import configuration
 from .operands import ABSENT, ELEMENT, Operand, address, apply, number_for, read
 from .pairs import over_pairs, part_of
 from .passing import BYTES, INTERPRETED_BLOCK, Planned, split_outer
@@ -218,12 +219,21 @@ def plan_dense(
     itemsize: int,
 ) -> Planned:
     """The launch over dense operands."""
-    # Of single bytes half as many: the compiler unpacks them into a register each, and more of them spill.
-    block = BYTES // max(itemsize, 2)
     if interpreted():
-        block = min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK)
+        chosen = Configuration((min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK),))
+    else:
+        # Of single bytes half as many: the compiler unpacks them into a register each, and more of them spill.
+        default = Configuration((BYTES // max(itemsize, 2),))
+        shape = (n, itemsize, len(signature) - 1)
+        chosen = configuration(dense, call.device, signature["out"].removeprefix("*"), shape, default)
+    (block,) = chosen.tile
     launch = Launch(
-        call.device, dense, {**signature, "n": "i64"}, {**constexprs, "BLOCK": block}, elements=elements
+        call.device,
+        dense,
+        {**signature, "n": "i64"},
+        {**constexprs, "BLOCK": block},
+        elements=elements,
+        num_warps=chosen.warps,
     )
     return Planned(launch, (cdiv(n, block), 1, 1), (n,))
 
@@ -284,14 +294,19 @@ declare(
     dense,
     why=STREAMING,
     dtypes={
-        ("fp32", "i32", "u32"): (Configuration((1024,)), Configuration((512,))),
-        ("fp64", "i64", "u64"): (Configuration((512,)),),
+        ("fp32", "i32", "u32"): (
+            Configuration((1024,)),
+            Configuration((512,)),
+            Configuration((2048,), 8),
+        ),
+        ("fp64", "i64", "u64"): (Configuration((512,)), Configuration((1024,), 8)),
         # Of 16 elements a lane, seven blocks where they are not aligned: they are loaded one by one, each into a
         # register of its own, with masks and addresses beside them; 28 KiB are in flight.
         ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
             Configuration((2048,), unaligned=7),
             Configuration((1024,)),
             Configuration((512,)),
+            Configuration((4096,), 8, unaligned=3),
         ),
         FLOATS8: (Configuration((1024,)),),
     },

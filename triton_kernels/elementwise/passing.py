@@ -108,9 +108,16 @@ class Passed:
                 else:
                     self.numbers(**{f"{name}{i}": stride // unit})
 
-    def planned(self, call: StructuredCall, kernel: Any, programs: int) -> Planned:
+    def planned(self, call: StructuredCall, kernel: Any, programs: int, warps: int = 4) -> Planned:
         """The launch of as many programs."""
-        launch = Launch(call.device, kernel, self._signature, self._constexprs, elements=self._elements)
+        launch = Launch(
+            call.device,
+            kernel,
+            self._signature,
+            self._constexprs,
+            elements=self._elements,
+            num_warps=warps,
+        )
         return Planned(launch, (programs, 1, 1), tuple(self._values))
 
 

@@ -17,9 +17,12 @@ from ..budget import FLOATS8, STREAMING, Configuration, declare
 from ..conversion import convert
 from ..geometry import Geometry
 from ..launch import ALIGNMENT, cdiv, integer_type, interpreted, next_power_of_2
+from ..tuning.choice import configuration
 from .operands import BLOCKED, COLUMN, ELEMENT, NUMBER, PAIRED, Operand, apply, read
 from .passing import BYTES, INTERPRETED_BLOCK, Passed, Planned, power_of_two_in
 
+LEAST = 512
+"""Elements of a tile that was measured, below which it is not taken: its lanes would have nothing to do."""
 ROW_BYTES = 512
 """What it reads of one row, where there are several: an access of each lane of a warp."""
 
@@ -195,6 +198,17 @@ def plan_rows(
     length, outer = geometry.sizes[0], geometry.sizes[1:]
     n_rows = math.prod(outer)
     height, width = tile_of_rows(length, n_rows, max(itemsizes))
+    warps = 4
+    if not interpreted():
+        default, name = Configuration((height, width)), signature["out"].removeprefix("*")
+        shape = (length, n_rows, max(itemsizes), len(operands))
+        chosen = configuration(rows, call.device, name, shape, default)
+        own, along = (
+            min(next_power_of_2(n_rows), chosen.tile[0]),
+            min(next_power_of_2(length), chosen.tile[1]),
+        )
+        if own * along >= LEAST:
+            height, width, warps = own, along, chosen.warps
     row_blocks, column_blocks = cdiv(n_rows, height), cdiv(length, width)
     kind = integer_type(row_blocks * height, 2 * column_blocks * width, geometry.extent())
     passed = Passed(signature, constexprs, kind)
@@ -214,7 +228,7 @@ def plan_rows(
     ):
         if operand.kind == BLOCKED:
             passed.constants(**{f"KIND_{letter}": kind_of_block(strides, size).value})
-    return passed.planned(call, rows, row_blocks * column_blocks)
+    return passed.planned(call, rows, row_blocks * column_blocks, warps)
 
 
 def tile_of_rows(length: int, n_rows: int, itemsize: int) -> tuple[int, int]:
@@ -249,7 +263,11 @@ declare(
     tile=("ROWS", "COLUMNS"),
     smaller=True,
     dtypes={
-        ("fp32", "i32", "u32"): (Configuration((8, 128)), Configuration((1, 1024))),
+        ("fp32", "i32", "u32"): (
+            Configuration((8, 128)),
+            Configuration((1, 1024)),
+            Configuration((4, 256)),
+        ),
         ("fp64", "i64", "u64"): (Configuration((8, 64)), Configuration((1, 512))),
         ("bf16", "fp16", "i16", "u16"): (Configuration((8, 256)), Configuration((1, 2048))),
         ("i8", "u8", "i1", *FLOATS8): (Configuration((4, 512)), Configuration((1, 2048))),

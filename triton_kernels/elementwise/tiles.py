@@ -16,6 +16,7 @@ from ..budget import FLOATS8, STREAMING, Configuration, declare
 from ..conversion import convert
 from ..geometry import Geometry
 from ..launch import ALIGNMENT, cdiv, integer_type, interpreted, next_power_of_2
+from ..tuning.choice import configuration
 from .operands import apply, read
 from .passing import Passed, Planned, power_of_two_in
 
@@ -166,6 +167,14 @@ def plan_tiles(
     """The launch over tiles of the first two dimensions."""
     (n0, n1), outer = geometry.sizes[:2], geometry.sizes[2:]
     tile1, tile0 = tile_of(n0, n1, max(itemsizes))
+    warps = 4
+    if not interpreted():
+        default, name = Configuration((tile1, tile0)), signature["out"].removeprefix("*")
+        shape = (n0, n1, math.prod(outer), max(itemsizes), len(geometry.strides) - 1)
+        chosen = configuration(tiles, call.device, name, shape, default)
+        own, along = min(next_power_of_2(n1), chosen.tile[0]), min(next_power_of_2(n0), chosen.tile[1])
+        if own * along >= LEAST:
+            tile1, tile0, warps = own, along, chosen.warps
     blocks0, blocks1 = cdiv(n0, tile0), cdiv(n1, tile1)
     kind = integer_type(blocks0 * tile0, blocks1 * tile1, math.prod(outer), geometry.extent())
     passed = Passed(signature, constexprs, kind)
@@ -180,7 +189,7 @@ def plan_tiles(
     for letter, along in itertools.zip_longest(("OUT", "A", "B", "C", "D"), contiguous):
         passed.constants(**{f"ALONG_{letter}": along})
     passed.strides(geometry, itemsizes, contiguous)
-    return passed.planned(call, tiles, blocks0 * blocks1 * math.prod(outer))
+    return passed.planned(call, tiles, blocks0 * blocks1 * math.prod(outer), warps)
 
 
 def side_by_side(strides: Sequence[int], itemsize: int) -> int | None:
@@ -205,8 +214,8 @@ declare(
     tile=("TILE1", "TILE0"),
     smaller=True,
     dtypes={
-        ("fp32", "i32", "u32"): (Configuration((32, 64)),),
-        ("fp64", "i64", "u64"): (Configuration((32, 32)),),
+        ("fp32", "i32", "u32"): (Configuration((32, 64)), Configuration((64, 64), 8)),
+        ("fp64", "i64", "u64"): (Configuration((32, 32)), Configuration((32, 64), 8)),
         ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1", *FLOATS8): (Configuration((64, 64)),),
     },
     operations="n times the function's",

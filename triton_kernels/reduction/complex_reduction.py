@@ -8,25 +8,14 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
-from ..conversion import compute_type
 from ..geometry import Geometry
 from ..launch import launch_nothing
 from . import joint_reduction_kernels as k
-from .joint_reduction import Accumulator, JointReduction, plan_joint
-from .reduction import REDUCTIONS, reduction
-from .sides import Sides, sides_of, through_contiguous
+from .joint_reduction import Accumulator, JointReduction, pairs_starting, plan_joint
+from .reduction import REDUCTIONS, TRUTHS, reduction
+from .sides import Sides, doubled, sides_of, through_contiguous
 
 Factory = Callable[[StructuredCall], PlannedKernel]
-
-
-def pairs_starting(first: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
-    """The accumulators of a pair: `first` and 0 for nothing."""
-
-    def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
-        type_ = compute_type(output)
-        return (type_, first), (type_, 0)
-
-    return accumulators
 
 
 def count_of(call: StructuredCall, count: int) -> Callable[..., float]:
@@ -49,15 +38,6 @@ COMPLEX: dict[str, JointReduction] = {
     "all_stub": JointReduction(k.both, k.all_across, k.is_not_zero, k.all_of, truth(1)),
 }
 """What each operator combines."""
-
-
-def doubled(side: Geometry, which: Sequence[bool]) -> Geometry:
-    """A side whose strides count real numbers for the operands that are complex."""
-    strides = tuple(
-        tuple(s * (2 if complex_ else 1) for s in own)
-        for own, complex_ in zip(side.strides, which, strict=True)
-    )
-    return Geometry(side.sizes, strides)
 
 
 def complex_reduction(row: JointReduction) -> Factory:
@@ -106,7 +86,7 @@ def real_or_complex(real: Factory, of_complex: Factory) -> Factory:
 
 
 for _stub, _row in REDUCTIONS.items():
-    _real = reduction(_row)
+    _real = reduction(_row, TRUTHS.get(_stub))
     _of_complex = COMPLEX.get(_stub)
     register_stub(
         _stub, "cuda", real_or_complex(_real, complex_reduction(_of_complex)) if _of_complex else _real

@@ -18,7 +18,7 @@ from ..geometry import Geometry
 from ..launch import INT32_MAX, launch_nothing
 from .extreme_index_kernels import extreme_with_index
 from .reduction import highest, itemsize_of, lowest, vector_of
-from .sides import Sides, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .sides import Sides, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
 
 
 def comparable_type(dtype: ScalarType) -> tl.dtype:
@@ -68,7 +68,14 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
         absent["out"] = None
     source = {"x": f"*{spec.dtype.triton_name}"}
     n_out = sides.n_out
-    tile = tile_for(n_out, sides.n, sides.reduced_is_inner, True, itemsize=max(itemsize_of(spec, type_), 4))
+    tile = tile_for(
+        n_out,
+        sides.n,
+        sides.reduced_is_inner,
+        True,
+        itemsize=max(itemsize_of(spec, type_), 4),
+        ask=asking(extreme_with_index, call, spec.dtype),
+    )
     vector = vector_of(spec, sides)
     if tile.splits == 1:
         launch, grid, numbers = plan_sides(

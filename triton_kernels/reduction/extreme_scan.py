@@ -10,28 +10,23 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_triton import tl
 from ..contiguous import contiguous_copy
-from ..conversion import type_name
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
-from ..geometry import Geometry
-from ..launch import interpreted, launch_nothing
+from ..launch import launch_nothing
 from .extreme_index import comparable_type
+from .pair_scan import PairScan, plan_pair_scan
 from .reduction import highest, lowest
-from .scan_kernels import extreme_scan
-from .sides import Sides, Tile, gapless_strides, line_sides, plan_sides, tile_for
-
-INTERPRETED_TILE = 128
-"""Of a line: the interpreter combines one element after another."""
-
-
-def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> Tile:
-    """Tiles of half as many elements of `nbytes` as sums have: each has an index too."""
-    tile = tile_for(n_out, n, inner, may_split, itemsize=2 * nbytes)
-    if not interpreted() or tile.reduced <= INTERPRETED_TILE:
-        return tile
-    chunk = -(-n // tile.splits // INTERPRETED_TILE) * INTERPRETED_TILE
-    return Tile(min(tile.outputs, 64), INTERPRETED_TILE, -(-n // chunk), chunk, tile.warps)
+from .scan_kernels import (
+    larger_across,
+    larger_along,
+    later_larger,
+    later_smaller,
+    smaller_across,
+    smaller_along,
+)
+from .sides import Sides, line_sides
 
 
 def running_extreme(largest: bool) -> Callable[[StructuredCall], PlannedKernel]:
@@ -70,75 +65,16 @@ def through_contiguous_results(
 
 
 def plan_running_extreme(call: StructuredCall, sides: Sides, largest: bool) -> PlannedKernel:
-    """One launch, or three over parts of each line."""
+    """The scan of elements with their positions."""
     spec, values = call.args["self"], call.outputs[0]
     type_ = comparable_type(spec.dtype)
-    n_out, kept = sides.n_out, sides.kept
-    nbytes = type_.primitive_bitwidth // 8
-    tile = line_tile(n_out, sides.n, sides.reduced_is_inner, True, nbytes)
-    fixed: dict[str, object] = {
-        "LARGEST": largest,
-        "START": lowest(type_) if largest else highest(type_),
-        "TYPE": type_,
-    }
-    source, result = (
-        {"x": f"*{spec.dtype.triton_name}"},
-        {"out": f"*{values.dtype.triton_name}", "at_out": "*i64"},
-    )
-
-    def planned(
-        sides: Sides, tile: Tile, pointers: dict[str, str], totals: bool = False, carried: bool = False
-    ) -> Any:
-        constants = {**fixed, "TOTALS": totals, "SINGLE": tile.chunk <= tile.reduced}
-        if carried:
-            pointers = {**pointers, "carry": name, "at_carry": "*i64", "splits": "i64"}
-        else:
-            constants |= {"carry": None, "at_carry": None, "splits": 1}
-        if "at_x" not in pointers:
-            constants["at_x"] = None
-        return plan_sides(
-            call,
-            extreme_scan,
-            sides,
-            pointers,
-            constants,
-            tile,
-            kept_names=("xk", "ok"),
-            reduced_names=("xr", "or"),
-        )
-
-    name = f"*{type_name(type_)}"
-    if tile.splits == 1:
-        launch, grid, numbers = planned(sides, tile, {**source, **result})
-        return PlannedKernel(
-            lambda to, where, x, *_: launch(grid, x.address, to.address, where.address, *numbers)
-        )
-    splits = tile.splits
-    parts = gapless_strides(kept.sizes, splits)
-    carries = {"out": name, "at_out": "*i64"}
-    totals, totals_grid, totals_numbers = planned(
-        Sides(Geometry(kept.sizes, (kept.strides[0], parts)), sides.reduced),
-        tile,
-        {**source, **carries},
-        totals=True,
-    )
-    prefixes, prefixes_grid, prefixes_numbers = planned(
-        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        line_tile(n_out, splits, True, False, nbytes),
-        {"x": name, "at_x": "*i64", **carries},
-    )
-    within, within_grid, within_numbers = planned(sides, tile, {**source, **result}, carried=True)
-    allocate = get_allocator("cuda").allocate
-    size, device = n_out * splits * nbytes, call.device
-
-    def into(to: Any, where: Any, x: Any, *_: Any) -> None:
-        carry, at_carry = allocate(size, device), allocate(n_out * splits * 8, device)
-        both = carry.address, at_carry.address
-        totals(totals_grid, x.address, *both, *totals_numbers)
-        prefixes(prefixes_grid, *both, *both, *prefixes_numbers)
-        within(within_grid, x.address, to.address, where.address, *both, splits, *within_numbers)
-
-    return PlannedKernel(into)
+    if largest:
+        row = PairScan(later_larger, larger_across, larger_along, lowest(type_), type_, tl.int64)
+    else:
+        row = PairScan(later_smaller, smaller_across, smaller_along, highest(type_), type_, tl.int64)
+    source, result = f"*{spec.dtype.triton_name}", f"*{values.dtype.triton_name}"
+    run = plan_pair_scan(call, row, sides, [source], [result, "*i64"])
+    return PlannedKernel(lambda to, where, x, *_: run([x.address], [to.address, where.address]))
 
 
 register_stub("cummax_stub", "cuda", running_extreme(True))

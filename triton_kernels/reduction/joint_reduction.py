@@ -20,7 +20,7 @@ from ..geometry import Geometry
 from ..launch import cdiv, launch_nothing
 from . import joint_reduction_kernels as k
 from .reduction import highest, lowest
-from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .sides import Sides, Tile, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
 
 Accumulator = tuple[tl.dtype, int | float]
 """The type of an accumulator, and its value where nothing was seen."""
@@ -65,6 +65,16 @@ def shifted_sum(input: ScalarType, output: ScalarType, count: int) -> Sequence[A
     return (type_, lowest(type_)), (type_, 0)
 
 
+def pairs_starting(first: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
+    """The accumulators of a pair: `first` and 0 for nothing."""
+
+    def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
+        type_ = compute_type(output)
+        return (type_, first), (type_, 0)
+
+    return accumulators
+
+
 def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKernel]:
     """The kernel factory of a reduction over ``call.extra["dims"]``."""
 
@@ -106,7 +116,15 @@ def plan_joint(
     accumulators = row.accumulators(inputs[0], outputs[0], sides.n)
     words = words_of(accumulators)
     itemsize = max(inputs[0].itemsize, 4)
-    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, words, itemsize)
+    tile = tile_for(
+        sides.n_out,
+        sides.n,
+        sides.reduced_is_inner,
+        True,
+        words,
+        itemsize,
+        ask=asking(k.reduce_jointly, call, inputs[0]),
+    )
     sources = [f"*{dtype.triton_name}" for dtype in inputs]
     results = [f"*{dtype.triton_name}" for dtype in outputs]
     if tile.splits == 1:
@@ -129,7 +147,8 @@ def one_pass(
     results: Sequence[str],
     *,
     from_parts: bool = False,
-    to_parts: int = 0,
+    to_parts: bool = False,
+    part_stride: int = 0,
 ) -> Run:
     """One launch: over inputs or over accumulators, to outputs or to accumulators."""
     pointers: dict[str, str] = {}
@@ -163,7 +182,7 @@ def one_pass(
         pointers,
         constexprs,
         tile,
-        to_parts,
+        part_stride,
         reduced_names=("xr", "yr"),
     )
     return lambda ins, outs, number: launch(grid, *ins, *outs, number, *numbers)
@@ -188,7 +207,7 @@ def two_passes(
     parts = gapless_strides(sides.kept.sizes, 1)
     types = [f"*{type_name(type_)}" for type_, _ in accumulators]
     partly = Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced)
-    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=n_out)
+    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=True, part_stride=n_out)
     together = Sides(
         Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))
     )

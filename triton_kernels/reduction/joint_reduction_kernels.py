@@ -55,6 +55,39 @@ def pairs_across(t):
 
 
 @triton.jit
+def add_rounded(a, a_left, b, b_left):
+    """The rounded sum, and what rounding left over so far (Knuth, TAOCP 2, 4.2.2, theorem B).
+
+    What is left over of an infinite sum is NaN, and means nothing.
+    """
+    total = a + b
+    part = total - a
+    return total, ((a - (total - part)) + (b - part)) + (a_left + b_left)
+
+
+@triton.jit
+def rounded_across(t):
+    return tl.reduce((t[0], t[1]), 1, add_rounded)
+
+
+@triton.jit
+def unrounded(a, b):
+    return a, tl.zeros_like(a)
+
+
+@triton.jit
+def both_parts(a, left):
+    """A sum with what rounding left over; -0.0 stays, as infinities and NaN do."""
+    return tl.where((left == 0) | (a - a != 0), a, a + left)
+
+
+@triton.jit
+def as_one(t, number):
+    """A sum and what rounding left over as a wider number."""
+    return (both_parts(t[0].to(tl.float64), t[1].to(tl.float64)),)
+
+
+@triton.jit
 def multiply_pairs(a, a_other, b, b_other):
     """(a + i a') (b + i b')."""
     return a * b - a_other * b_other, a * b_other + a_other * b
@@ -283,8 +316,9 @@ def reduce_jointly(
         tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
 
 
-ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
+ROWS, FEW_ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
     Configuration((1, 4096), 8),
+    Configuration((1, 2048)),
     Configuration((32, 64)),
     Configuration((1, 2048), 8),
     Configuration((64, 32)),
@@ -299,8 +333,8 @@ declare(
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, COLUMNS),
-        ("bf16", "fp16"): (ROWS,),
+        ("fp32",): (ROWS, COLUMNS, FEW_ROWS),
+        ("bf16", "fp16"): (ROWS, FEW_ROWS),
         ("fp64",): (HALF_ROWS, Configuration((32, 32))),
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),

@@ -12,16 +12,21 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
 from ..launch import Launch, cdiv, integer_type, launch_nothing
-from .moments_kernels import merge_moments, reduce_moments
-from .reduction import vector_of
+from .complex_reduction import real_or_complex
+from .moments_kernels import merge_moments, reduce_moments, root_of
+from .reduction import REDUCTIONS, Reduction, reduction, sum_type, vector_of
+from .reduction_kernels import sum_across, sum_of
 from .sides import (
     Sides,
+    asking,
     dimension_arguments,
     gapless_strides,
+    pairs_of,
     plan_sides,
     sides_of,
     through_contiguous,
@@ -66,7 +71,9 @@ def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool
     inner = sides.reduced_is_inner
     # A lane has fewer of columns of float64: each has its own mean and squares until the end.
     itemsize = 16 if spec.dtype.itemsize == 8 and not inner else max(spec.dtype.itemsize, 4)
-    tile = tile_for(sides.n_out, sides.n, inner, True, itemsize=itemsize)
+    tile = tile_for(
+        sides.n_out, sides.n, inner, True, itemsize=itemsize, ask=asking(reduce_moments, call, spec.dtype)
+    )
     constexprs: dict[str, object] = {"ROOT": root, "TYPE": type_, "VECTOR": vector_of(spec, sides)}
     source = {"x": f"*{spec.dtype.triton_name}"}
     if tile.splits > 1:
@@ -150,7 +157,50 @@ def in_parts(
     return run
 
 
-register_stub("var_stub", "cuda", moments(False, False))
-register_stub("std_stub", "cuda", moments(True, False))
-register_stub("var_mean_stub", "cuda", moments(False, True))
-register_stub("std_mean_stub", "cuda", moments(True, True))
+def complex_moments(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a spread over complex numbers: that of their parts is added up.
+
+    A complex tensor is a real one with a dimension of two more, and so is the mean.
+    """
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out = call.args["self"], call.outputs[0]
+        if out.numel == 0:
+            return PlannedKernel(launch_nothing)
+        dims = call.extra["dims"] if spec.ndim else (0,)
+        parts = TensorSpec.contiguous((*out.sizes, 2), out.dtype, out.device)
+        means = [pairs_of(mean) if mean.ndim else parts for mean in call.outputs[1:]]
+        inner = call._replace(
+            args={**call.args, "self": pairs_of(spec)},
+            outputs=(parts, *means),
+            extra={**call.extra, "dims": dims},
+        )
+        spreads = moments(False, with_mean)(inner).into
+        together = reduction(ROOT_OF_SUM if root else REDUCTIONS["sum_stub"])(
+            call._replace(
+                args={**call.args, "self": parts}, outputs=(out,), extra={**call.extra, "dims": (out.ndim,)}
+            )
+        ).into
+        allocate = get_allocator("cuda").allocate
+
+        def into(to: Any, *rest: Any) -> None:
+            spread = allocate(parts.nbytes, parts.device)
+            spreads(spread, *rest)
+            together(to, spread)
+
+        return PlannedKernel(into)
+
+    return factory
+
+
+ROOT_OF_SUM = Reduction(sum_of, sum_across, lambda _: 0, sum_type, finish=root_of)
+
+for _stub, _root, _with_mean in (
+    ("var_stub", False, False),
+    ("std_stub", True, False),
+    ("var_mean_stub", False, True),
+    ("std_mean_stub", True, True),
+):
+    register_stub(
+        _stub, "cuda", real_or_complex(moments(_root, _with_mean), complex_moments(_root, _with_mean))
+    )

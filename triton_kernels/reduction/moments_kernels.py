@@ -31,6 +31,11 @@ def spread(squares, number, ROOT: tl.constexpr):
 
 
 @triton.jit
+def root_of(a, count):
+    return sqrt(a)
+
+
+@triton.jit
 def reduce_moments(
     x,
     out,
@@ -231,7 +236,11 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "fp16", "bf16"): (Configuration((1, 4096), 8), Configuration((64, 32))),
+        ("fp32", "fp16", "bf16"): (
+            Configuration((1, 4096), 8),
+            Configuration((64, 32)),
+            Configuration((1, 2048)),
+        ),
         ("fp64",): (Configuration((1, 2048), 8), Configuration((16, 32))),
     },
     smaller=True,

@@ -16,6 +16,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, type_name
@@ -40,7 +41,7 @@ from .reduction_kernels import (
     sum_across,
     sum_of,
 )
-from .sides import Sides, Tile, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .sides import Sides, Tile, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ def bool_type(input: ScalarType, output: ScalarType) -> tl.dtype:
     return tl.int1
 
 
-def reduction(row: Reduction) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a reduction over ``call.extra["dims"]``."""
+def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of a reduction over ``call.extra["dims"]``; `of_truth` is for a boolean output."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -102,12 +103,20 @@ def reduction(row: Reduction) -> Callable[[StructuredCall], PlannedKernel]:
         dims = call.extra["dims"]
         if out.numel == 0:
             return PlannedKernel(launch_nothing)
+        if of_truth is not None and out.dtype is bool_:
+            # Elements are truth values before they are combined: no fraction is cut off.
+            return reduction(of_truth)(call)
         accumulator = row.accumulate(spec.dtype, out.dtype)
         sides = sides_of(spec, out, dims, False)
         if not sides.fits():
             return through_contiguous(call, factory, dims)
         tile = tile_for(
-            sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize_of(spec, accumulator)
+            sides.n_out,
+            sides.n,
+            sides.reduced_is_inner,
+            True,
+            itemsize=itemsize_of(spec, accumulator),
+            ask=asking(reduce, call, spec.dtype),
         )
         constexprs: dict[str, object] = {
             "COMBINE": row.combine,
@@ -206,3 +215,6 @@ REDUCTIONS: dict[str, Reduction] = {
     "all_stub": Reduction(logical_and, and_across, lambda _: 1, bool_type),
 }
 """What each operator combines; those with several accumulators are in `joint_reduction.py`."""
+
+TRUTHS = {"sum_stub": REDUCTIONS["any_stub"], "prod_stub": REDUCTIONS["all_stub"]}
+"""What sums and products of truth values are."""

@@ -212,11 +212,13 @@ def reduce(
 
 
 def tiles(size: int, columns: int, **options: Any) -> tuple[Configuration, ...]:
-    """A row of `size` elements, short rows and columns of half as many."""
+    """A row of `size` elements, short rows and columns of half as many; then what else is worth timing."""
     return (
         Configuration((1, size), 8, **options),
         Configuration((size // 128, 64)),
         Configuration((columns, size // 2 // columns)),
+        Configuration((1, size // 2)),
+        Configuration((2 * columns, size // 2 // columns), 8),
     )
 
 

@@ -2,6 +2,14 @@
 
 A program has whole lines. Few long lines are split: what each part comes to first, then the prefixes of that over the
 parts, and last the prefixes within each part. The order depends on sizes, strides and the device only.
+
+Sums of float32 and narrower are added in float32. A tile's prefixes are a tree of its lanes: through 23 roundings at
+most go the numbers of one (at most 7 along the elements of a lane, 5 among the lanes, 7 among the warps, 3 among the
+lanes' vectors, 1 with the carry). What a program carries from tile to tile is two floats, and from part to part a
+float64, so that they add 2 more, however long the line: |error| <= 25 * 2**-24 * (|x[0]| + ... + |x[i]|). PyTorch's
+own are plain float32. Products have no such order: prefix i has rounded i times in every one. They are
+multiplied in float64, whose range also keeps a product of the later factors finite where an earlier one is zero: that
+is one instruction and one 64-bit shuffle for each, where two floats would take four and as much.
 """
 
 from __future__ import annotations
@@ -14,13 +22,16 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import through_contiguous_operands
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
 from ..launch import launch_nothing
+from .joint_reduction import JointReduction, one_pass, pairs_starting
+from .joint_reduction_kernels import add_rounded, as_one, multiply_pairs, rounded_across, unrounded
+from .pair_scan import PairScan, plan_pair_scan
 from .reduction_kernels import identity, product, product_across, reduce, result_of, sum_across, sum_of
 from .scan_kernels import (
     add_exponents,
@@ -28,9 +39,11 @@ from .scan_kernels import (
     exponents_along,
     prefix_scan,
     products_along,
+    products_of_pairs_across,
+    products_of_pairs_along,
     sums_along,
 )
-from .sides import Sides, Tile, gapless_strides, line_sides, plan_sides, tile_for
+from .sides import Sides, Tile, asking, doubled, gapless_strides, line_sides, pairs_of, plan_sides, tile_for
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,9 @@ class Scan:
         start: the accumulator of nothing.
         accumulate: the accumulator's type, from the output's dtype.
         takes_integers: whether integers are scanned too.
-        weight: by how much tiles are smaller than those of sums, for the registers that combining takes.
+        weights: by how much tiles of four bytes, and of eight, are smaller than those of sums, for the registers
+            that combining takes.
+        is_sum: what is carried is added up with what rounding left over.
     """
 
     combine: Any
@@ -51,11 +66,21 @@ class Scan:
     start: float
     accumulate: Callable[[ScalarType], tl.dtype]
     takes_integers: bool = True
-    weight: int = 1
+    weights: tuple[int, int] = (1, 1)
+    is_sum: bool = False
 
     def itemsize(self, nbytes: int) -> int:
         """The size of an element that tiles are as large as for; those of narrow ones are as of float32."""
-        return max(nbytes, 4) * self.weight
+        return max(nbytes, 4) * self.weights[nbytes == 8]
+
+    def grows(self, type_: tl.dtype) -> bool:
+        """Whether the error grows with the number of tiles that one program goes through."""
+        return type_.is_floating() and not self.is_sum
+
+
+def sum_type(output: ScalarType) -> tl.dtype:
+    """Integers in int64, narrow floats in float32."""
+    return compute_type(output) if output.is_floating_point else tl.int64
 
 
 def wide_type(output: ScalarType) -> tl.dtype:
@@ -63,11 +88,16 @@ def wide_type(output: ScalarType) -> tl.dtype:
     return tl.float64 if output.is_floating_point else tl.int64
 
 
+def carry_type(type_: tl.dtype) -> tl.dtype:
+    """What parts hand on: of sums of float32 float64, as wide as the two floats in a program."""
+    return tl.float64 if type_ == tl.float32 else type_
+
+
 SCANS: dict[str, Scan] = {
-    "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, wide_type),
+    "cumsum_stub": Scan(sum_of, sum_across, sums_along, 0, sum_type, is_sum=True),
     "cumprod_stub": Scan(product, product_across, products_along, 1, wide_type),
     "logcumsumexp_stub": Scan(
-        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, 2
+        add_exponents, exponents_across, exponents_along, -math.inf, compute_type, False, (2, 4)
     ),
 }
 
@@ -80,6 +110,8 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
         check_dtypes(call, [spec, out])
         if not (row.takes_integers or spec.dtype.is_floating_point):
             raise call.refuse(spec)
+        if out.dtype is bool_:
+            raise call.refuse(out)
         if out.numel == 0:
             return PlannedKernel(launch_nothing)
         sides = line_sides([spec, out], call.extra["dim"])
@@ -88,7 +120,15 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
         type_ = row.accumulate(out.dtype)
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         itemsize = row.itemsize(spec.dtype.itemsize)
-        tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True, itemsize=itemsize)
+        tile = tile_for(
+            sides.n_out,
+            sides.n,
+            sides.reduced_is_inner,
+            True,
+            itemsize=itemsize,
+            grows=row.grows(type_),
+            ask=asking(prefix_scan, call, spec.dtype),
+        )
         if tile.splits == 1:
             launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)
             return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
@@ -114,9 +154,10 @@ def plan_scan(
         "START": row.start,
         "ACCUMULATOR": type_,
         "SINGLE": tile.chunk <= tile.reduced,
+        "COMPENSATED": row.is_sum and type_.is_floating(),
     }
     if carried:
-        pointers = {**pointers, "carry": f"*{type_name(type_)}", "splits": "i64"}
+        pointers = {**pointers, "carry": f"*{type_name(carry_type(type_))}", "splits": "i64"}
     else:
         constexprs |= {"carry": None, "splits": 1}
     return plan_sides(
@@ -136,14 +177,59 @@ def split_scan(
 ) -> PlannedKernel:
     """Three launches over parts of each line."""
     n_out, splits = sides.n_out, tile.splits
-    name = f"*{type_name(type_)}"
-    kept, reduced = sides.kept, sides.reduced
+    carried = carry_type(type_) if row.is_sum else type_
+    name = f"*{type_name(carried)}"
+    kept = sides.kept
     parts = gapless_strides(kept.sizes, splits)
-    totals, totals_grid, totals_numbers = plan_sides(
+    totals = plan_totals(call, row, sides, parts, tile, pointers["x"], type_)
+    prefixes, prefixes_grid, prefixes_numbers = plan_scan(
+        call,
+        row,
+        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
+        tile_for(n_out, splits, True, False, itemsize=row.itemsize(8)),
+        {"x": name, "out": name},
+        carried,
+    )
+    within, within_grid, within_numbers = plan_scan(call, row, sides, tile, pointers, type_, carried=True)
+    allocate = get_allocator("cuda").allocate
+    nbytes, device = n_out * splits * carried.primitive_bitwidth // 8, call.device
+
+    def into(to: Any, x: Any, *_: Any) -> None:
+        carry = allocate(nbytes, device)
+        totals(x.address, carry.address)
+        prefixes(prefixes_grid, carry.address, carry.address, *prefixes_numbers)
+        within(within_grid, x.address, to.address, carry.address, splits, *within_numbers)
+
+    return PlannedKernel(into)
+
+
+ROUNDED = JointReduction(add_rounded, rounded_across, unrounded, as_one, pairs_starting(0))
+"""A sum in two floats: the rounded one, and what rounding left over."""
+
+
+def plan_totals(
+    call: StructuredCall,
+    row: Scan,
+    sides: Sides,
+    parts: tuple[int, ...],
+    tile: Tile,
+    source: str,
+    type_: tl.dtype,
+) -> Callable[[int, int], None]:
+    """What each part comes to, as [lines, parts]: a launch from the input's address to that of the totals."""
+    partly = Sides(
+        Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)),
+        Geometry(sides.reduced.sizes, sides.reduced.strides[:1]),
+    )
+    if row.is_sum and type_ == tl.float32:
+        accumulators = (type_, 0), (type_, 0)
+        run = one_pass(call, ROUNDED, partly, tile, accumulators, [source], ["*fp64"], part_stride=1)
+        return lambda x, to: run([x], [to], 0.0)
+    launch, grid, numbers = plan_sides(
         call,
         reduce,
-        Sides(Geometry(kept.sizes, (kept.strides[0], parts)), Geometry(reduced.sizes, reduced.strides[:1])),
-        {"x": pointers["x"], "out": name},
+        partly,
+        {"x": source, "out": f"*{type_name(type_)}"},
         {
             "COMBINE": row.combine,
             "ACROSS": row.across,
@@ -156,33 +242,7 @@ def split_scan(
         tile,
         1,
     )
-    prefixes, prefixes_grid, prefixes_numbers = plan_scan(
-        call,
-        row,
-        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        tile_for(n_out, splits, True, False, itemsize=row.itemsize(8)),
-        {"x": name, "out": name},
-        type_,
-    )
-    within, within_grid, within_numbers = plan_scan(call, row, sides, tile, pointers, type_, carried=True)
-    allocate = get_allocator("cuda").allocate
-    nbytes, device = n_out * splits * type_.primitive_bitwidth // 8, call.device
-
-    def into(to: Any, x: Any, *_: Any) -> None:
-        carry = allocate(nbytes, device)
-        totals(totals_grid, x.address, carry.address, *totals_numbers)
-        prefixes(prefixes_grid, carry.address, carry.address, *prefixes_numbers)
-        within(within_grid, x.address, to.address, carry.address, splits, *within_numbers)
-
-    return PlannedKernel(into)
-
-
-def pairs_of(spec: TensorSpec) -> TensorSpec:
-    """A complex tensor as real numbers, with a dimension of two more."""
-    real = spec.dtype.to_real()
-    return spec.replace(
-        sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
-    )
+    return lambda x, to: launch(grid, x, to, *numbers)
 
 
 def cumsum(call: StructuredCall) -> PlannedKernel:
@@ -194,7 +254,29 @@ def cumsum(call: StructuredCall) -> PlannedKernel:
     return sums(call)
 
 
-sums = scan(SCANS["cumsum_stub"])
+def cumprod(call: StructuredCall) -> PlannedKernel:
+    """Products of prefixes; those of complex numbers as pairs, in float64 as the others."""
+    spec, out = call.args["self"], call.outputs[0]
+    if not (spec.dtype.is_complex and out.dtype.is_complex):
+        return products(call)
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    sides = line_sides([spec, out], call.extra["dim"])
+    if not sides.fits():
+        return through_contiguous_operands(call, cumprod, ("self",))
+    pairs = Sides(*(doubled(side, (True, True)) for side in (sides.kept, sides.reduced)))
+    types = [[f"*{one.dtype.to_real().triton_name}"] * 2 for one in (spec, out)]
+    run = plan_pair_scan(call, PRODUCTS_OF_PAIRS, pairs, *types)
+    half, half_out = spec.dtype.itemsize // 2, out.dtype.itemsize // 2
+    return PlannedKernel(
+        lambda to, x, *_: run([x.address, x.address + half], [to.address, to.address + half_out])
+    )
+
+
+PRODUCTS_OF_PAIRS = PairScan(
+    multiply_pairs, products_of_pairs_across, products_of_pairs_along, 1, tl.float64, tl.float64
+)
+sums, products = scan(SCANS["cumsum_stub"]), scan(SCANS["cumprod_stub"])
 register_stub("cumsum_stub", "cuda", cumsum)
-for _stub in ("cumprod_stub", "logcumsumexp_stub"):
-    register_stub(_stub, "cuda", scan(SCANS[_stub]))
+register_stub("cumprod_stub", "cuda", cumprod)
+register_stub("logcumsumexp_stub", "cuda", scan(SCANS["logcumsumexp_stub"]))

@@ -1,4 +1,4 @@
-"""The programs of scans: of one accumulator, and of extremes with their indices.
+"""The programs of scans: of one accumulator, and of pairs, as extremes with their indices and complex numbers are.
 
 A program goes along its lines tile by tile and carries what it has combined. Parts of a line carry what the parts
 before them have, which `carry` [lines, parts] holds.
@@ -8,6 +8,7 @@ from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import exp, log1p
+from .joint_reduction_kernels import add_rounded, both_parts, multiply_pairs
 from .reduction_kernels import offset_of
 
 
@@ -67,13 +68,17 @@ def prefix_scan(
     ALONG: tl.constexpr,
     START: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
+    COMPENSATED: tl.constexpr,
     SINGLE: tl.constexpr,
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """Along lines, or along each line's parts. SINGLE tiles hold all that a program goes along."""
+    """Along lines, or along each line's parts. SINGLE tiles hold all that a program goes along.
+
+    COMPENSATED a sum is carried with what rounding left over of it; both are one float where it is added to prefixes.
+    """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
     wanted = o < n_out
@@ -85,10 +90,14 @@ def prefix_scan(
         # -0.0, to which every number can be added without a change.
         before = before * -1.0
         nothing = nothing * -1.0
+    left = tl.zeros((BLOCK_O,), ACCUMULATOR)
     if carry is not None:
         # What the parts before this one have is the carry that ends with the last of them.
         carried = tl.load(carry + o * splits + part - 1, mask=wanted & (part > 0), other=0)
-        before = tl.where(part > 0, carried, before)
+        rounded = carried.to(ACCUMULATOR)
+        before = tl.where(part > 0, rounded, before)
+        if COMPENSATED and carried.dtype != ACCUMULATOR:
+            left = (carried - rounded.to(carried.dtype)).to(ACCUMULATOR)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
     for base in range(first, last, BLOCK_R):
@@ -98,8 +107,12 @@ def prefix_scan(
         value = tl.where(mask, value, nothing)
         result = ALONG(value)
         if carry is not None or not SINGLE:
-            result = COMBINE(before[:, None], result)
-            before = COMBINE(before, ACROSS(value))
+            if COMPENSATED:
+                result = both_parts(before, left)[:, None] + result
+                before, left = add_rounded(before, left, ACROSS(value), tl.zeros_like(left))
+            else:
+                result = COMBINE(before[:, None], result)
+                before = COMBINE(before, ACROSS(value))
         tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
 
 
@@ -117,37 +130,43 @@ def later_smaller(a, i, b, j):
 
 
 @triton.jit
-def along_with_index(value, index, LARGEST: tl.constexpr):
-    if LARGEST:
-        return tl.associative_scan((value, index), 1, later_larger)
-    else:
-        return tl.associative_scan((value, index), 1, later_smaller)
+def larger_along(value, index):
+    return tl.associative_scan((value, index), 1, later_larger)
 
 
 @triton.jit
-def across_with_index(value, index, LARGEST: tl.constexpr):
-    if LARGEST:
-        return tl.reduce((value, index), 1, later_larger)
-    else:
-        return tl.reduce((value, index), 1, later_smaller)
+def larger_across(value, index):
+    return tl.reduce((value, index), 1, later_larger)
 
 
 @triton.jit
-def later_of(a, i, b, j, LARGEST: tl.constexpr):
-    if LARGEST:
-        return later_larger(a, i, b, j)
-    else:
-        return later_smaller(a, i, b, j)
+def smaller_along(value, index):
+    return tl.associative_scan((value, index), 1, later_smaller)
 
 
 @triton.jit
-def extreme_scan(
+def smaller_across(value, index):
+    return tl.reduce((value, index), 1, later_smaller)
+
+
+@triton.jit
+def products_of_pairs_along(re, im):
+    return tl.associative_scan((re, im), 1, multiply_pairs)
+
+
+@triton.jit
+def products_of_pairs_across(re, im):
+    return tl.reduce((re, im), 1, multiply_pairs)
+
+
+@triton.jit
+def pair_scan(
     x,
-    at_x,
+    y,
     out,
-    at_out,
+    also,
     carry,
-    at_carry,
+    also_carried,
     splits,
     n_out,
     n,
@@ -165,10 +184,13 @@ def extreme_scan(
     ok3,
     xr0,
     or0,
-    LARGEST: tl.constexpr,
+    COMBINE: tl.constexpr,
+    ACROSS: tl.constexpr,
+    ALONG: tl.constexpr,
     TOTALS: tl.constexpr,
     START: tl.constexpr,
     TYPE: tl.constexpr,
+    TYPE_OF_OTHER: tl.constexpr,
     SINGLE: tl.constexpr,
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
@@ -177,7 +199,8 @@ def extreme_scan(
 ):
     """Along lines, or along each line's parts; with TOTALS only each part's last result is stored.
 
-    `at_x` are the indices of elements that are parts' totals themselves, or None.
+    An accumulator is a pair: an element of `x` and one of `y`, which lies as `x` does; or its position where `y` is
+    None. That of nothing is START and 0.
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
@@ -185,12 +208,12 @@ def extreme_scan(
     rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
     to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
     before = tl.full((BLOCK_O,), START, TYPE)
-    at_before = tl.zeros((BLOCK_O,), tl.int64)
+    other_before = tl.zeros((BLOCK_O,), TYPE_OF_OTHER)
     if carry is not None:
         mask = wanted & (part > 0)
         end = o * splits + part - 1
         before = tl.where(part > 0, tl.load(carry + end, mask=mask, other=0), before)
-        at_before = tl.where(part > 0, tl.load(at_carry + end, mask=mask, other=0), at_before)
+        other_before = tl.where(part > 0, tl.load(also_carried + end, mask=mask, other=0), other_before)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
     for base in range(first, last, BLOCK_R):
@@ -198,39 +221,51 @@ def extreme_scan(
         held = wanted[:, None] & (r < last)[None, :]
         value = convert(tl.load(x + (rows + r[None, :] * xr0), mask=held, other=0), TYPE)
         value = tl.where(held, value, tl.full((1, 1), START, TYPE))
-        if at_x is not None:
-            index = tl.load(at_x + (rows + r[None, :] * xr0), mask=held, other=0)
+        if y is not None:
+            other = convert(tl.load(y + (rows + r[None, :] * xr0), mask=held, other=0), TYPE_OF_OTHER)
+            other = tl.where(held, other, tl.zeros_like(other))
         else:
-            index = tl.broadcast_to(r.to(tl.int64)[None, :], (BLOCK_O, BLOCK_R))
+            other = tl.broadcast_to(r.to(TYPE_OF_OTHER)[None, :], (BLOCK_O, BLOCK_R))
         if not TOTALS:
-            top, where = along_with_index(value, index, LARGEST)
+            result, also_result = ALONG(value, other)
             if carry is not None or not SINGLE:
-                top, where = later_of(before[:, None], at_before[:, None], top, where, LARGEST)
+                result, also_result = COMBINE(before[:, None], other_before[:, None], result, also_result)
             at = to[:, None] + r[None, :] * or0
-            tl.store(out + at, convert(top, out.dtype.element_ty), mask=held)
-            tl.store(at_out + at, where, mask=held)
+            tl.store(out + at, convert(result, out.dtype.element_ty), mask=held)
+            tl.store(also + at, convert(also_result, also.dtype.element_ty), mask=held)
         if TOTALS or not SINGLE:
-            own, at_own = across_with_index(value, tl.where(held, index, 0), LARGEST)
-            before, at_before = later_of(before, at_before, own, at_own, LARGEST)
+            own, also_own = ACROSS(value, tl.where(held, other, 0))
+            before, other_before = COMBINE(before, other_before, own, also_own)
     if TOTALS:
         tl.store(out + to + part, before, mask=wanted)
-        tl.store(at_out + to + part, at_before, mask=wanted)
+        tl.store(also + to + part, other_before, mask=wanted)
 
 
-ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((64, 32))
+ROWS = Configuration((1, 4096), 8)
+# sm_100's compiler keeps four registers more of what a part carries than three blocks have.
+FLOAT_ROWS = Configuration((1, 4096), 8, blocks={80: 3, 90: 3, 100: 2})
+FLOAT_COLUMNS, FEW_ROWS = Configuration((64, 32), blocks=6), Configuration((1, 2048), blocks=4)
 HALF_ROWS, HALF_COLUMNS = Configuration((1, 2048), 8), Configuration((32, 32))
+
+WIDE = "64-bit values, their masks and their prefixes are live at once, 16 for each lane"
 
 declare(
     prefix_scan,
     warps=16,
-    why="16 warps: a tile's 64-bit values, their masks and their prefixes are live at once, 16 elements for each lane",
+    why=f"24 warps of sums of floats: a tile's values, masks and prefixes are live at once, 16 for each lane, of which "
+    f"64 bytes are in flight; 16 of all else: {WIDE}",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, COLUMNS),
+        ("fp32",): (FLOAT_ROWS, FLOAT_COLUMNS, FEW_ROWS),
+        ("fp16", "bf16"): (FLOAT_ROWS, FEW_ROWS),
         ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
         ("u64",): (HALF_ROWS,),
-        tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (ROWS,),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp16", "bf16", "fp64", "i64", "u64")): (ROWS,),
+    },
+    functions={
+        "product": (16, WIDE),
+        "add_exponents": (16, "two logarithms' worth of intermediate values for each of 8 elements a lane"),
     },
     smaller=True,
     operations="n_out n, times the combining function's",
@@ -238,9 +273,9 @@ declare(
     loads=("x",),
 )
 declare(
-    extreme_scan,
+    pair_scan,
     warps=16,
-    why="16 warps: a tile's elements, their 64-bit indices and both prefixes are live at once, 8 for each lane",
+    why="16 warps: a tile's elements, their 64-bit others and both prefixes are live at once, 8 for each lane",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
@@ -250,6 +285,6 @@ declare(
         tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (HALF_ROWS,),
     },
     smaller=True,
-    operations="2 n_out n",
-    traffic="n_out n (2 itemsize of x + 8)",
+    operations="2 n_out n of extremes, 6 n_out n of products of complex numbers",
+    traffic="n_out n (2 itemsize of x + 8) of extremes, 4 n_out n itemsize of x of complex numbers",
 )

@@ -13,18 +13,22 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
+from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.cuda.lazy_triton import tl
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..elementwise.copy import copy_kernel
 from ..geometry import Geometry, coalesced
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
+from ..tuning.choice import configuration
 
 MAX_DIMS = 4
 TILE_BYTES = 16384
 """Of a row: each lane of 8 warps loads 64 bytes at a time, in four accesses that do not wait for one another."""
 MOST_ELEMENTS = 8192
 """Of a tile: 32 accumulators for each lane."""
-INTERPRETED_TILE = 1 << 16
+INTERPRETED_TILE, INTERPRETED_REDUCED = 1 << 16, 4096
 WARPS = 32
 """Of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
 MOST_PARTS = 65535
@@ -32,6 +36,13 @@ MOST_PARTS = 65535
 MOST_TILES = 64
 """Of a part: one lane adds so many numbers one after another. What is longer is split, so that the error of
 sums grows with the logarithm of their length."""
+
+
+LANES = 32
+"""Of a warp."""
+
+Ask = Callable[[tuple[int, ...], Configuration], Configuration]
+"""The configuration for (outputs, reduced elements, whether those are the inner ones), given the default."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +56,31 @@ class Tile:
     warps: int
 
 
+def asking(kernel: LazyKernel, call: StructuredCall, dtype: ScalarType) -> Ask:
+    """What was measured for a kernel over elements of this dtype, as `tile_for` asks it."""
+    name = dtype.triton_name or ""
+    return lambda shape, default: configuration(kernel, call.device, name, shape, default)
+
+
 def tile_for(
-    n_out: int, n: int, reduced_is_inner: bool, may_split: bool, words: int = 1, itemsize: int = 4
+    n_out: int,
+    n: int,
+    reduced_is_inner: bool,
+    may_split: bool,
+    words: int = 1,
+    itemsize: int = 4,
+    grows: bool = True,
+    ask: Ask | None = None,
 ) -> Tile:
     """Tiles that read along the contiguous side, and enough programs to fill the device.
 
     `words` says how many 64-bit words of accumulators an element has: tiles are the smaller. `itemsize` is the
-    input's: each lane is to have 64 bytes in flight.
+    input's: each lane is to have 64 bytes in flight. `grows` says that the error does with the number of a part's
+    tiles, so that long lines are split for its sake. `ask` has the last word on a device, see `asking`.
     """
     most_out, most = next_power_of_2(n_out), next_power_of_2(n)
     if interpreted():
-        reduced = min(most, 4096)
+        reduced = min(most, INTERPRETED_REDUCED)
         outputs = min(most_out, INTERPRETED_TILE // reduced)
         target, warps, longest = 4, 4, n
     else:
@@ -77,6 +102,13 @@ def tile_for(
                 break
             outputs //= 2
         warps = 8 if outputs * reduced > size // 2 else 4
+        if ask is not None:
+            default = Configuration((outputs, reduced), warps)
+            chosen = ask((n_out, n, int(reduced_is_inner)), default)
+            own, along = min(most_out, chosen.tile[0]), min(most, chosen.tile[1])
+            # A single output's tile goes along what is reduced, which columns are not read along.
+            if own * along >= LANES * chosen.warps and (own > 1 or outputs == 1):
+                outputs, reduced, warps = own, along, chosen.warps
         target = processors * WARPS // warps
         longest = MOST_TILES * reduced
     programs = cdiv(n_out, outputs)
@@ -84,7 +116,8 @@ def tile_for(
     if may_split:
         if programs * 2 <= target:
             splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
-        splits = min(max(splits, cdiv(n, longest)), MOST_PARTS) if n else 1
+        if grows or splits > 1:
+            splits = min(max(splits, cdiv(n, longest)), MOST_PARTS) if n else 1
     chunk = cdiv(cdiv(n, splits), reduced) * reduced if n else reduced
     splits = max(1, cdiv(n, chunk))
     return Tile(outputs, reduced, splits, chunk, warps)
@@ -137,6 +170,23 @@ def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
     kept = [i for i in range(len(sizes)) if i != dim]
     kept_side = coalesced([sizes[i] for i in kept], [[own[i] for i in kept] for own in strides])
     return Sides(kept_side, coalesced([sizes[dim]], [[own[dim]] for own in strides]))
+
+
+def pairs_of(spec: TensorSpec) -> TensorSpec:
+    """A complex tensor as real numbers, with a dimension of two more."""
+    real = spec.dtype.to_real()
+    return spec.replace(
+        sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
+    )
+
+
+def doubled(side: Geometry, which: Sequence[bool]) -> Geometry:
+    """A side whose strides count real numbers for the operands that are complex."""
+    strides = tuple(
+        tuple(s * (2 if complex_ else 1) for s in own)
+        for own, complex_ in zip(side.strides, which, strict=True)
+    )
+    return Geometry(side.sizes, strides)
 
 
 def dimension_arguments(

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...runtime.cuda.driver import driver
+from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int32, int64
+from ..budget import Configuration
 from ..indexing.index_bounds import allocate
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
+from ..tuning.choice import configuration
 from .ordered_keys import KeyFormat
 from .radix_kernels import add_counts_up, count_digits, move_by_digit
 
 DIGIT_BITS = 8
 BUCKETS = 1 << DIGIT_BITS
-BLOCK = 2048
+BLOCK, WARPS = 2048, 8
 INTERPRETED_BLOCK = 1 << 14
 COLUMNS = 8
 SCAN_BLOCK = 128
@@ -53,6 +56,16 @@ def tile_of(n: int) -> int:
     return BLOCK
 
 
+def chosen_tile(
+    kernel: LazyKernel, device: Device, format_: KeyFormat, lines: int, n: int, block: int
+) -> Configuration:
+    """The tile and the warps of a kernel that reads lines: `block` and 8, if nothing else was measured."""
+    default = Configuration((block,), WARPS)
+    if interpreted():
+        return default
+    return configuration(kernel, device, format_.word, (lines, n), default)
+
+
 def position_dtype(n: int) -> ScalarType:
     """The dtype of positions in a line and of counts: int32 where it holds the line's length."""
     return int32 if integer_type(n) == "i32" else int64
@@ -82,13 +95,12 @@ def plan_radix(
     passes = max(cdiv(format_.bits if bits is None else bits, DIGIT_BITS), 1)
     block = tile_of(n)
     cut = Parts(lines, n, block, 2 * WAVES)
-    kind = integer_type(lines * n + block, lines * cut.parts * BUCKETS)
+    kind = integer_type(lines * n + 2 * block, lines * cut.parts * BUCKETS)
     index = tl.int32 if kind == "i32" else tl.int64
     position = position_dtype(n)
     word, count_type = f"*{format_.word}", f"*{position.triton_name}"
     numbers = dict.fromkeys(("parts", "chunk", "n", "shift"), kind)
     divisible = [name for name, value in (("chunk", cut.chunk), ("n", n)) if value % ALIGNMENT == 0]
-    warps = 8
     common = {
         **format_.constants(),
         "DESCENDING": descending,
@@ -97,14 +109,16 @@ def plan_radix(
         "BLOCK": block,
     }
 
+    counted = chosen_tile(count_digits, device, format_, lines, n, block)
+
     def counting(encoded: bool) -> Launch:
         return Launch(
             device,
             count_digits,
             {"x": word, "counts": count_type, **numbers},
-            {**common, "ENCODED": encoded},
+            {**common, "ENCODED": encoded, "BLOCK": counted.tile[0]},
             divisible=divisible,
-            num_warps=8,
+            num_warps=counted.warps,
         )
 
     def moving(encoded: bool, last: bool) -> Launch:
@@ -129,7 +143,7 @@ def plan_radix(
             constants["counts"] = None
         places = f"*{place_dtype.triton_name}" if last else count_type
         signature |= {"totals": count_type, "keys": word, "places": places, **numbers}
-        return Launch(device, move_by_digit, signature, constants, divisible=divisible, num_warps=warps)
+        return Launch(device, move_by_digit, signature, constants, divisible=divisible, num_warps=WARPS)
 
     add_up = None
     if cut.parts > 1:

@@ -153,7 +153,7 @@ declare(
     operand="x",
     tile=("BLOCK",),
     dtypes=WORDS,
-    configurations=(Configuration((2048,), 8),),
+    configurations=(Configuration((2048,), 8), Configuration((4096,), 8)),
     smaller=True,
     operations="2 n, and an addition in shared memory",
     traffic="n itemsize, and 1,024 for each part",

@@ -12,11 +12,10 @@ from ...runtime.scalar_type import int64
 from ..indexing.index_bounds import allocate
 from ..launch import ALIGNMENT, Launch, integer_type, interpreted, next_power_of_2
 from .ordered_keys import KeyFormat
-from .radix import BUCKETS, DIGIT_BITS, Parts, plan_radix, position_dtype, tile_of
+from .radix import BUCKETS, DIGIT_BITS, WARPS, Parts, chosen_tile, plan_radix, position_dtype, tile_of
 from .rows import LONGEST, plan_rows
 from .select_kernels import count_candidates, count_selected, narrow_down, write_selected
 
-WARPS = 8
 RESIDENT = 2
 """Parts for each multiprocessor: few, since each adds a table that one program reads."""
 TABLES = 16
@@ -43,7 +42,7 @@ def plan_select(
     """
     block = tile_of(n)
     cut = Parts(lines, n, block, RESIDENT)
-    kind = integer_type(lines * n + block, lines * cut.parts * BUCKETS)
+    kind = integer_type(lines * n + 2 * block, lines * cut.parts * BUCKETS)
     position = position_dtype(n)
     word, integer = f"*{format_.word}", f"*{position.triton_name}"
     common: dict[str, object] = {
@@ -59,7 +58,11 @@ def plan_select(
     def launch(kernel: Any, signature: dict[str, str], constants: dict[str, object]) -> Launch:
         constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
         fixed = [name for name in divisible if name in signature and kernel is not narrow_down]
-        return Launch(device, kernel, signature, constants, divisible=fixed, num_warps=WARPS)
+        warps = WARPS
+        if kernel is count_candidates:
+            chosen = chosen_tile(kernel, device, format_, lines, n, block)
+            constants["BLOCK"], warps = chosen.tile[0], chosen.warps
+        return Launch(device, kernel, signature, constants, divisible=fixed, num_warps=warps)
 
     tables = min(next_power_of_2(cut.parts), 4 * TABLES if interpreted() else TABLES)
     counting, narrowing = [], []

@@ -199,7 +199,7 @@ declare(
     why=READING,
     operand="x",
     dtypes=WORDS,
-    configurations=(Configuration((2048,), 8),),
+    configurations=(Configuration((2048,), 8), Configuration((4096,), 8)),
     smaller=True,
     operations="6 n, and an addition in shared memory for each candidate",
     traffic="n itemsize, and 1,024 for each part",

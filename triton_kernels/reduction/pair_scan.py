@@ -1,0 +1,134 @@
+"""Scans of pairs: an element and its index, or the two parts of a complex number.
+
+Few long lines are split as those of `scan.py` are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_triton import tl
+from ..conversion import type_name
+from ..geometry import Geometry
+from ..launch import interpreted
+from .scan_kernels import pair_scan
+from .sides import Sides, Tile, gapless_strides, plan_sides, tile_for
+
+INTERPRETED_TILE = 128
+"""Of a line: the interpreter combines one element after another."""
+
+Run = Callable[[Sequence[int], Sequence[int]], None]
+"""Launches from the addresses of the inputs, of which there are one or two, to those of both results."""
+
+
+@dataclass(frozen=True)
+class PairScan:
+    """A scan whose accumulator is a pair.
+
+    Args:
+        combine, across, along: a `@triton.jit` function of two pairs, its reduction and its scan over axis 1.
+        start: the first of the pair of nothing, whose other is 0.
+        type_, type_of_other: in which pairs are combined.
+    """
+
+    combine: Any
+    across: Any
+    along: Any
+    start: int | float
+    type_: tl.dtype
+    type_of_other: tl.dtype
+
+    def constants(self) -> dict[str, object]:
+        """The kernel's."""
+        return {
+            "COMBINE": self.combine,
+            "ACROSS": self.across,
+            "ALONG": self.along,
+            "START": self.start,
+            "TYPE": self.type_,
+            "TYPE_OF_OTHER": self.type_of_other,
+        }
+
+
+def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> Tile:
+    """Tiles of half as many elements of `nbytes` as sums have: each has another beside it."""
+    tile = tile_for(n_out, n, inner, may_split, itemsize=2 * nbytes)
+    if not interpreted() or tile.reduced <= INTERPRETED_TILE:
+        return tile
+    chunk = -(-n // tile.splits // INTERPRETED_TILE) * INTERPRETED_TILE
+    return Tile(min(tile.outputs, 64), INTERPRETED_TILE, -(-n // chunk), chunk, tile.warps)
+
+
+def plan_pair_scan(
+    call: StructuredCall, row: PairScan, sides: Sides, inputs: Sequence[str], results: Sequence[str]
+) -> Run:
+    """One launch, or three over parts of each line.
+
+    Args:
+        sides: the lines and the positions in them, over the input's strides and the results'.
+        inputs, results: the types of their elements.
+    """
+    n_out, kept, nbytes = sides.n_out, sides.kept, row.type_.primitive_bitwidth // 8
+    tile = line_tile(n_out, sides.n, sides.reduced_is_inner, True, nbytes)
+    carries = [f"*{type_name(row.type_)}", f"*{type_name(row.type_of_other)}"]
+
+    def planned(
+        sides: Sides, tile: Tile, sources: Sequence[str], to: Sequence[str], totals: bool, carried: bool
+    ) -> Any:
+        constants = {**row.constants(), "TOTALS": totals, "SINGLE": tile.chunk <= tile.reduced}
+        pointers = dict(zip(("x", "y"), sources, strict=False)) | dict(zip(("out", "also"), to, strict=True))
+        if "y" not in pointers:
+            constants["y"] = None
+        if carried:
+            pointers |= {"carry": carries[0], "also_carried": carries[1], "splits": "i64"}
+        else:
+            constants |= {"carry": None, "also_carried": None, "splits": 1}
+        return plan_sides(
+            call,
+            pair_scan,
+            sides,
+            pointers,
+            constants,
+            tile,
+            kept_names=("xk", "ok"),
+            reduced_names=("xr", "or"),
+        )
+
+    if tile.splits == 1:
+        launch, grid, numbers = planned(sides, tile, inputs, results, False, False)
+        return lambda ins, outs: launch(grid, *ins, *outs, *numbers)
+    splits = tile.splits
+    parts = gapless_strides(kept.sizes, splits)
+    totals, totals_grid, totals_numbers = planned(
+        Sides(Geometry(kept.sizes, (kept.strides[0], parts)), sides.reduced),
+        tile,
+        inputs,
+        carries,
+        True,
+        False,
+    )
+    prefixes, prefixes_grid, prefixes_numbers = planned(
+        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
+        line_tile(n_out, splits, True, False, nbytes),
+        carries,
+        carries,
+        False,
+        False,
+    )
+    within, within_grid, within_numbers = planned(sides, tile, inputs, results, False, True)
+    allocate = get_allocator("cuda").allocate
+    sizes = [n_out * splits * one.primitive_bitwidth // 8 for one in (row.type_, row.type_of_other)]
+    device = call.device
+
+    def run(ins: Sequence[int], outs: Sequence[int]) -> None:
+        buffers = [allocate(size, device) for size in sizes]
+        both = [buffer.address for buffer in buffers]
+        totals(totals_grid, *ins, *both, *totals_numbers)
+        prefixes(prefixes_grid, *both, *both, *prefixes_numbers)
+        within(within_grid, *ins, *outs, *both, splits, *within_numbers)
+
+    return run
