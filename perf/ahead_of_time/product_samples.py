@@ -41,6 +41,15 @@ def products(capability: int) -> Iterator[Sample]:
     batch = empty(64, 512, 512, dtype="float16")
     yield Sample("baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2))
     yield Sample("addbmm float16", lambda: tt.addbmm(batch[0], batch, batch))
+    for dtype in ("bfloat16", "float16", "float32", "float64", "int8", "int64"):
+        rows, keys = empty(512, 1, 128, dtype=dtype), empty(512, 4096, 128, dtype=dtype)
+        # A token's attention: its scores over rows of keys, and values summed along the rows.
+        yield Sample(f"bmm {dtype} of rows by transposed", partial(tt.bmm, rows, keys.mT), ("matvec",))
+        weights = empty(512, 1, 4096, dtype=dtype)
+        yield Sample(f"bmm {dtype} of rows", partial(tt.bmm, weights, keys))
+        yield Sample(f"bmm {dtype} of few rows", partial(tt.bmm, weights[:4], keys[:4]))
+        added = empty(512, 1, 128, dtype=dtype)
+        yield Sample(f"baddbmm {dtype} of rows", partial(tt.baddbmm, added, weights, keys, beta=2, alpha=3))
     yield Sample("addmv float32", lambda: tt.addmv(empty(4096), empty(4096, 4096), empty(4096), beta=2))
 
     yield from bulk_products(capability)

@@ -13,7 +13,7 @@ from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted
-from .epilogue import finish
+from .epilogue import activated, finish
 from .parts import in_parts
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import Tiling, multiply_add, stride_arguments, tile_of, tiling
@@ -81,7 +81,11 @@ def matmul(
     if addend is not None:
         value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
         value = value.to(total.dtype)
-    total = finish(total, value, alpha, beta, ACTIVATION)
+    if DOT:
+        total = finish(total, value, alpha, beta, ACTIVATION)
+    else:
+        # Integers wrap first: a sum beyond the output's type may be of the other sign in it.
+        total = activated(convert(finish(total, value, alpha, beta, None), out.dtype.element_ty), ACTIVATION)
     to = out + batch * oz + rows[:, None] * om + columns[None, :] * on
     tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
 
@@ -157,8 +161,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
     if parts == 1 and problem.epilogue.factors is None:
         return plan_launch(problem, tile, None)
-    length = cdiv(cdiv(k, parts), tile.k) * tile.k
-    parts = cdiv(k, length)
+    length = max(cdiv(cdiv(k, parts), tile.k), 1) * tile.k
+    parts = max(cdiv(k, length), 1)
     workspace = Matrices((batch, m, n), (m * n, n, 1), BY_NAME["float32"])
     multiply = plan_launch(replace(problem, out=workspace, epilogue=Epilogue()), tile, length, parts)
     return in_parts(problem, parts, multiply)
