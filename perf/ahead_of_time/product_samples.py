@@ -44,9 +44,11 @@ def products(capability: int) -> Iterator[Sample]:
     for dtype in ("bfloat16", "float16", "float32", "float64", "int8", "int64"):
         rows, keys = empty(512, 1, 128, dtype=dtype), empty(512, 4096, 128, dtype=dtype)
         # A token's attention: its scores over rows of keys, and values summed along the rows.
-        yield Sample(f"bmm {dtype} of rows by transposed", partial(tt.bmm, rows, keys.mT), ("matvec",))
+        yield Sample(f"bmm {dtype} of rows by transposed", partial(tt.bmm, rows, keys.mT))
         weights = empty(512, 1, 4096, dtype=dtype)
         yield Sample(f"bmm {dtype} of rows", partial(tt.bmm, weights, keys))
+        long = empty(64, 1, 4096, dtype=dtype), empty(64, 4096, 4096, dtype=dtype)
+        yield Sample(f"bmm {dtype} of long rows", partial(tt.bmm, long[0], long[1].mT), ("matvec",))
         yield Sample(f"bmm {dtype} of few rows", partial(tt.bmm, weights[:4], keys[:4]))
         added = empty(512, 1, 128, dtype=dtype)
         yield Sample(f"baddbmm {dtype} of rows", partial(tt.baddbmm, added, weights, keys, beta=2, alpha=3))

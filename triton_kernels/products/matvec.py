@@ -174,9 +174,14 @@ class Part:
         self.launch(self.grid, *pointers, *self.numbers, *scales)
 
 
+def tile_elements(itemsize: int) -> int:
+    """Elements of a program's tile."""
+    return TILE if itemsize <= 4 else TILE // 2
+
+
 def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, int]:
     """Rows and inner elements of a program, longer along the contiguous side."""
-    tile = TILE if itemsize <= 4 else TILE // 2
+    tile = tile_elements(itemsize)
     if interpreted():
         inner = min(next_power_of_2(k), 4096)
         return min(next_power_of_2(m), INTERPRETED_TILE // inner), inner
@@ -219,7 +224,7 @@ def plan_product(
         device, how, sizes, matrix, vector, None, Lines(sums, m * splits, splits), plain, splits, chunk, tile
     )
     width = next_power_of_2(splits)
-    tile = max(1, min(next_power_of_2(m), TILE // width)), width
+    tile = max(1, min(next_power_of_2(m), tile_elements(sums.itemsize) // width)), width
     parts = Lines(sums, m * splits, splits, 1)
     second = Part(device, how, (batch, m, splits), parts, None, addend, out, numbers, 1, width, tile)
     allocate, nbytes = get_allocator("cuda").allocate, batch * m * splits * sums.itemsize
