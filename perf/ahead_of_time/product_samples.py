@@ -41,6 +41,17 @@ def products(capability: int) -> Iterator[Sample]:
     batch = empty(64, 512, 512, dtype="float16")
     yield Sample("baddbmm float16", lambda: tt.baddbmm(batch[0], batch, batch, beta=2))
     yield Sample("addbmm float16", lambda: tt.addbmm(batch[0], batch, batch))
+    for dtype in ("bfloat16", "float16", "float32", "float64", "int8", "int64"):
+        rows, keys = empty(512, 1, 128, dtype=dtype), empty(512, 4096, 128, dtype=dtype)
+        # A token's attention: its scores over rows of keys, and values summed along the rows.
+        yield Sample(f"bmm {dtype} of rows by transposed", partial(tt.bmm, rows, keys.mT))
+        weights = empty(512, 1, 4096, dtype=dtype)
+        yield Sample(f"bmm {dtype} of rows", partial(tt.bmm, weights, keys))
+        long = empty(64, 1, 4096, dtype=dtype), empty(64, 4096, 4096, dtype=dtype)
+        yield Sample(f"bmm {dtype} of long rows", partial(tt.bmm, long[0], long[1].mT), ("matvec",))
+        yield Sample(f"bmm {dtype} of few rows", partial(tt.bmm, weights[:4], keys[:4]))
+        added = empty(512, 1, 128, dtype=dtype)
+        yield Sample(f"baddbmm {dtype} of rows", partial(tt.baddbmm, added, weights, keys, beta=2, alpha=3))
     yield Sample("addmv float32", lambda: tt.addmv(empty(4096), empty(4096, 4096), empty(4096), beta=2))
 
     yield from bulk_products(capability)
@@ -56,9 +67,13 @@ def bulk_products(capability: int) -> Iterator[Sample]:
             (384, 4096, 4096),
             (384, 1024, 512),
             (16, 4096, 4096),
+            (2, 12288, 4096),
         ):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype)
             yield Sample(f"mm {dtype} {m}x{n}x{k}", partial(tt.mm, a, b.t()), wide)
+        a, b = empty(16, 4096, dtype=dtype), empty(4096, 4096, dtype=dtype)
+        yield Sample(f"mm {dtype} of 16 rows", partial(tt.mm, a, b), wide)
+        yield Sample(f"addmm {dtype} of 8 rows and a bias", partial(tt.addmm, b[0], a[:8], b))
         for m, n, k in ((4096, 4096, 4096), (384, 5000, 4096), (512, 512, 512), (512, 512, 8192)):
             a, b, c = empty(m, k, dtype=dtype), empty(k, n, dtype=dtype), empty(m, n, dtype=dtype)
             yield Sample(f"addmm {dtype} {m}x{n}x{k}", partial(tt.addmm, c, a, b, beta=2))

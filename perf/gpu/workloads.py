@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 MEGABYTE = 1 << 20
-ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
+ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "float8_e4m3fn": 1}
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,20 @@ def product(group: str, m: int, n: int, k: int, dtype: str, *, tf32: bool = Fals
     )
 
 
+def scaled_product(m: int, n: int, k: int) -> Workload:
+    """a @ b.t() of 8-bit floats, a scale for each operand."""
+    element = "float8_e4m3fn"
+    one = Operand((1,), "float32")
+    return Workload(
+        "matmul, 8 bits",
+        f"_scaled_mm {m}x{n}x{k}",
+        "lib._scaled_mm(a, b.t(), s, t, out_dtype=lib.bfloat16, use_fast_accum=True)",
+        {"a": Operand((m, k), element), "b": Operand((n, k), element), "s": one, "t": one},
+        flops=2 * m * n * k,
+        needs="_scaled_mm",
+    )
+
+
 # (rows, columns of the result, depth): projections and feed-forward layers of language models, vocabularies too,
 # with sizes that no block divides, and few rows as in decoding.
 LANGUAGE_MODEL = (
@@ -73,6 +87,7 @@ LANGUAGE_MODEL = (
     (1000, 3072, 768), (513, 5120, 5120), (8191, 2049, 1023), (16384, 1024, 4096), (3000, 14336, 4096),
     (2048, 151936, 2048), (777, 777, 7777),
 )  # fmt: skip
+SCALED = ((8192, 8192, 4096), (4096, 4096, 4096), (16, 14336, 4096))
 FEW_ROWS = ((1, 4096, 4096), (8, 11008, 4096), (16, 4096, 14336), (32, 14336, 4096), (64, 8192, 8192))
 
 # ResNet-50's convolutions, each shape once: channels in and out, filter, stride, size of the input's side.
@@ -100,6 +115,20 @@ def products(scale: int) -> Iterator[Workload]:
         yield product(
             "matmul, at most 64 rows", max(m // scale, 1), max(n // scale, 8), max(k // scale, 8), "bfloat16"
         )
+    heads, length, depth = max(256 // scale, 2), 4096 // scale, 128
+    queries, keys = Operand((heads, 1, depth), "bfloat16"), Operand((heads, length, depth), "bfloat16")
+    weights = Operand((heads, 1, length), "bfloat16")
+    for name, statement, left in (("keys", "a @ b.mT", queries), ("values", "a @ b", weights)):
+        yield Workload(
+            "matmul, at most 64 rows",
+            f"bmm of a row by {heads} times {length} {name} of {depth} bfloat16",
+            statement,
+            {"a": left, "b": keys},
+            flops=2 * heads * length * depth,
+        )
+    for m, n, k in SCALED:
+        n, k = (max(size // scale // 16 * 16, 16) for size in (n, k))  # cuBLAS takes no others
+        yield scaled_product(max(m // scale, 1), n, k)
 
 
 def memory_bound(scale: int) -> Iterator[Workload]:

@@ -22,6 +22,7 @@ GROUPS = {
     "matmul, cubes", "matmul, tf32", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies",
     "reductions", "softmax", "norms", "conv2d, ResNet-50", "attention",
 }  # fmt: skip
+WITHOUT_A_TARGET = {"matmul, 8 bits"}
 
 
 def bench(*arguments: str, cuda: str | None = "interpret", cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -116,7 +117,7 @@ def test_the_table_has_speed_share_of_the_copy_and_rate() -> None:
 
 def test_every_group_has_its_rows() -> None:
     workloads = all_workloads()
-    assert {w.group for w in workloads} == GROUPS
+    assert {w.group for w in workloads} == GROUPS | WITHOUT_A_TARGET
     assert len({(w.group, w.name) for w in workloads}) == len(workloads)
     assert len(LANGUAGE_MODEL) == 12
     assert all(m <= 64 for m, _, _ in FEW_ROWS)

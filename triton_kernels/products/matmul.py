@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_triton import tl, triton
 from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted
-from .epilogue import finish
+from .epilogue import activated, finish
 from .parts import in_parts
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import Tiling, multiply_add, stride_arguments, tile_of, tiling
@@ -81,7 +82,11 @@ def matmul(
     if addend is not None:
         value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
         value = value.to(total.dtype)
-    total = finish(total, value, alpha, beta, ACTIVATION)
+    if DOT:
+        total = finish(total, value, alpha, beta, ACTIVATION)
+    else:
+        # Integers wrap first: a sum beyond the output's type may be of the other sign in it.
+        total = activated(convert(finish(total, value, alpha, beta, None), out.dtype.element_ty), ACTIVATION)
     to = out + batch * oz + rows[:, None] * om + columns[None, :] * on
     tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
 
@@ -98,6 +103,9 @@ HALF = (
     Configuration((128, 64, 32), 8, 3, 1),
     Configuration((64, 64, 32), 4, 3, 2),
 )
+FEW_ROWS = Configuration((16, 64, 128), 4, 4, {80: 2})
+"""As few rows as HMMA takes: the right operand alone counts, and 48 KiB of it are on their way for each block, in lines
+of 256 bytes. sm_90 and later multiply 64 rows at least, and get theirs through tensor maps."""
 TF32 = (
     # Operands wait in registers on sm_80, and on sm_90 where they do not lie along the inner side.
     Configuration((128, 128, 32), 8, 3, 1),
@@ -123,7 +131,7 @@ declare(
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
     dtypes={
-        ("bf16", "fp16"): HALF,
+        ("bf16", "fp16"): (*HALF, FEW_ROWS),
         ("fp32",): (*SINGLE, *TF32),
         ("fp8e4nv", "fp8e5"): (EIGHT_BITS,),
         ("fp64",): DOUBLE,
@@ -147,6 +155,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     tile = tiling(problem.device, itemsize, how, m, n, k, batch, gathered)
     if problem.precision == "tf32" and not interpreted():
         tile = tiling_tf32(problem)
+    if itemsize == 2 and how.dot and not gathered and not interpreted() and has_few_rows(problem):
+        tile = Tiling(*FEW_ROWS.tile, FEW_ROWS.warps, FEW_ROWS.stages)
     tiles = cdiv(m, tile.m) * cdiv(n, tile.n) * batch
     # Sums of parts are float32.
     parts = 1
@@ -157,11 +167,18 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
     if parts == 1 and problem.epilogue.factors is None:
         return plan_launch(problem, tile, None)
-    length = cdiv(cdiv(k, parts), tile.k) * tile.k
-    parts = cdiv(k, length)
+    length = max(cdiv(cdiv(k, parts), tile.k), 1) * tile.k
+    parts = max(cdiv(k, length), 1)
     workspace = Matrices((batch, m, n), (m * n, n, 1), BY_NAME["float32"])
     multiply = plan_launch(replace(problem, out=workspace, epilogue=Epilogue()), tile, length, parts)
     return in_parts(problem, parts, multiply)
+
+
+def has_few_rows(problem: Problem) -> bool:
+    """Whether `FEW_ROWS` is the tile on this device: in decoding a row for each sequence, and large matrices."""
+    rows, columns, inner = FEW_ROWS.tile
+    major = driver().properties(problem.device.resolved_index).major
+    return major < 9 and problem.m <= rows and problem.n >= columns and problem.k >= inner
 
 
 def tiling_tf32(problem: Problem) -> Tiling:

@@ -1,4 +1,4 @@
-"""Products of a matrix and a vector, and of two vectors: rows read once, lanes added up at the end.
+"""Products of matrices and vectors, a pair or a batch of pairs: rows read once, lanes added up at the end.
 
 Long rows of few are cut into parts, whose sums the same kernel adds up in a second launch.
 """
@@ -6,20 +6,21 @@ Long rows of few are cut into parts, whose sums the same kernel adds up in a sec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.device import device as Device
 from ...runtime.scalar_type import BY_NAME
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..geometry import broadcast_strides
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from .complex_matmul import complex_product
-from .problem import Scales
+from .problem import Scales, multiprocessors
 from .product import Accumulation, accumulation, stride_arguments, with_addend
 
 TILE = 2048
@@ -38,19 +39,36 @@ def matvec(
     m,
     k,
     chunk,
+    az,
     am,
     ak,
+    xz,
     xk,
+    oz,
     om,
+    sz,
     sm,
     alpha,
     beta,
     ACCUMULATOR: tl.constexpr,
+    BATCHED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
     part = tl.program_id(1)
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    # In the sizes' type: a vector may have more elements than 32 bits count.
+    block = tl.program_id(0).to(m.dtype)
+    if BATCHED:
+        blocks = tl.cdiv(m, BLOCK_M)
+        batch = (block // blocks).to(tl.int64)
+        block = block % blocks
+        a += batch * az
+        out += batch * oz
+        if x is not None:
+            x += batch * xz
+        if addend is not None:
+            addend += batch * sz
+    rows = block * BLOCK_M + tl.arange(0, BLOCK_M)
     total = tl.zeros((BLOCK_M, BLOCK_K), ACCUMULATOR)
     first = part * chunk
     last = tl.minimum(first + chunk, k)
@@ -90,53 +108,80 @@ declare(
 )
 
 
+class Lines(NamedTuple):
+    """Matrices' type and strides in elements; a vector's elements are rows."""
+
+    dtype: ScalarType
+    batch: int
+    rows: int
+    inner: int = 0
+
+
 class Part:
-    """One launch: (m, k) by (k,), or the sums of rows where there is no vector."""
+    """One launch: (batch, m, k) by (batch, k), or the sums of rows where there is no vector."""
 
     def __init__(
         self,
-        call: StructuredCall,
+        device: Device,
         how: Accumulation,
-        sizes: tuple[int, int],
-        strides: dict[str, int],
-        pointers: dict[str, str],
+        sizes: tuple[int, int, int],
+        matrix: Lines,
+        vector: Lines | None,
+        addend: Lines | None,
+        out: Lines,
         scales: tuple[dict[str, str], dict[str, object]],
         splits: int,
         chunk: int,
         tile: tuple[int, int],
     ) -> None:
-        m, k = sizes
+        batch, m, k = sizes
         rows, inner = tile
-        largest = max((m + rows) * max(strides["am"], strides["om"], strides["sm"]), m)
+        strides = {"az": matrix.batch, "am": matrix.rows, "ak": matrix.inner, "oz": out.batch, "om": out.rows}
+        operands = {"a": matrix, "out": out}
+        for name, lines, letters in (("x", vector, ("xz", "xk")), ("addend", addend, ("sz", "sm"))):
+            if lines is not None:
+                operands[name] = lines
+            along = (0, 0) if lines is None else (lines.batch, lines.rows)
+            strides |= dict(zip(letters, along, strict=True))
+        if batch == 1:
+            strides |= dict.fromkeys(("az", "xz", "oz", "sz"), 0)
+        largest = max((m + rows) * max(strides["am"], strides["om"], strides["sm"]), m + rows)
         largest += (k + inner + chunk) * max(strides["ak"], strides["xk"], 1)
-        kind = integer_type(largest)
+        kind = integer_type(max(largest, *(strides[name] for name in ("az", "xz", "oz", "sz"))))
         signature, constants, values, divisible = stride_arguments(strides, kind)
         passed, fixed = scales
-        every = {**pointers, "m": kind, "k": kind, "chunk": kind, **signature, **passed}
+        every = {name: f"*{lines.dtype.triton_name}" for name, lines in operands.items()}
+        every |= {"m": kind, "k": kind, "chunk": kind, **signature, **passed}
         self.launch = Launch(
-            call.device,
+            device,
             matvec,
             {name: every[name] for name in matvec.arg_names if name in every},
             {
-                **dict.fromkeys(name for name in ("x", "addend") if name not in pointers),
+                **dict.fromkeys(name for name in ("x", "addend") if name not in operands),
                 **constants,
                 **fixed,
                 "ACCUMULATOR": how.type,
+                "BATCHED": batch > 1,
                 "BLOCK_M": rows,
                 "BLOCK_K": inner,
             },
             divisible=[*divisible, *(n for n, v in (("m", m), ("k", k), ("chunk", chunk)) if v % 16 == 0)],
         )
-        self.grid = (cdiv(m, rows), splits, 1)
+        self.grid = (cdiv(m, rows) * batch, splits, 1)
         self.numbers = (m, k, chunk, *(values[name] for name in matvec.arg_names if name in values))
 
     def __call__(self, pointers: Sequence[int], scales: Sequence[int | float] = ()) -> None:
         self.launch(self.grid, *pointers, *self.numbers, *scales)
 
 
+def tile_elements(itemsize: int) -> int:
+    """Elements of a program's tile."""
+    return TILE if itemsize <= 4 else TILE // 2
+
+
 def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, int]:
     """Rows and inner elements of a program, longer along the contiguous side."""
-    tile = TILE if itemsize <= 4 else TILE // 2
+    tile = tile_elements(itemsize)
     if interpreted():
         inner = min(next_power_of_2(k), 4096)
         return min(next_power_of_2(m), INTERPRETED_TILE // inner), inner
@@ -148,69 +193,41 @@ def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, 
 
 
 def plan_product(
-    call: StructuredCall,
-    matrix: TensorSpec,
-    vector: TensorSpec,
-    addend: TensorSpec | None,
-    scales: Scales | None,
+    device: Device,
+    how: Accumulation,
+    sizes: tuple[int, int, int],
+    matrix: Lines,
+    vector: Lines,
+    out: Lines,
+    addend: Lines | None = None,
+    scales: Scales | None = None,
 ) -> Any:
-    """``run(matrix, vector, addend or None, out, numbers)`` over addresses; `matrix` is (m, k)."""
-    out = call.outputs[0]
-    how = accumulation(call, matrix)
-    m, k = matrix.sizes
-    rows, inner = tile_for(m, k, matrix.strides[0] < matrix.strides[1], matrix.dtype.itemsize)
-    target = 2 if interpreted() else 2 * driver().properties(call.device.resolved_index).multi_processor_count
-    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), target // cdiv(m, rows)))
+    """``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
+    batch, m, k = sizes
+    rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
+    places = 2 if interpreted() else 2 * multiprocessors(device)
+    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), places // (cdiv(m, rows) * batch)))
     chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner
     splits = max(1, cdiv(k, chunk))
-    strides = {
-        "am": matrix.strides[0],
-        "ak": matrix.strides[1],
-        "xk": vector.strides[0],
-        "om": out.strides[0] if out.ndim else 1,
-        "sm": 0 if addend is None else broadcast_strides(addend, (m,))[0],
-    }
-    pointers = {
-        "a": f"*{matrix.dtype.triton_name}",
-        "x": f"*{vector.dtype.triton_name}",
-        "out": f"*{out.dtype.triton_name}",
-    }
-    last = {} if addend is None else {"addend": f"*{addend.dtype.triton_name}"}
     plain: tuple[dict[str, str], dict[str, object]] = ({}, {"alpha": None, "beta": None})
     numbers = plain if scales is None else scales.signature(addend is not None)
+    tile = rows, inner
     if splits == 1:
-        whole = Part(call, how, (m, k), strides, pointers | last, numbers, 1, chunk, (rows, inner))
+        whole = Part(device, how, sizes, matrix, vector, addend, out, numbers, 1, chunk, tile)
 
         def run(a: int, x: int, old: int | None, to: int, given: Sequence[int | float] = ()) -> None:
             whole((a, x, to) if old is None else (a, x, old, to), given)
 
         return run
-    accumulator = BY_NAME[f"{'float' if how.type.is_floating() else 'int'}{how.type.primitive_bitwidth}"]
-    name = f"*{accumulator.triton_name}"
+    sums = BY_NAME[f"{'float' if how.type.is_floating() else 'int'}{how.type.primitive_bitwidth}"]
     first = Part(
-        call,
-        how,
-        (m, k),
-        {**strides, "om": splits, "sm": 0},
-        {**pointers, "out": name},
-        plain,
-        splits,
-        chunk,
-        (rows, inner),
+        device, how, sizes, matrix, vector, None, Lines(sums, m * splits, splits), plain, splits, chunk, tile
     )
     width = next_power_of_2(splits)
-    second = Part(
-        call,
-        how,
-        (m, splits),
-        {**strides, "am": splits, "ak": 1, "xk": 0},
-        {"a": name, "out": pointers["out"], **last},
-        numbers,
-        1,
-        width,
-        (max(1, min(next_power_of_2(m), TILE // width)), width),
-    )
-    allocate, device, nbytes = get_allocator("cuda").allocate, call.device, m * splits * accumulator.itemsize
+    tile = max(1, min(next_power_of_2(m), tile_elements(sums.itemsize) // width)), width
+    parts = Lines(sums, m * splits, splits, 1)
+    second = Part(device, how, (batch, m, splits), parts, None, addend, out, numbers, 1, width, tile)
+    allocate, nbytes = get_allocator("cuda").allocate, batch * m * splits * sums.itemsize
 
     def run_twice(a: int, x: int, old: int | None, to: int, given: Sequence[int | float] = ()) -> None:
         parts = allocate(nbytes, device)
@@ -218,6 +235,28 @@ def plan_product(
         second((parts.address, to) if old is None else (parts.address, old, to), given)
 
     return run_twice
+
+
+def plan_pair(
+    call: StructuredCall,
+    matrix: TensorSpec,
+    vector: TensorSpec,
+    addend: TensorSpec | None = None,
+    scales: Scales | None = None,
+) -> Any:
+    """`plan_product` of one matrix (m, k) and one vector (k,)."""
+    out = call.outputs[0]
+    m, k = matrix.sizes
+    return plan_product(
+        call.device,
+        accumulation(call, matrix),
+        (1, m, k),
+        Lines(matrix.dtype, 0, *matrix.strides),
+        Lines(vector.dtype, 0, vector.strides[0]),
+        Lines(out.dtype, 0, out.strides[0] if out.ndim else 1),
+        None if addend is None else Lines(addend.dtype, 0, broadcast_strides(addend, (m,))[0]),
+        scales,
+    )
 
 
 def mv(call: StructuredCall) -> PlannedKernel:
@@ -228,7 +267,7 @@ def mv(call: StructuredCall) -> PlannedKernel:
     accumulation(call, matrix)
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
-    run = plan_product(call, matrix, vector, None, None)
+    run = plan_pair(call, matrix, vector)
     return PlannedKernel(lambda to, a, x: run(a.address, x.address, None, to.address))
 
 
@@ -240,8 +279,8 @@ def addmv(call: StructuredCall) -> PlannedKernel:
     scales = Scales(call, accumulation(call, matrix))
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
-    with_it = plan_product(call, matrix, vector, addend, scales)
-    without = plan_product(call, matrix, vector, None, scales)
+    with_it = plan_pair(call, matrix, vector, addend, scales)
+    without = plan_pair(call, matrix, vector, None, scales)
 
     def into(to: Any, old: Any, a: Any, x: Any, *rest: Any) -> None:
         has_addend, numbers = scales.values((old, a, x, *rest))
@@ -260,7 +299,7 @@ def dot(call: StructuredCall) -> PlannedKernel:
     if left.dtype.is_complex:
         return complex_product(call, (first, second), row=True, conjugated=call.name == "vdot")
     row = left.replace(sizes=(1, *left.sizes), strides=(left.numel, *left.strides))
-    run = plan_product(call, row, right, None, None)
+    run = plan_pair(call, row, right)
     return PlannedKernel(lambda to, a, x: run(a.address, x.address, None, to.address))
 
 

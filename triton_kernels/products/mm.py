@@ -14,7 +14,7 @@ from ..launch import ALIGNMENT, launch_nothing
 from .bulk import plan_bulk
 from .complex_matmul import complex_product
 from .matmul import plan_tiled
-from .matvec import plan_product
+from .matvec import Lines, plan_product
 from .problem import Epilogue, Matrices, Problem, Scales, expanded
 from .product import accumulation
 from .repacked import plan_repacked
@@ -44,29 +44,39 @@ def plan_matmul(
         Epilogue(None if addend is None else expanded(addend, out), scales, activation),
         precision_of(call, left),
     )
-    if problem.batch == 1 and activation is None and 1 in (problem.m, problem.n):
-        return plan_vector(call, left, right, problem)
+    vectors = plan_vectors(problem)
+    if vectors is not None:
+        return vectors
     bulk = plan_bulk(problem)
     if bulk is None:
         return plan_repacked(problem) or plan_tiled(problem)
     return with_other_way(bulk, problem, 3 if addend is None else 4)
 
 
-def plan_vector(
-    call: StructuredCall, left: TensorSpec, right: TensorSpec, problem: Problem
-) -> Callable[..., None]:
-    """A single row or column: the other operand's lines by one vector."""
+def plan_vectors(problem: Problem) -> Callable[..., None] | None:
+    """A single row or column of each result: the other operand's lines by a vector; None for everything else.
+
+    A matrix that all of a batch share is left to tiles, which read it once for many vectors.
+    """
+    if problem.epilogue.activation is not None or 1 not in (problem.m, problem.n):
+        return None
     by_row = problem.m == 1 and problem.n != 1
-    i = 2 if by_row else 1
-    left, right = (matrix_of(spec) for spec in (left, right))
-    if by_row:
-        matrix, vector = transposed(right), left.replace(sizes=left.sizes[1:], strides=left.strides[1:])
-    else:
-        matrix, vector = left, right.replace(sizes=right.sizes[:1], strides=right.strides[:1])
-    out, addend = call.outputs[0], problem.epilogue.addend
-    line = out.replace(sizes=(problem.out.sizes[i],), strides=(problem.out.strides[i],))
-    added = None if addend is None else line.replace(strides=(addend.strides[i],), dtype=addend.dtype)
-    product = plan_product(call._replace(outputs=(line,)), matrix, vector, added, problem.epilogue.scales)
+    matrix, vector = (problem.right, problem.left) if by_row else (problem.left, problem.right)
+    # The matrix's dimension of lines and the one that is added up; the vector lies along the first of them.
+    line, inner = (2, 1) if by_row else (1, 2)
+    if problem.batch > 1 and matrix.strides[0] == 0:
+        return None
+    out, addend = problem.out, problem.epilogue.addend
+    product = plan_product(
+        problem.device,
+        problem.how,
+        (problem.batch, out.sizes[line], problem.k),
+        Lines(matrix.dtype, matrix.strides[0], matrix.strides[line], matrix.strides[inner]),
+        Lines(vector.dtype, vector.strides[0], vector.strides[line]),
+        Lines(out.dtype, out.strides[0], out.strides[line]),
+        None if addend is None else Lines(addend.dtype, addend.strides[0], addend.strides[line]),
+        problem.epilogue.scales,
+    )
 
     def run(*given: int | float) -> None:
         a, b, *rest = given
@@ -78,11 +88,6 @@ def plan_vector(
             product(a, b, old, to, numbers)
 
     return run
-
-
-def matrix_of(spec: TensorSpec) -> TensorSpec:
-    """A matrix, or the only one of a batch."""
-    return spec if spec.ndim == 2 else spec.replace(sizes=spec.sizes[1:], strides=spec.strides[1:])
 
 
 def with_other_way(bulk: Callable[..., None], problem: Problem, pointers: int) -> Callable[..., None]:

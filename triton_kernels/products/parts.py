@@ -43,9 +43,11 @@ def add_parts(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    batch = tl.program_id(2).to(tl.int64)
-    rows = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    across, down = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
+    # In one dimension of the grid: the others end at 65,535.
+    batch = (tl.program_id(0) // (across * down)).to(tl.int64)
+    rows = tl.program_id(0) // across % down * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = (rows < m)[:, None] & (columns < n)[None, :]
     part = parts + (batch * m + rows[:, None]) * n + columns[None, :]
     total = tl.zeros((BLOCK_M, BLOCK_N), parts.dtype.element_ty)
@@ -81,9 +83,6 @@ declare(
     traffic="m n (4 parts + itemsize)",
     loads=("parts",),
 )
-
-MAX_BATCH = 65_535
-"""Programs along a grid's last dimension."""
 
 
 def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
@@ -131,7 +130,7 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
         elements=tuple(scales),
         divisible=[*divisible, *(name for name, size in (("m", m), ("n", n)) if size % 16 == 0)],
     )
-    grid = (cdiv(n, tile[1]), cdiv(m, tile[0]), batch)
+    grid = (cdiv(n, tile[1]) * cdiv(m, tile[0]) * batch, 1, 1)
     numbers = (count, m, n, *(values[name] for name in add_parts.arg_names if name in values))
     pointers = 2 + epilogue.pointers
 

@@ -31,13 +31,13 @@ CARD: dict[str, int] = SMALL | {"a": 131, "b": 1029, "c": 72, "d": 33, "n": 3, "
 
 
 def shape_of(dims: str, sizes: Sizes) -> tuple[int, ...]:
-    """The sizes that a string of letters names.
+    """The sizes that a string of letters and numbers names.
 
     Example:
-        >>> shape_of("a b", {"a": 3, "b": 5})
-        (3, 5)
+        >>> shape_of("a 136 b", {"a": 3, "b": 5})
+        (3, 136, 5)
     """
-    return tuple(sizes[letter] for letter in dims.split())
+    return tuple(sizes[size] if size in sizes else int(size) for size in dims.split())
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ class Judge:
                 self.expected = [tensor.resolve_conj().numpy() for tensor in tensors_in(result)]
                 if (
                     terms_of(sample, call.sizes) > 1
-                    and dtype.is_floating_point
+                    and (dtype.is_floating_point or dtype.is_complex)
                     and sample.kind not in (EXACT, RANDOM)
                 ):
                     self.magnitudes = magnitude(call, dtype, self.expected)
@@ -461,8 +461,9 @@ def magnitude(call: Call, dtype: tt.dtype, expected: list[Array]) -> list[Array]
     args, kwargs, _ = call.arguments("cpu", dtype, False)
 
     def positive(value: Any) -> Any:
-        floating = isinstance(value, tt.Tensor) and value.dtype.is_floating_point
-        return value.abs() if floating else value
+        if not isinstance(value, tt.Tensor) or not (value.dtype.is_floating_point or value.dtype.is_complex):
+            return value
+        return value.abs().to(value.dtype)
 
     name = call.forms.functional
     if name is None:
@@ -471,6 +472,7 @@ def magnitude(call: Call, dtype: tt.dtype, expected: list[Array]) -> list[Array]
         *map_leaves(args, positive), **{k: map_leaves(v, positive) for k, v in kwargs.items()}
     )
     found = [tensor.numpy() for tensor in tensors_in(result)]
+    found = [np.abs(array) if array.dtype.kind == "c" else array for array in found]
     alike = [a.shape == b.shape for a, b in zip(found, expected, strict=True)]
     return found if all(alike) else None
 

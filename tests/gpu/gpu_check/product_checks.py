@@ -1,0 +1,135 @@
+"""Products that no table of dtypes and letters reaches: 8-bit floats with scales, and tensors beyond 2^31 elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import triten as tt
+from triten.runtime.cuda.driver import wants_interpreter
+
+from .first_checks import NeedsACard, check, fresh_numbers, require
+
+UNIT = {tt.float32: 2.0**-24, tt.bfloat16: 2.0**-8, tt.float8_e4m3fn: 2.0**-4, tt.float8_e5m2: 2.0**-3}
+FAR = 2**31 + 16
+"""Elements between two lines: an offset that 32 bits do not hold."""
+
+
+def free_memory() -> int:
+    """Bytes that may be asked for."""
+    return int(tt.cuda.mem_get_info()[0])
+
+
+def needs_memory(nbytes: int) -> None:
+    """Raise unless so many bytes are free."""
+    if free_memory() < nbytes:
+        raise NeedsACard(f"it needs {nbytes >> 30} GiB, {free_memory() >> 30} are free")
+
+
+def drawn(rng: np.random.Generator, dtype: tt.dtype, *sizes: int) -> tuple[Any, Any]:
+    """Normal numbers of a dtype on the device, and their values in float64."""
+    host = tt.from_numpy(rng.standard_normal(sizes).astype(np.float32)).to(dtype)
+    return host.to("cuda"), host.to(tt.float64).numpy()
+
+
+@check("products: 8-bit floats with scales agree with float64")
+def scaled_products() -> str:
+    if tt.cuda.get_device_capability() < (8, 9):
+        raise NeedsACard("8-bit floats need compute capability 8.9 or later")
+    rng, checked = fresh_numbers(), 0
+    sizes = (
+        [(48, 64, 32), (17, 160, 48)]
+        if wants_interpreter()
+        else [(1024, 4096, 512), (333, 1136, 272), (8, 4096, 4096)]
+    )
+    for element in (tt.float8_e4m3fn, tt.float8_e5m2):
+        for m, k, n in sizes:
+            (a, x), (b, y) = drawn(rng, element, m, k), drawn(rng, tt.float8_e4m3fn, n, k)
+            (bias, z) = drawn(rng, tt.bfloat16, n)
+            for by_row in (False, True):
+                (s, u), (t, v) = (
+                    drawn(rng, tt.float32, *one) for one in (((m, 1), (1, n)) if by_row else ((), ()))
+                )
+                s, u, t, v = s.abs(), np.abs(u), t.abs(), np.abs(v)
+                exact, magnitude = (x @ y.T) * (u * v), (np.abs(x) @ np.abs(y.T)) * (u * v)
+                for out, fast in ((tt.bfloat16, False), (tt.bfloat16, True), (tt.float32, False)):
+                    added = None if out is tt.float32 else bias
+                    got = tt._scaled_mm(a, b.t(), s, t, bias=added, out_dtype=out, use_fast_accum=fast)
+                    expected = exact if added is None else exact + z
+                    # The tensor cores of sm_90 keep 14 bits of a sum of 8-bit products; without `fast` of 128 at most.
+                    lost = 2.0**-12 if fast else 2.0**-13
+                    allowed = lost * (magnitude + np.abs(expected)) + UNIT[out] * np.abs(expected)
+                    error = np.abs(got.cpu().to(tt.float64).numpy() - expected)
+                    require(
+                        bool((error <= allowed).all()),
+                        f"{element}, {m}x{n}x{k} to {out}, {'by rows' if by_row else 'whole'}, fast {fast}: "
+                        f"{int((error > allowed).sum())} of {error.size} elements are wrong, {error.max():.3g} apart",
+                    )
+                    checked += 1
+    return f"{checked} products"
+
+
+@check("products: operands and results whose offsets 32 bits do not hold")
+def far_apart() -> str:
+    needs_memory(3 * 2**30 + 2**29)
+    rng = fresh_numbers()
+    memory = tt.empty(FAR + 4096, dtype=tt.int8, device="cuda")
+    x, y = (rng.integers(-5, 5, sizes).astype(np.int8) for sizes in ((2, 40), (40, 24)))
+    a, b = (tt.from_numpy(values).to("cuda") for values in (x, y))
+    far = memory.as_strided((2, 40), (FAR, 1))
+    far.copy_(a)
+    exact = (x.astype(np.int64) @ y.astype(np.int64)).astype(np.int8)
+    require(np.array_equal(tt.mm(far, b).cpu().numpy(), exact), "mm: a left operand of rows far apart")
+    require(np.array_equal(tt.mv(far, b[:, 3]).cpu().numpy(), exact[:, 3]), "mv: rows far apart")
+    require(
+        np.array_equal(tt.mm(b.t(), far.t()).cpu().numpy(), exact.T),
+        "mm: a right operand of columns far apart",
+    )
+    batch = memory.as_strided((2, 1, 40), (FAR, 40, 1))
+    twice = b.expand(2, 40, 24).contiguous()
+    require(np.array_equal(tt.bmm(batch, twice).cpu().numpy()[:, 0], exact), "bmm: batches far apart")
+    out = memory.as_strided((2, 24), (FAR, 1), 1024)
+    tt.mm(a, b, out=out)
+    require(np.array_equal(out.cpu().numpy(), exact), "mm: a result of rows far apart")
+    half = memory[: FAR + 4080].view(tt.float16).as_strided((2, 32), (FAR // 2, 1))
+    (p, u), (q, v) = drawn(rng, tt.float16, 2, 32), drawn(rng, tt.float16, 32, 16)
+    half.copy_(p)
+    error = np.abs(tt.mm(half, q).cpu().to(tt.float64).numpy() - u @ v)
+    require(
+        bool((error <= 2.0**-9 * (np.abs(u) @ np.abs(v))).all()),
+        f"mm: float16 rows far apart: {error.max():.3g}",
+    )
+    return f"rows {FAR:,} bytes apart"
+
+
+@check("products: more than 2^31 elements", on_a_card=True)
+def many_elements() -> str:
+    """A matrix, a vector and a result that are each longer than 32 bits count."""
+    needs_memory(14 * 2**30)
+    m = 2**31 + 160
+    column = tt.ones(m, 1, dtype=tt.int8, device="cuda")
+    column[-1] = 3
+    column[5] = 2
+    two = tt.full((1,), 2, dtype=tt.int8, device="cuda")
+    got = tt.mv(column, two)
+    require(
+        got[-1].item() == 6 and got[5].item() == 4 and got[2**31 - 1].item() == 2,
+        "mv: a result of 2^31 + 160",
+    )
+    del got
+    wide = tt.mm(column, two.view(1, 1))
+    require(wide[-1, 0].item() == 6 and wide[5, 0].item() == 4, "mm: a column of 2^31 + 160")
+    del wide
+    total = tt.mm(column.t(), column)
+    require(total.item() == (m - 2 + 4 + 9 + 128) % 256 - 128, "mm: an inner side of 2^31 + 160")
+    del column
+    a, b = (
+        tt.ones(2**16 + 16, 16, dtype=tt.int8, device="cuda"),
+        tt.ones(16, 2**15 + 16, dtype=tt.int8, device="cuda"),
+    )
+    a[-1], b[:, -1] = 3, 2
+    square = tt.mm(a, b)
+    require([square[i, j].item() for i, j in ((0, 0), (-1, 0), (0, -1), (-1, -1))] == [16, 48, 32, 96],
+            "mm: a result of 2^31 elements and more")  # fmt: skip
+    return f"{m:,} rows, and {square.numel():,} elements"
