@@ -31,6 +31,7 @@ REGISTERING = (
     "loss.nll_loss",
     "normalization.channel_norm",
     "normalization.row_norm",
+    "normalization.row_norm_backward",
     "normalization.softmax",
     "optimizers.fused",
     "pooling.pooling",

@@ -24,7 +24,7 @@ from .channel_norm_kernels import (
     group_sums,
     normalise_channels,
 )
-from .row_norm import accumulator_dtype, as_row, prepare, resident_programs, sum_parts
+from .operands import accumulator_dtype, as_row, prepare, resident_programs, sum_parts
 
 INTERPRETED_BLOCK = 1 << 14
 UNIT_STRIDES = ("line", "step", "x_line", "x_step")

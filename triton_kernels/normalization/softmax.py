@@ -85,12 +85,14 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         cut = cut_of(sides, [*specs, out])
         body = cut.body(sides.n)
         longest = longest_row(specs, itemsize, inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0))
-        chosen = row_tile(n_out, body, itemsize, inner, longest)
+        default = row_tile(1 if cut.edges else n_out, body, itemsize, inner, longest)
+        chosen = default
         if not interpreted():
             step = 1 if inner else sides.reduced.strides[0][0]
-            chosen = configuration(
-                kernel, call.device, str(specs[-1].dtype.triton_name), (n_out, sides.n, step), chosen
-            )
+            dtype = str(specs[-1].dtype.triton_name)
+            chosen = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
+        if cut.edges and chosen.tile[0] > 1:
+            chosen = default
         outputs, reduced = chosen.tile
         pointers = {
             name: f"*{spec.dtype.triton_name}"

@@ -6,7 +6,7 @@ from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log
 from ..reduction.joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
 from ..reduction.reduction_kernels import largest, largest_across, offset_of, sum_across
-from .vectors import edge_columns, first_vector, inside, room_after
+from .vectors import edge_columns, first_vector, inside, largest_of, room_after, sum_of_all
 
 
 @triton.jit
@@ -47,7 +47,7 @@ def softmax(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """Rows cut as in `vectors.py`; with VECTOR both strides along a row are 1."""
+    """Rows cut as in `vectors.py`: with VECTOR both strides along a row are 1, with EDGES a program has one row."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = o < n_out
     start = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
@@ -57,20 +57,20 @@ def softmax(
     rows, to = x + begin[:, None], out + first_vector(to_start, VECTOR)[:, None]
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     if EDGES:
-        column, at_edge = edge_columns(start, n, wanted, VECTOR, INDEX)
-        edge = tl.load(x + (start[:, None] + column), mask=at_edge, other=float("-inf"))
-        edge = convert(edge, ACCUMULATOR)
+        first = sum_of_all(start)
+        column, at_edge = edge_columns(first, n, VECTOR, INDEX)
+        edge = convert(tl.load(x + first + column, mask=at_edge, other=float("-inf")), ACCUMULATOR)
     if WHOLE:
         mask = inside(lane, 0, room, wanted, VECTOR)
         value = tl.load(rows + lane * xr0, mask=mask, other=float("-inf"))
         value = convert(value, ACCUMULATOR)
         top = largest_across(value)
         if EDGES:
-            top = largest(top, largest_across(edge))
+            top = largest(top, largest_of(edge))
         top = top[:, None]
         total = sum_across(tl.where(mask, exp(value - top), 0.0))
         if EDGES:
-            total += sum_across(tl.where(at_edge, exp(edge - top), 0.0))
+            total += sum_of_all(tl.where(at_edge, exp(edge - sum_of_all(sum_across(top))), 0.0))
         total = total[:, None]
         result = normalised(value, top, total, LOG)
         tl.store(to + lane * or0, convert(result, out.dtype.element_ty), mask=mask)
@@ -84,8 +84,9 @@ def softmax(
             highest, sums = shifted_sums(highest, sums, convert(value, ACCUMULATOR), one)
         top, total = shifted_sums_across((highest, sums))
         if EDGES:
-            edge_top, edge_total = shifted_sums_across((edge, at_edge.to(ACCUMULATOR)))
-            top, total = shifted_sums(top, total, edge_top, edge_total)
+            edge_top = tl.zeros_like(top) + largest_of(edge)
+            edge_total = tl.where(at_edge, exp(edge - sum_of_all(finite(edge_top))), 0.0)
+            top, total = shifted_sums(top, total, edge_top, tl.zeros_like(top) + sum_of_all(edge_total))
         # Differences to an infinite maximum are NaN.
         top = top[:, None]
         total = tl.where(finite(top) == top, total[:, None], float("nan")).to(ACCUMULATOR)
@@ -95,8 +96,10 @@ def softmax(
             result = normalised(convert(value, ACCUMULATOR), top, total, LOG)
             tl.store(to + (base + lane) * or0, convert(result, out.dtype.element_ty), mask=mask)
     if EDGES:
+        ends = tl.zeros_like(edge)
+        top, total = ends + sum_of_all(sum_across(top)), ends + sum_of_all(sum_across(total))
         result = convert(normalised(edge, top, total, LOG), out.dtype.element_ty)
-        tl.store(out + (to_start[:, None] + column), result, mask=at_edge)
+        tl.store(out + sum_of_all(to_start) + column, result, mask=at_edge)
 
 
 @triton.jit
@@ -169,9 +172,10 @@ def softmax_backward(
     to = out + first_vector(to_start, VECTOR)[:, None]
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     if EDGES:
-        column, at_edge = edge_columns(start, n, wanted, VECTOR, INDEX)
-        edge_change = loaded(grad + (grad_start[:, None] + column), at_edge, ACCUMULATOR)
-        edge = loaded(x + (start[:, None] + column), at_edge, ACCUMULATOR)
+        first = sum_of_all(start)
+        column, at_edge = edge_columns(first, n, VECTOR, INDEX)
+        edge_change = loaded(grad + sum_of_all(grad_start) + column, at_edge, ACCUMULATOR)
+        edge = loaded(x + first + column, at_edge, ACCUMULATOR)
     if WHOLE:
         mask = inside(lane, 0, room, wanted, VECTOR)
         change = loaded(grads + lane * gr0, mask, ACCUMULATOR)
@@ -186,7 +190,7 @@ def softmax_backward(
             sums += summand(change, value, LOG)
         total = sum_across(sums)
     if EDGES:
-        total += sum_across(summand(edge_change, edge, LOG))
+        total += sum_of_all(summand(edge_change, edge, LOG))
     total = total[:, None]
     if WHOLE:
         result = gradient(change, value, total, LOG)
@@ -199,8 +203,9 @@ def softmax_backward(
             result = gradient(change, value, total, LOG)
             tl.store(to + (base + lane) * or0, convert(result, out.dtype.element_ty), mask=mask)
     if EDGES:
+        total = sum_of_all(sum_across(total))
         result = convert(gradient(edge_change, edge, total, LOG), out.dtype.element_ty)
-        tl.store(out + (to_start[:, None] + column), result, mask=at_edge)
+        tl.store(out + sum_of_all(to_start) + column, result, mask=at_edge)
 
 
 FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"

@@ -11,15 +11,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...runtime.cuda.lazy_triton import tl, triton
-from ..launch import ALIGNMENT
-from ..reduction.reduction_kernels import edge_positions
+from ..launch import ALIGNMENT, interpreted
+from ..reduction.reduction_kernels import largest, sum_of
 
-SHORTEST = 4
-"""Vectors of a row below which its edges would cost more than its body gains."""
+SHORTEST = 1025
+"""Of a row with edges, which has a program to itself: shorter ones share theirs."""
+INTERPRETED_VECTORS = 4
+"""The interpreter cuts rows of so many vectors."""
 
 
 class Cut(NamedTuple):
     """How a kernel sees rows: elements of a vector, and whether rows begin or end within one.
+
+    Those that do have a program each. Elements of 64 bits are as well loaded one by one.
 
     `vector` is 0 where rows are accessed as they are: as whole vectors if their length and strides are multiples of 16,
     which the compiler is told, else an element at a time.
@@ -61,7 +65,8 @@ def cut_rows(n: int, itemsizes: Sequence[int], strides: Sequence[Sequence[int]])
     if widest < 2 or all(size % ALIGNMENT == 0 for size in every):
         return AS_THEY_ARE
     common = math.gcd(widest, *every)
-    if common < widest and n >= SHORTEST * widest:
+    shortest = INTERPRETED_VECTORS * widest if interpreted() else SHORTEST
+    if common < widest and widest >= 4 and n >= shortest:
         begin_alike = all((one - own[0]) % widest == 0 for own in zip(*strides, strict=True) for one in own)
         if begin_alike:
             return Cut(widest, True)
@@ -96,7 +101,25 @@ def inside(lane, base, room, wanted, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def edge_columns(start, n, wanted, VECTOR: tl.constexpr, INDEX: tl.constexpr):
-    """The columns outside of whole vectors, as [rows, 2 VECTOR], and their mask."""
-    _, at, mask = edge_positions(start, start + n, VECTOR, INDEX)
-    return at - start[:, None], mask & wanted[:, None]
+def edge_columns(start, n, VECTOR: tl.constexpr, INDEX: tl.constexpr):
+    """The columns outside of whole vectors, of a row that begins at the number `start`, as [2 VECTOR], and their mask.
+
+    Of one row, and in one dimension: what is reduced to a number has no layout. Else the compiler loads them once more
+    in that of the body, which takes as many loads as a vector has elements.
+    """
+    lane = tl.arange(0, 2 * VECTOR).to(INDEX)
+    first = tl.minimum((start + (VECTOR - 1)) // VECTOR * VECTOR - start, n)
+    after = tl.maximum((start + n) // VECTOR * VECTOR - start, first)
+    column = tl.where(lane < VECTOR, lane, after + (lane - VECTOR))
+    return column, column < tl.where(lane < VECTOR, first, n)
+
+
+@triton.jit
+def sum_of_all(elements):
+    """The sum of a tensor of one dimension; of one element, that as a number."""
+    return tl.reduce(elements, 0, sum_of)
+
+
+@triton.jit
+def largest_of(elements):
+    return tl.reduce(elements, 0, largest)
