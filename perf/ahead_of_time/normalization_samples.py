@@ -11,6 +11,7 @@ from .sample import FLOATING, Sample, empty, gradients, tt
 F = tt.nn.functional
 ROWS = ("normalise_rows", "normalise_rows_backward")
 SOFTMAX = ("softmax", "softmax_backward")
+GROUPS = ("normalise_groups", "group_gradients")
 CHANNELS = ("channel_moments", "normalise_channels", "channel_gradient_sums", "channel_gradients")
 
 
@@ -131,6 +132,22 @@ def channels(capability: int) -> Iterator[Sample]:
             partial(gradients, lambda a, w, b: F.group_norm(a, 8, w, b), x, w, w),
             CHANNELS,
         )
+        for last in (False, True):
+            for group, height, width in (
+                (8, 16, 32),
+                (8, 16, 16),
+                (16, 16, 16),
+                (8, 32, 32),
+                (8, 8, 16),
+                (16, 8, 16),
+                (8, 7, 7),
+            ):
+                x = empty(32, 128, height, width, dtype=dtype, last=last)
+                yield Sample(
+                    f"group_norm {dtype}{' channels last' if last else ''} of {group} groups, {height}x{width}",
+                    partial(gradients, lambda a, w, b, g=group: F.group_norm(a, g, w, b), x, w, w),
+                    GROUPS if width > 7 and (group == 8 or not last) else (),
+                )
     x, w = empty(64, 128, 7, 7), empty(128)
     yield Sample("batch_norm float32 of small planes", partial(gradients, _batch_norm, x, w, w))
     yield Sample("batch_norm float32 with running statistics", lambda: _batch_norm(x, w, w, w))

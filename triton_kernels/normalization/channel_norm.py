@@ -1,4 +1,4 @@
-"""batch_norm and group_norm: statistics in two stages, then one launch that normalises; no atomics."""
+"""Channels normalised in stages: statistics of parts, their union, one launch over everything; no atomics."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
-from ...runtime.memory_format import channels_last_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
 from ..elementwise.copy import copy_kernel
-from ..elementwise.elementwise import check_dtypes
-from ..launch import ALIGNMENT, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, cdiv, interpreted, next_power_of_2
 from .channel_norm_kernels import (
     channel_gradient_sums,
     channel_gradients,
@@ -24,7 +22,7 @@ from .channel_norm_kernels import (
     group_sums,
     normalise_channels,
 )
-from .operands import accumulator_dtype, as_row, prepare, resident_programs, sum_parts
+from .operands import accumulator_dtype, prepare, resident_programs, sum_parts
 
 INTERPRETED_BLOCK = 1 << 14
 UNIT_STRIDES = ("line", "step", "x_line", "x_step")
@@ -329,122 +327,6 @@ class ChannelNorm:
         return sum_parts(self.call, parts, out, dims)
 
 
-def layout_of(spec: TensorSpec) -> TensorSpec:
-    """The input's spec as contiguous or channels-last, which its results are laid out as."""
-    strides = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device).strides
-    if spec.ndim in (4, 5) and not spec.is_contiguous and spec.strides == channels_last_strides(spec.sizes):
-        strides = spec.strides
-    return TensorSpec.of(spec.sizes, strides, spec.dtype, spec.device)
-
-
-def batch_norm(call: StructuredCall) -> PlannedKernel:
-    """(N, C, ...) normalised over all but channels, by its own statistics or by the running ones."""
-    args, training = call.args, call.extra["training"]
-    x, weight, bias, running = (args[k] for k in ("input", "weight", "bias", "running_mean"))
-    out, kept = call.outputs[:2]
-    check_dtypes(call, [x, *(spec for spec in (weight, bias, running) if spec is not None)])
-    own = TensorSpec.of(out.sizes, out.strides, x.dtype, x.device)
-    norm = ChannelNorm(call, own)
-    c = x.sizes[1]
-    lines = lines_of(own, 1)
-    family = Family(c, 1, c)
-    gather = laid_out(x, own)
-    rows = [as_row(args[name]) for name in ("weight", "bias", "running_mean", "running_var")]
-    statistic = kept if training else running
-    normalise = norm.normalise(lines, family, statistic, weight, bias, not training)
-    if training:
-        writes = running is not None and all(args[k].is_contiguous for k in ("running_mean", "running_var"))
-        moments = norm.moments(lines, c, lines.lines // c, None, running)
-        back = None
-        if running is not None and not writes:
-            back = [
-                copy_kernel(args[k], TensorSpec.contiguous(args[k].sizes, args[k].dtype, x.device))
-                for k in ("running_mean", "running_var")
-            ]
-
-    def into(
-        to: Any,
-        mean: Any,
-        rstd: Any,
-        data: Any,
-        weights: Any,
-        biases: Any,
-        run_mean: Any,
-        run_var: Any,
-        momentum: Any,
-        eps: Any,
-    ) -> None:
-        data = gather(data)
-        given = (weights, biases, run_mean, run_var)
-        w, b, m, v = (row(each) for row, each in zip(rows, given, strict=True))
-        eps = float(eps)
-        if training:
-            moments(data, mean, rstd, None, None, m, v, float(momentum), eps)
-            if back is not None:
-                back[0](run_mean, m)
-                back[1](run_var, v)
-            m, v = mean, rstd
-        normalise((data, to, m, v, w, b), eps)
-
-    return PlannedKernel(into)
-
-
-def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of input, weight and bias; in evaluation the statistics were constants."""
-    args, train = call.args, call.extra["train"]
-    grad, x, mean, spread, weight = (args[k] for k in ("grad_out", "input", "mean", "spread", "weight"))
-    to, to_weight, to_bias = call.extra["outputs"]
-    check_dtypes(call, [x, grad, mean, spread, *(spec for spec in (weight,) if spec is not None)])
-    if x.numel == 0:
-        return zeros(call)
-    own = to if to is not None else layout_of(x)
-    own = TensorSpec.of(own.sizes, own.strides, x.dtype, x.device)
-    norm = ChannelNorm(call, own)
-    c = x.sizes[1]
-    lines = lines_of(own, 1)
-    family = Family(c, 1, c)
-    gather = (laid_out(grad, own), laid_out(x, own))
-    rows = [as_row(spec) for spec in (mean, spread, weight)]
-    total = norm.scratch(c)
-    wanted = (to_bias, to_weight)
-    summed = (train and to is not None) or any(spec is not None for spec in wanted)
-    if summed:
-        sums, parts = norm.gradient_sums(lines, family, (mean, spread), not train)
-        shaped = norm.scratch(lines.lines // c, c, parts.sizes[1])
-        results = [spec if spec is not None and spec.dtype is total.dtype else total for spec in wanted]
-        add_up = norm.sums(shaped, (0, 2), total)
-        casts = [
-            None if spec is None or spec is result else copy_kernel(spec, total)
-            for spec, result in zip(wanted, results, strict=True)
-        ]
-    shift = total if train else None
-    if to is not None:
-        gradients = norm.gradients(lines, family, (mean, spread), weight, shift, not train, False)
-    scale = c / x.numel
-
-    def into(
-        to_x: Any, to_w: Any, to_b: Any, g: Any, data: Any, m: Any, r: Any, weights: Any, eps: Any
-    ) -> None:
-        g, data = gather[0](g), gather[1](data)
-        m, r, weights = (row(each) for row, each in zip(rows, (m, r, weights), strict=True))
-        eps = float(eps)
-        totals: list[Any] = [None, None]
-        if summed:
-            made = [norm.room(parts), norm.room(parts)]
-            sums((g, data, m, r, *made), eps)
-            for i, (out, cast) in enumerate(zip((to_b, to_w), casts, strict=True)):
-                direct = out is not None and cast is None
-                totals[i] = out if direct else norm.room(total)
-                add_up(totals[i], made[i])
-                if cast is not None:
-                    cast(out, totals[i])
-        if to_x is not None:
-            shifts = totals if train else (None, None)
-            gradients((g, data, m, r, weights, *shifts, to_x), scale, eps)
-
-    return PlannedKernel(into)
-
-
 def zeros(call: StructuredCall) -> PlannedKernel:
     """The gradients of nothing: sums are 0."""
     specs = call.extra["outputs"]
@@ -466,106 +348,3 @@ def zero_filled(spec: TensorSpec) -> Callable[[Any], Any]:
         return lambda data: None
     call = StructuredCall("zero", {"self": spec}, (), (spec,), None, spec.device, {})
     return zero(call).into
-
-
-def group_norm(call: StructuredCall) -> PlannedKernel:
-    """(N, C, ...) normalised over each group of channels."""
-    args, group = call.args, call.args["group"]
-    x, weight, bias = (args[k] for k in ("input", "weight", "bias"))
-    out, kept = call.outputs[:2]
-    check_dtypes(call, [x, *(spec for spec in (weight, bias) if spec is not None)])
-    n, c = x.sizes[:2]
-    if n == 0 or c == 0:
-        return PlannedKernel(launch_nothing)
-    own = TensorSpec.contiguous(x.sizes, x.dtype, x.device)
-    norm = ChannelNorm(call, own)
-    gather = laid_out(x, own)
-    scatter = None if out.is_contiguous else copy_kernel(out, own)
-    row = norm.scratch(n * group)
-    narrow = kept if kept.dtype is not row.dtype else None
-    whole = lines_of(own, c // group) if x.numel else Lines(n * group, 0, 0, 1)
-    if c // group == 1:
-        whole = Lines(n * c, x.numel // (n * c), x.numel // (n * c), 1)
-    moments = norm.moments(whole, n * group, 1, narrow, None)
-    each = x.numel // (n * c)
-    lines = Lines(n * c, each, each, 1)
-    normalise = None
-    if x.numel:
-        normalise = norm.normalise(lines, Family(c, c // group, n * group), row, weight, bias, False)
-    rows = [as_row(weight), as_row(bias)]
-
-    def into(to: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any) -> None:
-        data = gather(data)
-        eps = float(eps)
-        mean, rstd = (norm.room(row), norm.room(row)) if narrow is not None else (means, rstds)
-        also = (means, rstds) if narrow is not None else (None, None)
-        moments(data, mean, rstd, *also, None, None, 0.0, eps)
-        if normalise is not None:
-            target = to if scatter is None else norm.room(own)
-            normalise((data, target, mean, rstd, rows[0](weights), rows[1](biases)), eps)
-            if scatter is not None:
-                scatter(to, target)
-
-    return PlannedKernel(into)
-
-
-def group_norm_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of input, weight and bias from sums over each channel of each sample."""
-    args, group = call.args, call.extra["group"]
-    grad, x, mean, rstd, weight = (args[k] for k in ("grad_out", "input", "mean", "rstd", "weight"))
-    to, to_weight, to_bias = call.extra["outputs"]
-    check_dtypes(call, [x, grad, mean, rstd, *(spec for spec in (weight,) if spec is not None)])
-    if x.numel == 0:
-        return zeros(call)
-    own = TensorSpec.contiguous(x.sizes, x.dtype, x.device)
-    norm = ChannelNorm(call, own)
-    gather = (laid_out(grad, own), laid_out(x, own))
-    n, c = x.sizes[:2]
-    each = x.numel // (n * c)
-    lines = Lines(n * c, each, each, 1)
-    family = Family(c, c // group, n * group)
-    sums, parts = norm.gradient_sums(lines, family, (mean, rstd), False)
-    rows = [as_row(spec) for spec in (mean, rstd, weight)]
-    by_line = norm.scratch(n * c)
-    fold = norm.sums(parts, (1,), by_line) if parts.sizes[1] > 1 else None
-    table = norm.scratch(n, c)
-    finish = [None if spec is None else norm.sums(table, (0,), spec) for spec in (to_bias, to_weight)]
-    shift = norm.scratch(n * group)
-    groups = norm.over_groups(n * group, c // group, c, weight)
-    gradients = norm.gradients(lines, family, (mean, rstd), weight, shift, False, True)
-    scatter = None if to is None or to.is_contiguous else copy_kernel(to, own)
-    scale = group * n / x.numel
-
-    def into(to_x: Any, to_w: Any, to_b: Any, g: Any, data: Any, m: Any, r: Any, weights: Any) -> None:
-        g, data = gather[0](g), gather[1](data)
-        m, r, weights = (row(value) for row, value in zip(rows, (m, r, weights), strict=True))
-        made = [norm.room(parts), norm.room(parts)]
-        sums((g, data, m, r, *made), 0.0)
-        if fold is not None:
-            folded = [norm.room(by_line), norm.room(by_line)]
-            for target, part in zip(folded, made, strict=True):
-                fold(target, part)
-            made = folded
-        for add_up, out, part in zip(finish, (to_b, to_w), made, strict=True):
-            if add_up is not None:
-                add_up(out, part)
-        if to_x is not None:
-            shifts = [norm.room(shift), norm.room(shift)]
-            groups((*made, weights, *shifts), scale)
-            target = to_x if scatter is None else norm.room(own)
-            gradients((g, data, m, r, weights, *shifts, target), 0.0, 0.0)
-            if scatter is not None:
-                scatter(to_x, target)
-
-    return PlannedKernel(into)
-
-
-FACTORIES = {
-    "native_batch_norm_stub": batch_norm,
-    "native_batch_norm_backward_stub": batch_norm_backward,
-    "native_group_norm_stub": group_norm,
-    "native_group_norm_backward_stub": group_norm_backward,
-}
-
-for _stub, _factory in FACTORIES.items():
-    register_stub(_stub, "cuda", _factory)
