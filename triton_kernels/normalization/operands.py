@@ -12,6 +12,7 @@ from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float32, float64
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..contiguous import contiguous_copy
 from ..geometry import coalesced
 from ..launch import ALIGNMENT, Launch, integer_type, interpreted
@@ -91,6 +92,16 @@ def resident_programs(call: StructuredCall, blocks: int) -> int:
     if interpreted():
         return 3
     return blocks * driver().properties(call.device.resolved_index).multi_processor_count
+
+
+def is_alike(found: Configuration, default: Configuration, body: int) -> bool:
+    """Whether a block of [rows, elements] may take the place of another: whole rows stay whole.
+
+    Blocks of longer rows have sums for each of their elements, for which only those that are meant so have room.
+    """
+    if body <= default.tile[1]:
+        return body <= found.tile[1]
+    return body <= found.tile[1] or found.elements <= default.elements
 
 
 def sum_parts(

@@ -15,7 +15,7 @@ from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
 from ..launch import ALIGNMENT, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
-from .operands import as_row, as_rows, prepare, resident_programs
+from .operands import as_row, as_rows, is_alike, prepare, resident_programs
 from .row_norm_kernels import normalise_rows
 from .vectors import Cut, cut_rows
 
@@ -92,19 +92,14 @@ def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configurat
 
 
 def chosen_tile(
-    call: StructuredCall,
-    kernel: LazyKernel,
-    dtype: str,
-    rows: Rows,
-    default: Configuration,
-    whole: bool = False,
+    call: StructuredCall, kernel: LazyKernel, dtype: str, rows: Rows, default: Configuration
 ) -> RowTile:
-    """The block that a launch takes; with `whole` none that does not hold whole rows. With edges it has one row."""
+    """The block that a launch takes. With edges it has one row."""
     found = default
     if not interpreted():
         found = configuration(kernel, call.device, dtype, (rows.rows, rows.n), default)
-    if (rows.cut.edges and found.tile[0] > 1) or (whole and found.tile[1] < rows.body):
-        found = default
+        if (rows.cut.edges and found.tile[0] > 1) or not is_alike(found, default, rows.body):
+            found = default
     return RowTile(*found.tile, found.warps, rows.body <= found.tile[1])
 
 
@@ -129,8 +124,8 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         longest = 4096 if double else 32768 if x.itemsize == 2 and rows.in_vectors else 16384
         longest = LONGEST_CUT if rows.cut.edges else longest
         meant = row_tile(rows, double, longest, 2048 if double or rows.cut.edges else 4096)
-        if not rows.in_vectors and meant.tile[1] == 8192 and meant.warps == 16:
-            meant = Configuration(meant.tile, 32)
+        if not rows.in_vectors and not double and not interpreted():
+            meant = Configuration(meant.tile, {4: 8, 16: 32}.get(meant.warps, meant.warps))
         tile = chosen_tile(call, normalise_rows, str(x.dtype.triton_name), rows, meant)
         chunk = tile.rows
         if rows.cut.edges and tile.whole:

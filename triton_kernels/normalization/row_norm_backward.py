@@ -143,8 +143,8 @@ class Backward:
             (self.rows.parts(chunk) * chunk + rows + self.rows.period * tile.rows) * reach + tile.elements,
         )
 
-    def _chosen(self, kernel: LazyKernel, default: Configuration, whole: bool) -> RowTile:
-        return chosen_tile(self.call, kernel, str(self.specs[1].dtype.triton_name), self.rows, default, whole)
+    def _chosen(self, kernel: LazyKernel, default: Configuration) -> RowTile:
+        return chosen_tile(self.call, kernel, str(self.specs[1].dtype.triton_name), self.rows, default)
 
     def of_rows(self, to: TensorSpec | None, outs: tuple[Any, Any]) -> Callable[..., None]:
         """Whole rows, or rows in blocks if no sums are wanted."""
@@ -158,7 +158,7 @@ class Backward:
                 (max(1, min(meant.tile[0], 1024 // meant.tile[1])), meant.tile[1]), meant.warps
             )
         wanted = any(out is not None for out in outs)
-        tile = self._chosen(normalise_rows_backward, meant, wanted)
+        tile = self._chosen(normalise_rows_backward, meant)
         chunk = tile.rows
         if wanted:
             programs = resident_programs(self.call, max(16 // tile.warps, 1))

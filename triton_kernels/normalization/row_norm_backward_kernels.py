@@ -10,8 +10,9 @@ from .vectors import edge_columns, first_vector, sum_of_all
 
 
 @triton.jit
-def sum_down(tile):
-    return tl.reduce(tile, 0, sum_of)
+def sums_down(tile, to):
+    """The sums of a tile's columns, of the type that `to` points at."""
+    return convert(tl.reduce(tile, 0, sum_of), to.dtype.element_ty)
 
 
 @triton.jit
@@ -165,19 +166,13 @@ def normalise_rows_backward(
     if WHOLE:
         part = tl.program_id(0).to(INDEX) * n
         if to_weight is not None:
-            store_sums(to_weight, of_weight, part + skip + r, inside)
+            tl.store(to_weight + part + skip + r, sums_down(of_weight, to_weight), mask=inside)
             if EDGES:
                 tl.store(to_weight + part + column, edge_of_weight, mask=in_edge)
         if to_bias is not None:
-            store_sums(to_bias, of_bias, part + skip + r, inside)
+            tl.store(to_bias + part + skip + r, sums_down(of_bias, to_bias), mask=inside)
             if EDGES:
                 tl.store(to_bias + part + column, edge_of_bias, mask=in_edge)
-
-
-@triton.jit
-def store_sums(to, tile, at, inside):
-    """The sums down a tile's columns, to the places of those."""
-    tl.store(to + at, convert(sum_down(tile), to.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -232,9 +227,9 @@ def weight_gradients(
             at += (base + lane)[None, :]
             of_weight += change * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
     if to_weight is not None:
-        store_sums(to_weight, of_weight, part + skip + base + lane, inside)
+        tl.store(to_weight + part + skip + base + lane, sums_down(of_weight, to_weight), mask=inside)
     if to_bias is not None:
-        store_sums(to_bias, of_bias, part + skip + base + lane, inside)
+        tl.store(to_bias + part + skip + base + lane, sums_down(of_bias, to_bias), mask=inside)
     if EDGES and base == 0:
         column, in_edge = edge_columns(row * x_row, n, VECTOR, INDEX)
         edge_of_weight = tl.full((BLOCK_O, 2 * VECTOR), 0, ACCUMULATOR)
@@ -254,9 +249,9 @@ def weight_gradients(
                 at = x + ((o * x_row)[:, None] + column[None, :])
                 edge_of_weight += change * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
         if to_weight is not None:
-            store_sums(to_weight, edge_of_weight, part + column, in_edge)
+            tl.store(to_weight + part + column, sums_down(edge_of_weight, to_weight), mask=in_edge)
         if to_bias is not None:
-            store_sums(to_bias, edge_of_bias, part + column, in_edge)
+            tl.store(to_bias + part + column, sums_down(edge_of_bias, to_bias), mask=in_edge)
 
 
 BACKWARD = (

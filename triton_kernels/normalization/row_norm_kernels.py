@@ -107,7 +107,13 @@ def normalise_rows(
                 weights = of_columns(weight, skip, r, whole_inside, True, weight.dtype.element_ty)
             if bias is not None:
                 biases = of_columns(bias, skip, r, whole_inside, True, bias.dtype.element_ty)
-    for base_row in range(first, last, BLOCK_O):
+    if EDGES:
+        trips = (last - first + (BLOCK_O - 1)) // BLOCK_O
+    else:
+        # A constant, so that there is no loop.
+        trips = 1
+    for trip in range(trips):
+        base_row = first + trip * BLOCK_O
         index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
         wanted = index < last
         o = row + index * PERIOD

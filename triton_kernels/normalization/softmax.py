@@ -14,6 +14,7 @@ from ..elementwise.elementwise import check_devices, check_dtypes
 from ..launch import ALIGNMENT, interpreted, launch_nothing, next_power_of_2
 from ..reduction.sides import INTERPRETED_TILE, Sides, Tile, line_sides, plan_sides
 from ..tuning.choice import configuration
+from .operands import is_alike
 from .softmax_kernels import softmax, softmax_backward
 from .vectors import AS_THEY_ARE, Cut, cut_rows
 
@@ -91,7 +92,7 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             step = 1 if inner else sides.reduced.strides[0][0]
             dtype = str(specs[-1].dtype.triton_name)
             chosen = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
-        if cut.edges and chosen.tile[0] > 1:
+        if (cut.edges and chosen.tile[0] > 1) or not is_alike(chosen, default, body):
             chosen = default
         outputs, reduced = chosen.tile
         pointers = {
