@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_kernel import LazyKernel
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..conversion import compute_type
 from ..elementwise.copy import copy_kernel
 from ..launch import ALIGNMENT, cdiv, interpreted, next_power_of_2
+from ..tuning.choice import configuration
 from .channel_norm_kernels import (
     channel_gradient_sums,
     channel_gradients,
@@ -40,6 +43,11 @@ class Lines(NamedTuple):
     @property
     def extent(self) -> int:
         return (self.lines + 64) * self.line + (self.n + 2048) * self.step
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """What a configuration is chosen by."""
+        return self.lines, self.n, min(self.step, 2)
 
     def block(self, double: bool) -> tuple[int, int]:
         """[lines, positions] of a block, along the inner dimension; fewer where each element has its own access."""
@@ -119,12 +127,21 @@ class ChannelNorm:
     def room(self, spec: TensorSpec) -> Any:
         return self.allocate(spec.nbytes, self.call.device)
 
+    def chosen(
+        self, kernel: LazyKernel, dtype: ScalarType, shape: tuple[int, ...], block: tuple[int, int]
+    ) -> Configuration:
+        """The configuration of a launch, which is that of `block` until another one was measured to be quicker."""
+        default = Configuration(block)
+        if interpreted():
+            return default
+        return configuration(kernel, self.call.device, str(dtype.triton_name), shape, default)
+
     def _launch(
         self,
         kernel: Any,
         pointers: dict[str, Any],
         sizes: dict[str, int],
-        block: tuple[int, int],
+        chosen: Configuration,
         grid: tuple[int, int, int],
         extent: int,
         constants: dict[str, object] | None = None,
@@ -141,32 +158,36 @@ class ChannelNorm:
                 **(constants or {}),
                 **fixed,
                 "ACCUMULATOR": self.accumulator,
-                "BLOCK_O": block[0],
-                "BLOCK_R": block[1],
+                "BLOCK_O": chosen.tile[0],
+                "BLOCK_R": chosen.tile[1],
             },
-            4,
+            chosen.warps,
             extent,
             numbers,
         )
         return lambda data, *rest: launch(grid, *[d.address for d in data if d is not None], *values, *rest)
 
-    def _parts(self, lines: Lines) -> tuple[tuple[int, int], int, int]:
+    def _over_lines(self, kernel: LazyKernel, lines: Lines) -> Configuration:
+        return self.chosen(kernel, self.layout.dtype, lines.sizes, lines.block(self.double))
+
+    def _parts(self, kernel: LazyKernel, lines: Lines) -> tuple[Configuration, int, int]:
         """The block of a two-stage reduction, how many parts a line has, and the length of one."""
-        block = lines.block(self.double)
+        chosen = self._over_lines(kernel, lines)
+        block = chosen.tile
         programs = cdiv(lines.lines, block[0])
         splits = 1
         most = resident_programs(self.call, 8)
         if 2 * programs <= most:
             splits = max(1, min(cdiv(lines.n, 4 * block[1]), most // programs))
         chunk = cdiv(cdiv(lines.n, splits), block[1]) * block[1]
-        return block, cdiv(lines.n, chunk), chunk
+        return chosen, cdiv(lines.n, chunk), chunk
 
     def moments(self, lines: Lines, statistics: int, outer: int, kept: Any, running: Any) -> Step:
         """``(x, mean, rstd, kept_mean, kept_rstd, running_mean, running_var, momentum, eps)`` from data to statistics.
 
         A statistic's parts are those of `outer` lines that lie `statistics` apart.
         """
-        block, splits, chunk = self._parts(lines)
+        chosen, splits, chunk = self._parts(channel_moments, lines)
         parts = self.scratch(lines.lines, splits)
         first = self._launch(
             channel_moments,
@@ -179,13 +200,14 @@ class ChannelNorm:
                 "x_step": lines.step,
                 "splits": splits,
             },
-            block,
-            (cdiv(lines.lines, block[0]), splits, 1),
+            chosen,
+            (cdiv(lines.lines, chosen.tile[0]), splits, 1),
             lines.extent + chunk * max(lines.step, 1) + parts.numel,
         )
         count = outer * splits
         least = min(next_power_of_2(count), 64)
         outputs = min(next_power_of_2(statistics), max(512 // least, 1))
+        merging = self.chosen(combine_moments, self.dtype, (statistics, count), (outputs, least))
         row = self.scratch(statistics)
         second = self._launch(
             combine_moments,
@@ -208,9 +230,9 @@ class ChannelNorm:
                 "statistic_step": splits,
                 "outer_step": statistics * splits,
             },
-            (outputs, least),
-            (cdiv(statistics, outputs), 1, 1),
-            parts.numel + chunk * splits + outputs * splits + statistics * splits,
+            merging,
+            (cdiv(statistics, merging.tile[0]), 1, 1),
+            parts.numel + (chunk + merging.tile[0] + statistics) * splits,
             numbers={"momentum": "fp64", "eps": "fp64"},
         )
 
@@ -225,7 +247,7 @@ class ChannelNorm:
         self, lines: Lines, family: Family, statistic: TensorSpec, weight: Any, bias: Any, variance: bool
     ) -> Step:
         """``((x, out, mean, spread, weight, bias), eps)``."""
-        block = lines.block(self.double)
+        chosen = self._over_lines(normalise_channels, lines)
         return self._launch(
             normalise_channels,
             {
@@ -237,8 +259,8 @@ class ChannelNorm:
                 "bias": bias,
             },
             family.sizes(lines),
-            block,
-            (cdiv(lines.lines, block[0]), cdiv(lines.n, block[1]), 1),
+            chosen,
+            (cdiv(lines.lines, chosen.tile[0]), cdiv(lines.n, chosen.tile[1]), 1),
             lines.extent,
             {"VARIANCE": variance},
             {"eps": "fp64"},
@@ -248,7 +270,7 @@ class ChannelNorm:
         self, lines: Lines, family: Family, statistics: tuple[TensorSpec, TensorSpec], variance: bool
     ) -> tuple[Step, TensorSpec]:
         """``((grad, x, mean, spread, plain, scaled), eps)``, and the spec of both results: [lines, parts]."""
-        block, splits, chunk = self._parts(lines)
+        chosen, splits, chunk = self._parts(channel_gradient_sums, lines)
         parts = self.scratch(lines.lines, splits)
         step = self._launch(
             channel_gradient_sums,
@@ -261,8 +283,8 @@ class ChannelNorm:
                 "scaled": parts,
             },
             {**family.sizes(lines), "chunk": chunk, "splits": splits},
-            block,
-            (cdiv(lines.lines, block[0]), splits, 1),
+            chosen,
+            (cdiv(lines.lines, chosen.tile[0]), splits, 1),
             lines.extent + chunk * max(lines.step, 1) + parts.numel,
             {"VARIANCE": variance},
             {"eps": "fp64"},
@@ -280,7 +302,7 @@ class ChannelNorm:
         weighted: bool,
     ) -> Step:
         """``((grad, x, mean, spread, weight, plain_shift, scaled_shift, to), scale, eps)``."""
-        block = lines.block(self.double)
+        chosen = self._over_lines(channel_gradients, lines)
         return self._launch(
             channel_gradients,
             {
@@ -294,8 +316,8 @@ class ChannelNorm:
                 "to": self.layout,
             },
             family.sizes(lines),
-            block,
-            (cdiv(lines.lines, block[0]), cdiv(lines.n, block[1]), 1),
+            chosen,
+            (cdiv(lines.lines, chosen.tile[0]), cdiv(lines.n, chosen.tile[1]), 1),
             lines.extent,
             {"VARIANCE": variance, "SHIFTS_WEIGHTED": weighted},
             {"scale": "fp64", "eps": "fp64"},
@@ -305,6 +327,7 @@ class ChannelNorm:
         """``((plain, scaled, weight, plain_shift, scaled_shift), scale)``."""
         inner = min(next_power_of_2(each), 512)
         outer = min(next_power_of_2(groups), 512 // inner)
+        chosen = self.chosen(group_sums, self.dtype, (groups, each), (outer, inner))
         row, result = self.scratch(groups * each), self.scratch(groups)
         return self._launch(
             group_sums,
@@ -316,9 +339,9 @@ class ChannelNorm:
                 "scaled_shift": result,
             },
             {"groups": groups, "each": each, "channels": channels},
-            (outer, inner),
-            (cdiv(groups, outer), 1, 1),
-            (groups + outer) * each + inner,
+            chosen,
+            (cdiv(groups, chosen.tile[0]), 1, 1),
+            (groups + chosen.tile[0]) * each + chosen.tile[1],
             numbers={"scale": "fp64"},
         )
 
