@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.triton_kernels.normalization import channel_norm, row_norm
+from triten.triton_kernels.normalization import channel_norm, group_norm, row_norm
 
 F = tt.nn.functional
 aten = tt.ops.aten
@@ -27,6 +27,7 @@ def tiles(request, monkeypatch):
     if request.param == "rows in blocks":
         monkeypatch.setattr(row_norm, "INTERPRETED_ROW", 32)
         monkeypatch.setattr(channel_norm, "INTERPRETED_BLOCK", 64)
+        monkeypatch.setattr(group_norm, "INTERPRETED_GROUP", 0)
     return request.param
 
 
@@ -221,6 +222,19 @@ def test_one_pass_over_gradient_and_input_gives_all_three_gradients(rng, launche
     before = launches.count
     aten.native_layer_norm_backward(y, x, [16], mean, rstd, w, w, [True, True, True])
     assert launches.count - before <= 3
+
+
+def test_a_group_that_fits_is_read_once_in_any_layout(rng, launches):
+    """Forward is one launch; backward one, and one for each sum over samples. Nothing is copied."""
+    w = tensor(rng, 6).to("cuda")
+    images = [x.to("cuda") for x in formats(tensor(rng, 3, 6, 2, 5))][:2]
+    for x in (*images, tensor(rng, 3, 10, 6).to("cuda").transpose(1, 2)):
+        before = launches.count
+        y, mean, rstd = tt.native_group_norm(x, w, w, 3, 6, x.numel() // 18, 2, 1e-5)
+        assert launches.count - before == 1
+        before = launches.count
+        aten.native_group_norm_backward(y, x, mean, rstd, w, 3, 6, x.numel() // 18, 2, [True] * 3)
+        assert launches.count - before == 3
 
 
 def test_integers_are_refused():

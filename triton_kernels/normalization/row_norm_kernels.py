@@ -10,7 +10,8 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt
 from ..reduction.joint_reduction_kernels import finite
-from ..reduction.reduction_kernels import sum_across, sum_of
+from ..reduction.reduction_kernels import sum_across
+from .vectors import edge_columns, first_vector, sum_of_all
 
 
 @triton.jit
@@ -20,18 +21,54 @@ def not_negative(a):
 
 
 @triton.jit
-def sum_down(tile):
-    return tl.reduce(tile, 0, sum_of)
+def loaded(at, mask, ACCUMULATOR: tl.constexpr):
+    return convert(tl.load(at, mask=mask, other=0), ACCUMULATOR)
 
 
 @triton.jit
-def scaled_and_shifted(value, weight, bias, at, mask, ACCUMULATOR: tl.constexpr):
-    """`value` times the weight plus the bias at these places; each may be None."""
+def of_columns(parameter, first, column, inside, ALONE: tl.constexpr, ACCUMULATOR: tl.constexpr):
+    """A parameter's values at some columns from the number `first` on, as a row of a tile.
+
+    ALONE: where neighbouring elements of the tile are loaded together, but not those of the parameter. In one dimension
+    the compiler distributes them over lanes on their own, and exchanges them in shared memory: as many lanes that each
+    load one of several neighbours take as many lines of the cache more.
+    """
+    if ALONE:
+        return loaded(parameter + first + column, inside, ACCUMULATOR)[None, :]
+    else:
+        return loaded(parameter + first + column[None, :], inside[None, :], ACCUMULATOR)
+
+
+@triton.jit
+def scaled_and_shifted(
+    value, weight, bias, first, column, inside, ALONE: tl.constexpr, ACCUMULATOR: tl.constexpr
+):
+    """`value` times the weight plus the bias at these columns; each may be None."""
     if weight is not None:
-        value = value * convert(tl.load(weight + at, mask=mask, other=0), ACCUMULATOR)
+        value = value * of_columns(weight, first, column, inside, ALONE, ACCUMULATOR)
     if bias is not None:
-        value = value + convert(tl.load(bias + at, mask=mask, other=0), ACCUMULATOR)
+        value = value + of_columns(bias, first, column, inside, ALONE, ACCUMULATOR)
     return value
+
+
+@triton.jit
+def rows_alike(program, chunk, rows, PERIOD: tl.constexpr):
+    """The first row of a program, and the first and the last index of its own: each is that plus PERIOD times an index.
+
+    So all rows of a program begin at the same place in a vector, and have their columns in common.
+    """
+    row = program % PERIOD
+    first = program // PERIOD * chunk
+    return row, first, tl.minimum(first + chunk, (rows - row + (PERIOD - 1)) // PERIOD)
+
+
+@triton.jit
+def columns_inside(lane, base, n, skip, VECTOR: tl.constexpr):
+    """Which columns of the tile at `base` are of whole vectors, of rows that have `skip` elements before those."""
+    if VECTOR > 0:
+        return lane // VECTOR * VECTOR + VECTOR <= n - skip - base
+    else:
+        return base + lane < n
 
 
 @triton.jit
@@ -45,218 +82,121 @@ def normalise_rows(
     rows,
     n,
     x_row,
+    chunk,
     eps,
     CENTRED: tl.constexpr,
     WHOLE: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    PERIOD: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < rows
-    start = x + (o * x_row)[:, None]
-    to = out + (o * n)[:, None]
+    """Rows cut as in `vectors.py`, those of a program by PERIOD; they share the parameters that are loaded once."""
+    row, first, last = rows_alike(tl.program_id(0).to(INDEX), chunk, rows, PERIOD)
+    skip = first_vector(row * x_row, VECTOR) - row * x_row
     count = tl.full((BLOCK_O,), 0, ACCUMULATOR) + n.to(ACCUMULATOR)
-    r = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
-    inside = r < n
-    mask = wanted[:, None] & inside
-    value = convert(tl.load(start + r, mask=mask, other=0), ACCUMULATOR)
-    if WHOLE:
-        if CENTRED:
-            centre = divide(sum_across(value), tl.maximum(count, 1))
-            value = tl.where(mask, value - centre[:, None], 0)
-        spread = divide(sum_across(value * value), count)
-    else:
-        if CENTRED:
-            pivot = finite(sum_across(value) * (1.0 / BLOCK_R))
-        sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-        squares = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-        for base in range(0, n, BLOCK_R):
-            at = base + r
-            mask = wanted[:, None] & (at < n)
-            value = convert(tl.load(start + at, mask=mask, other=0), ACCUMULATOR)
-            if CENTRED:
-                value = tl.where(mask, value - pivot[:, None], 0)
-                sums += value
-            squares += value * value
-        spread = divide(sum_across(squares), count)
-        if CENTRED:
-            shift = divide(sum_across(sums), count)
-            spread = not_negative(spread - shift * shift)
-            centre = pivot + shift
-    factor = rsqrt(spread + eps.to(ACCUMULATOR))
-    if CENTRED:
-        tl.store(mean + o, convert(centre, mean.dtype.element_ty), mask=wanted)
-    tl.store(rstd + o, convert(factor, rstd.dtype.element_ty), mask=wanted)
-    if WHOLE:
-        result = scaled_and_shifted(value * factor[:, None], weight, bias, r, inside, ACCUMULATOR)
-        tl.store(to + r, convert(result, out.dtype.element_ty), mask=mask)
-    else:
-        for base in range(0, n, BLOCK_R):
-            at = base + r
-            inside = at < n
-            mask = wanted[:, None] & inside
-            value = convert(tl.load(start + at, mask=mask, other=0), ACCUMULATOR)
-            if CENTRED:
-                value = value - centre[:, None]
-            result = scaled_and_shifted(value * factor[:, None], weight, bias, at, inside, ACCUMULATOR)
-            tl.store(to + at, convert(result, out.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def kept_statistic(at, o, wanted, ACCUMULATOR: tl.constexpr):
-    return convert(tl.load(at + o, mask=wanted, other=0), ACCUMULATOR)[:, None]
-
-
-@triton.jit
-def normalise_rows_backward(
-    grad,
-    x,
-    mean,
-    rstd,
-    weight,
-    to,
-    to_weight,
-    to_bias,
-    rows,
-    n,
-    g_row,
-    x_row,
-    chunk,
-    CENTRED: tl.constexpr,
-    WHOLE: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_O: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-):
-    """A program has `chunk` rows and adds up their gradients of weight and bias; those of all are summed after.
-
-    Each of the three results may be None.
-    """
-    first = tl.program_id(0).to(INDEX) * chunk
-    last = tl.minimum(first + chunk, rows)
-    r = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
-    count = tl.full((BLOCK_O,), 0, ACCUMULATOR) + n.to(ACCUMULATOR)
-    if WHOLE:
-        inside = r < n
-        if weight is not None:
-            factor = convert(tl.load(weight + r, mask=inside, other=0), ACCUMULATOR)
-        if to_weight is not None:
-            of_weight = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-        if to_bias is not None:
-            of_bias = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-    for row in range(first, last, BLOCK_O):
-        o = row + tl.arange(0, BLOCK_O).to(INDEX)
-        wanted = o < last
-        scale = kept_statistic(rstd, o, wanted, ACCUMULATOR)
-        if CENTRED:
-            centre = kept_statistic(mean, o, wanted, ACCUMULATOR)
-        from_grad = grad + (o * g_row)[:, None]
-        from_x = x + (o * x_row)[:, None]
+    r = tl.arange(0, BLOCK_R).to(INDEX)
+    whole_inside = columns_inside(r, 0, n, skip, VECTOR)
+    if EDGES:
+        column, in_edge = edge_columns(row * x_row, n, VECTOR, INDEX)
         if WHOLE:
-            mask = wanted[:, None] & inside
-            change = convert(tl.load(from_grad + r, mask=mask, other=0), ACCUMULATOR)
-            hat = convert(tl.load(from_x + r, mask=mask, other=0), ACCUMULATOR)
+            if weight is not None:
+                weights = of_columns(weight, skip, r, whole_inside, True, weight.dtype.element_ty)
+            if bias is not None:
+                biases = of_columns(bias, skip, r, whole_inside, True, bias.dtype.element_ty)
+    if EDGES:
+        trips = (last - first + (BLOCK_O - 1)) // BLOCK_O
+    else:
+        # A constant, so that there is no loop.
+        trips = 1
+    for trip in range(trips):
+        base_row = first + trip * BLOCK_O
+        index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
+        wanted = index < last
+        o = row + index * PERIOD
+        start = x + first_vector(o * x_row, VECTOR)[:, None]
+        to = out + first_vector(o * n, VECTOR)[:, None]
+        mask = wanted[:, None] & whole_inside[None, :]
+        value = loaded(start + r[None, :], mask, ACCUMULATOR)
+        if EDGES:
+            own = row + base_row * PERIOD
+            edge = loaded(x + own * x_row + column, in_edge, ACCUMULATOR)
+        if WHOLE:
             if CENTRED:
-                hat = hat - centre
-            hat = tl.where(mask, hat * scale, 0)
-            if to_weight is not None:
-                of_weight += change * hat
-            if to_bias is not None:
-                of_bias += change
-            if to is not None:
-                if weight is not None:
-                    change = change * factor
-                along = divide(sum_across(change * hat), count)[:, None]
-                result = change - hat * along
-                if CENTRED:
-                    result = result - divide(sum_across(change), count)[:, None]
-                tl.store(to + (o * n)[:, None] + r, convert(result * scale, to.dtype.element_ty), mask=mask)
+                total = sum_across(value)
+                if EDGES:
+                    total += sum_of_all(edge)
+                centre = divide(total, tl.maximum(count, 1))
+                value = tl.where(mask, value - centre[:, None], 0)
+                if EDGES:
+                    edge = tl.where(in_edge, edge - sum_of_all(centre), 0)
+            total = sum_across(value * value)
+            if EDGES:
+                total += sum_of_all(edge * edge)
+            spread = divide(total, count)
         else:
-            alongs = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-            changes = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-            for base in range(0, n, BLOCK_R):
-                at = base + r
-                mask = wanted[:, None] & (at < n)
-                change = convert(tl.load(from_grad + at, mask=mask, other=0), ACCUMULATOR)
-                change = scaled_and_shifted(change, weight, None, at, at < n, ACCUMULATOR)
-                hat = convert(tl.load(from_x + at, mask=mask, other=0), ACCUMULATOR)
-                if CENTRED:
-                    hat = hat - centre
-                    changes += change
-                alongs += tl.where(mask, change * (hat * scale), 0)
-            along = divide(sum_across(alongs), count)[:, None]
-            shift = divide(sum_across(changes), count)[:, None]
-            for base in range(0, n, BLOCK_R):
-                at = base + r
-                mask = wanted[:, None] & (at < n)
-                change = convert(tl.load(from_grad + at, mask=mask, other=0), ACCUMULATOR)
-                change = scaled_and_shifted(change, weight, None, at, at < n, ACCUMULATOR)
-                hat = convert(tl.load(from_x + at, mask=mask, other=0), ACCUMULATOR)
-                if CENTRED:
-                    hat = hat - centre
-                result = change - (hat * scale) * along
-                if CENTRED:
-                    result = result - shift
-                tl.store(to + (o * n)[:, None] + at, convert(result * scale, to.dtype.element_ty), mask=mask)
-    if WHOLE:
-        part = tl.program_id(0).to(INDEX) * n + tl.arange(0, BLOCK_R).to(INDEX)
-        columns = tl.arange(0, BLOCK_R).to(INDEX) < n
-        if to_weight is not None:
-            total = convert(sum_down(of_weight), to_weight.dtype.element_ty)
-            tl.store(to_weight + part, total, mask=columns)
-        if to_bias is not None:
-            total = convert(sum_down(of_bias), to_bias.dtype.element_ty)
-            tl.store(to_bias + part, total, mask=columns)
-
-
-@triton.jit
-def weight_gradients(
-    grad,
-    x,
-    mean,
-    rstd,
-    to_weight,
-    to_bias,
-    rows,
-    n,
-    g_row,
-    x_row,
-    chunk,
-    CENTRED: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_O: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-):
-    """Sums down some columns of `chunk` rows, which are summed after; either result may be None."""
-    c = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
-    inside = c < n
-    first = tl.program_id(1).to(INDEX) * chunk
-    last = tl.minimum(first + chunk, rows)
-    of_weight = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-    of_bias = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-    for row in range(first, last, BLOCK_O):
-        o = row + tl.arange(0, BLOCK_O).to(INDEX)
-        wanted = o < last
-        mask = wanted[:, None] & inside[None, :]
-        change = tl.load(grad + (o * g_row)[:, None] + c[None, :], mask=mask, other=0)
-        change = convert(change, ACCUMULATOR)
-        if to_bias is not None:
-            of_bias += change
-        if to_weight is not None:
-            hat = tl.load(x + (o * x_row)[:, None] + c[None, :], mask=mask, other=0)
-            hat = convert(hat, ACCUMULATOR)
             if CENTRED:
-                hat = hat - kept_statistic(mean, o, wanted, ACCUMULATOR)
-            of_weight += tl.where(mask, change * (hat * kept_statistic(rstd, o, wanted, ACCUMULATOR)), 0)
-    part = tl.program_id(1).to(INDEX) * n + c
-    if to_weight is not None:
-        tl.store(to_weight + part, convert(sum_down(of_weight), to_weight.dtype.element_ty), mask=inside)
-    if to_bias is not None:
-        tl.store(to_bias + part, convert(sum_down(of_bias), to_bias.dtype.element_ty), mask=inside)
+                pivot = finite(sum_across(value) * (1.0 / BLOCK_R))
+            sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+            squares = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+            for base in range(0, n, BLOCK_R):
+                mask = wanted[:, None] & columns_inside(r, base, n, skip, VECTOR)[None, :]
+                value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR)
+                if CENTRED:
+                    value = tl.where(mask, value - pivot[:, None], 0)
+                    sums += value
+                squares += value * value
+            total = sum_across(squares)
+            if EDGES:
+                if CENTRED:
+                    edge = tl.where(in_edge, edge - sum_of_all(pivot), 0)
+                total += sum_of_all(edge * edge)
+            spread = divide(total, count)
+            if CENTRED:
+                total = sum_across(sums)
+                if EDGES:
+                    total += sum_of_all(edge)
+                shift = divide(total, count)
+                spread = not_negative(spread - shift * shift)
+                centre = pivot + shift
+                if EDGES:
+                    edge -= sum_of_all(shift)
+        factor = rsqrt(spread + eps.to(ACCUMULATOR))
+        if CENTRED:
+            tl.store(mean + o, convert(centre, mean.dtype.element_ty), mask=wanted)
+        tl.store(rstd + o, convert(factor, rstd.dtype.element_ty), mask=wanted)
+        factor = factor[:, None]
+        if WHOLE:
+            result = value * factor
+            if EDGES:
+                if weight is not None:
+                    result = result * convert(weights, ACCUMULATOR)
+                if bias is not None:
+                    result = result + convert(biases, ACCUMULATOR)
+            else:
+                result = scaled_and_shifted(result, weight, bias, 0, r, whole_inside, False, ACCUMULATOR)
+            tl.store(to + r[None, :], convert(result, out.dtype.element_ty), mask=mask)
+        else:
+            for base in range(0, n, BLOCK_R):
+                inside = columns_inside(r, base, n, skip, VECTOR)
+                mask = wanted[:, None] & inside[None, :]
+                value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR)
+                if CENTRED:
+                    value = value - centre[:, None]
+                result = scaled_and_shifted(
+                    value * factor, weight, bias, skip + base, r, inside, EDGES, ACCUMULATOR
+                )
+                tl.store(to + (base + r)[None, :], convert(result, out.dtype.element_ty), mask=mask)
+        if EDGES:
+            edge = edge * sum_of_all(sum_across(factor))
+            if weight is not None:
+                edge = edge * loaded(weight + column, in_edge, ACCUMULATOR)
+            if bias is not None:
+                edge = edge + loaded(bias + column, in_edge, ACCUMULATOR)
+            tl.store(out + own * n + column, convert(edge, out.dtype.element_ty), mask=in_edge)
 
 
 # As in softmax the smaller tiles with as many warps are those of shorter rows. A row of 16,384 is one block of a
@@ -286,47 +226,4 @@ declare(
     traffic="2 rows n itemsize, and n itemsize of weight and bias each; of rows longer than a tile 3",
     loads=("x", "weight", "bias"),
     stores=("out",),
-)
-
-BACKWARD = (
-    # Of odd lengths each element has an address and a mask, which sm_100's compiler keeps beside the sums.
-    Configuration((1, 4096), 8, blocks={80: 2, 90: 2, 100: 1}),
-    Configuration((1, 8192), 16, blocks=1),
-    Configuration((2, 1024), 4, blocks=4),
-    Configuration((2, 1024), 8, blocks=2),
-)
-BACKWARD_DOUBLE = (
-    Configuration((1, 2048), 8, blocks=1),
-    Configuration((1, 4096), 16, blocks=1),
-    Configuration((2, 512), 4, blocks=2),
-)
-
-declare(
-    normalise_rows_backward,
-    warps=16,
-    why="16 warps: a lane holds 16 elements of gradient, input, weight and both sums, and has 32 loads in flight, as "
-    "many in all as 32 warps of a kernel that reads one tensor",
-    operand="x",
-    tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp32", "fp16", "bf16"): BACKWARD, ("fp64",): BACKWARD_DOUBLE},
-    smaller=True,
-    operations="12 rows n",
-    traffic="3 rows n itemsize, and 8 n for each program of whole rows; of rows longer than a tile 5",
-    loads=("grad", "x", "weight"),
-    stores=("to",),
-)
-
-# On sm_80 the addresses of both tensors take eight registers more.
-COLUMNS = (Configuration((32, 64), 4, blocks={80: 7, 90: 8, 100: 8}),)
-
-declare(
-    weight_gradients,
-    why="32 warps: 16 elements of both tensors in flight for each lane, and two sums for each pair",
-    operand="x",
-    tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp32", "fp16", "bf16"): COLUMNS, ("fp64",): (Configuration((16, 64), 4, blocks=4),)},
-    smaller=True,
-    operations="5 rows n",
-    traffic="2 rows n itemsize, and 8 n for each part",
-    loads=("grad", "x"),
 )

@@ -7,31 +7,35 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..contiguous import through_contiguous_operands
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_devices, check_dtypes
 from ..launch import ALIGNMENT, interpreted, launch_nothing, next_power_of_2
-from ..reduction.sides import INTERPRETED_TILE, Tile, line_sides, plan_sides
+from ..reduction.sides import INTERPRETED_TILE, Sides, Tile, line_sides, plan_sides
+from ..tuning.choice import configuration
+from .operands import is_alike
 from .softmax_kernels import softmax, softmax_backward
+from .vectors import AS_THEY_ARE, Cut, cut_rows
 
 LONGEST_BYTES = 32768
 """What a program holds of its rows in registers; longer rows are read twice, in blocks of half as much, since each
 element of a block then has a maximum and a sum that live as long as the row."""
 
 
-def longest_row(specs: Sequence[TensorSpec], n: int, itemsize: int, row_is_inner: bool) -> int:
+def longest_row(specs: Sequence[TensorSpec], itemsize: int, is_vectors: bool) -> int:
     """The bytes of the longest row that 32 warps hold: more where elements have an address in common.
 
     Those of gradient and output fill the registers sooner than those of an input, and float32 than what is narrower.
     """
-    if not row_is_inner or n % ALIGNMENT or itemsize != 4:
+    if not is_vectors or itemsize != 4:
         return LONGEST_BYTES
     return 4 * LONGEST_BYTES if len(specs) == 1 and specs[0].itemsize == 2 else 2 * LONGEST_BYTES
 
 
 def row_tile(
     n_out: int, n: int, itemsize: int, row_is_inner: bool, longest_bytes: int = LONGEST_BYTES
-) -> Tile:
+) -> Configuration:
     """A block for whole rows where they are short enough, several of them where they are very short.
 
     `itemsize` is that of the type in which they are computed. Rows longer than `longest_bytes` are read twice.
@@ -51,7 +55,14 @@ def row_tile(
         reduced //= 2 if row_is_inner else 4
         nbytes //= 1 if row_is_inner else 2
     warps = 4 if nbytes <= 8192 else 8 if nbytes <= 16384 else 16 if nbytes <= LONGEST_BYTES else 32
-    return Tile(outputs, reduced, 1, n, warps)
+    return Configuration((outputs, reduced), warps)
+
+
+def cut_of(sides: Sides, specs: Sequence[TensorSpec]) -> Cut:
+    """How rows are cut, where all tensors have their elements side by side."""
+    if any(own != (1,) for own in sides.reduced.strides):
+        return AS_THEY_ARE
+    return cut_rows(sides.n, [spec.itemsize for spec in specs], sides.kept.strides)
 
 
 def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> Any:
@@ -71,8 +82,19 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             return through_contiguous_operands(call, factory, names)
         type_ = compute_type(specs[-1].dtype)
         itemsize = type_.primitive_bitwidth // 8
-        longest = longest_row(specs, sides.n, itemsize, sides.reduced_is_inner)
-        tile = row_tile(sides.n_out, sides.n, itemsize, sides.reduced_is_inner, longest)
+        inner, n_out = sides.reduced_is_inner, sides.n_out
+        cut = cut_of(sides, [*specs, out])
+        body = cut.body(sides.n)
+        longest = longest_row(specs, itemsize, inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0))
+        default = row_tile(1 if cut.edges else n_out, body, itemsize, inner, longest)
+        chosen = default
+        if not interpreted():
+            step = 1 if inner else sides.reduced.strides[0][0]
+            dtype = str(specs[-1].dtype.triton_name)
+            chosen = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
+        if (cut.edges and chosen.tile[0] > 1) or not is_alike(chosen, default, body):
+            chosen = default
+        outputs, reduced = chosen.tile
         pointers = {
             name: f"*{spec.dtype.triton_name}"
             for name, spec in zip(("grad", "x")[-len(specs) :], specs, strict=True)
@@ -81,7 +103,8 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         constexprs: dict[str, object] = {
             "LOG": log,
             "ACCUMULATOR": type_,
-            "WHOLE": sides.n <= tile.reduced,
+            "WHOLE": body <= reduced,
+            **cut.constants(),
         }
         launch, grid, numbers = plan_sides(
             call,
@@ -89,7 +112,7 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             sides,
             pointers,
             constexprs,
-            tile,
+            Tile(outputs, reduced, 1, sides.n, chosen.warps),
             kept_names=[f"{letter}k" for letter in letters],
             reduced_names=[f"{letter}r" for letter in letters],
         )

@@ -5,7 +5,8 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log
 from ..reduction.joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
-from ..reduction.reduction_kernels import largest_across, offset_of, sum_across
+from ..reduction.reduction_kernels import largest, largest_across, offset_of, sum_across
+from .vectors import edge_columns, first_vector, inside, largest_of, room_after, sum_of_all
 
 
 @triton.jit
@@ -41,41 +42,64 @@ def softmax(
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
     WHOLE: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
+    """Rows cut as in `vectors.py`: with VECTOR both strides along a row are 1, with EDGES a program has one row."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = (o < n_out)[:, None]
-    rows = x + offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
-    to = out + offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)[:, None]
+    wanted = o < n_out
+    start = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
+    to_start = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    begin = first_vector(start, VECTOR)
+    room = room_after(begin, start, n, wanted, VECTOR)
+    rows, to = x + begin[:, None], out + first_vector(to_start, VECTOR)[:, None]
+    lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+    if EDGES:
+        first = sum_of_all(start)
+        column, at_edge = edge_columns(first, n, VECTOR, INDEX)
+        edge = convert(tl.load(x + first + column, mask=at_edge, other=float("-inf")), ACCUMULATOR)
     if WHOLE:
-        r = tl.arange(0, BLOCK_R).to(INDEX)
-        mask = wanted & (r < n)[None, :]
-        value = tl.load(rows + r[None, :] * xr0, mask=mask, other=float("-inf"))
+        mask = inside(lane, 0, room, wanted, VECTOR)
+        value = tl.load(rows + lane * xr0, mask=mask, other=float("-inf"))
         value = convert(value, ACCUMULATOR)
-        top = largest_across(value)[:, None]
-        total = sum_across(tl.where(mask, exp(value - top), 0.0))[:, None]
+        top = largest_across(value)
+        if EDGES:
+            top = largest(top, largest_of(edge))
+        top = top[:, None]
+        total = sum_across(tl.where(mask, exp(value - top), 0.0))
+        if EDGES:
+            total += sum_of_all(tl.where(at_edge, exp(edge - sum_of_all(sum_across(top))), 0.0))
+        total = total[:, None]
         result = normalised(value, top, total, LOG)
-        tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
+        tl.store(to + lane * or0, convert(result, out.dtype.element_ty), mask=mask)
     else:
         highest = tl.full((BLOCK_O, BLOCK_R), float("-inf"), ACCUMULATOR)
         sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
         one = tl.full((1, 1), 1, ACCUMULATOR)
         for base in range(0, n, BLOCK_R):
-            r = base + tl.arange(0, BLOCK_R).to(INDEX)
-            mask = wanted & (r < n)[None, :]
-            value = tl.load(rows + r[None, :] * xr0, mask=mask, other=float("-inf"))
+            mask = inside(lane, base, room, wanted, VECTOR)
+            value = tl.load(rows + (base + lane) * xr0, mask=mask, other=float("-inf"))
             highest, sums = shifted_sums(highest, sums, convert(value, ACCUMULATOR), one)
         top, total = shifted_sums_across((highest, sums))
+        if EDGES:
+            edge_top = tl.zeros_like(top) + largest_of(edge)
+            edge_total = tl.where(at_edge, exp(edge - sum_of_all(finite(edge_top))), 0.0)
+            top, total = shifted_sums(top, total, edge_top, tl.zeros_like(top) + sum_of_all(edge_total))
         # Differences to an infinite maximum are NaN.
         top = top[:, None]
         total = tl.where(finite(top) == top, total[:, None], float("nan")).to(ACCUMULATOR)
         for base in range(0, n, BLOCK_R):
-            r = base + tl.arange(0, BLOCK_R).to(INDEX)
-            mask = wanted & (r < n)[None, :]
-            value = tl.load(rows + r[None, :] * xr0, mask=mask, other=float("-inf"))
+            mask = inside(lane, base, room, wanted, VECTOR)
+            value = tl.load(rows + (base + lane) * xr0, mask=mask, other=float("-inf"))
             result = normalised(convert(value, ACCUMULATOR), top, total, LOG)
-            tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
+            tl.store(to + (base + lane) * or0, convert(result, out.dtype.element_ty), mask=mask)
+    if EDGES:
+        ends = tl.zeros_like(edge)
+        top, total = ends + sum_of_all(sum_across(top)), ends + sum_of_all(sum_across(total))
+        result = convert(normalised(edge, top, total, LOG), out.dtype.element_ty)
+        tl.store(out + sum_of_all(to_start) + column, result, mask=at_edge)
 
 
 @triton.jit
@@ -94,6 +118,11 @@ def gradient(grad, value, total, LOG: tl.constexpr):
         return grad - exp(value) * total
     else:
         return (grad - total) * value
+
+
+@triton.jit
+def loaded(at, mask, ACCUMULATOR: tl.constexpr):
+    return convert(tl.load(at, mask=mask, other=0), ACCUMULATOR)
 
 
 @triton.jit
@@ -126,38 +155,57 @@ def softmax_backward(
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
     WHOLE: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
+    """`x` is the output of the forward program; rows as there."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = (o < n_out)[:, None]
-    grads = grad + offset_of(o, k0, k1, k2, gk0, gk1, gk2, gk3, KEPT)[:, None]
-    rows = x + offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
-    to = out + offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)[:, None]
+    wanted = o < n_out
+    grad_start = offset_of(o, k0, k1, k2, gk0, gk1, gk2, gk3, KEPT)
+    start = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
+    to_start = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    begin = first_vector(start, VECTOR)
+    room = room_after(begin, start, n, wanted, VECTOR)
+    grads, rows = grad + first_vector(grad_start, VECTOR)[:, None], x + begin[:, None]
+    to = out + first_vector(to_start, VECTOR)[:, None]
+    lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+    if EDGES:
+        first = sum_of_all(start)
+        column, at_edge = edge_columns(first, n, VECTOR, INDEX)
+        edge_change = loaded(grad + sum_of_all(grad_start) + column, at_edge, ACCUMULATOR)
+        edge = loaded(x + first + column, at_edge, ACCUMULATOR)
     if WHOLE:
-        r = tl.arange(0, BLOCK_R).to(INDEX)
-        mask = wanted & (r < n)[None, :]
-        change = convert(tl.load(grads + r[None, :] * gr0, mask=mask, other=0), ACCUMULATOR)
-        value = convert(tl.load(rows + r[None, :] * xr0, mask=mask, other=0), ACCUMULATOR)
-        total = sum_across(summand(change, value, LOG))[:, None]
-        result = gradient(change, value, total, LOG)
-        tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
+        mask = inside(lane, 0, room, wanted, VECTOR)
+        change = loaded(grads + lane * gr0, mask, ACCUMULATOR)
+        value = loaded(rows + lane * xr0, mask, ACCUMULATOR)
+        total = sum_across(summand(change, value, LOG))
     else:
         sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
         for base in range(0, n, BLOCK_R):
-            r = base + tl.arange(0, BLOCK_R).to(INDEX)
-            mask = wanted & (r < n)[None, :]
-            change = convert(tl.load(grads + r[None, :] * gr0, mask=mask, other=0), ACCUMULATOR)
-            value = convert(tl.load(rows + r[None, :] * xr0, mask=mask, other=0), ACCUMULATOR)
+            mask = inside(lane, base, room, wanted, VECTOR)
+            change = loaded(grads + (base + lane) * gr0, mask, ACCUMULATOR)
+            value = loaded(rows + (base + lane) * xr0, mask, ACCUMULATOR)
             sums += summand(change, value, LOG)
-        total = sum_across(sums)[:, None]
+        total = sum_across(sums)
+    if EDGES:
+        total += sum_of_all(summand(edge_change, edge, LOG))
+    total = total[:, None]
+    if WHOLE:
+        result = gradient(change, value, total, LOG)
+        tl.store(to + lane * or0, convert(result, out.dtype.element_ty), mask=mask)
+    else:
         for base in range(0, n, BLOCK_R):
-            r = base + tl.arange(0, BLOCK_R).to(INDEX)
-            mask = wanted & (r < n)[None, :]
-            change = convert(tl.load(grads + r[None, :] * gr0, mask=mask, other=0), ACCUMULATOR)
-            value = convert(tl.load(rows + r[None, :] * xr0, mask=mask, other=0), ACCUMULATOR)
+            mask = inside(lane, base, room, wanted, VECTOR)
+            change = loaded(grads + (base + lane) * gr0, mask, ACCUMULATOR)
+            value = loaded(rows + (base + lane) * xr0, mask, ACCUMULATOR)
             result = gradient(change, value, total, LOG)
-            tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
+            tl.store(to + (base + lane) * or0, convert(result, out.dtype.element_ty), mask=mask)
+    if EDGES:
+        total = sum_of_all(sum_across(total))
+        result = convert(gradient(edge_change, edge, total, LOG), out.dtype.element_ty)
+        tl.store(out + sum_of_all(to_start) + column, result, mask=at_edge)
 
 
 FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"

@@ -1,0 +1,133 @@
+"""batch_norm: statistics over samples and positions in two stages, then one launch that normalises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.memory_format import channels_last_strides
+from ...runtime.tensor_spec import TensorSpec
+from ..elementwise.copy import copy_kernel
+from ..elementwise.elementwise import check_dtypes
+from .channel_norm import ChannelNorm, Family, laid_out, lines_of, zeros
+from .operands import as_row
+
+
+def layout_of(spec: TensorSpec) -> TensorSpec:
+    """The input's spec as contiguous or channels-last, which its results are laid out as."""
+    strides = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device).strides
+    if spec.ndim in (4, 5) and not spec.is_contiguous and spec.strides == channels_last_strides(spec.sizes):
+        strides = spec.strides
+    return TensorSpec.of(spec.sizes, strides, spec.dtype, spec.device)
+
+
+def batch_norm(call: StructuredCall) -> PlannedKernel:
+    """(N, C, ...) normalised over all but channels, by its own statistics or by the running ones."""
+    args, training = call.args, call.extra["training"]
+    x, weight, bias, running = (args[k] for k in ("input", "weight", "bias", "running_mean"))
+    out, kept = call.outputs[:2]
+    check_dtypes(call, [x, *(spec for spec in (weight, bias, running) if spec is not None)])
+    own = TensorSpec.of(out.sizes, out.strides, x.dtype, x.device)
+    norm = ChannelNorm(call, own)
+    c = x.sizes[1]
+    lines = lines_of(own, 1)
+    family = Family(c, 1, c)
+    gather = laid_out(x, own)
+    rows = [as_row(args[name]) for name in ("weight", "bias", "running_mean", "running_var")]
+    statistic = kept if training else running
+    normalise = norm.normalise(lines, family, statistic, weight, bias, not training)
+    if training:
+        writes = running is not None and all(args[k].is_contiguous for k in ("running_mean", "running_var"))
+        moments = norm.moments(lines, c, lines.lines // c, None, running)
+        back = None
+        if running is not None and not writes:
+            back = [
+                copy_kernel(args[k], TensorSpec.contiguous(args[k].sizes, args[k].dtype, x.device))
+                for k in ("running_mean", "running_var")
+            ]
+
+    def into(
+        to: Any,
+        mean: Any,
+        rstd: Any,
+        data: Any,
+        weights: Any,
+        biases: Any,
+        run_mean: Any,
+        run_var: Any,
+        momentum: Any,
+        eps: Any,
+    ) -> None:
+        data = gather(data)
+        given = (weights, biases, run_mean, run_var)
+        w, b, m, v = (row(each) for row, each in zip(rows, given, strict=True))
+        eps = float(eps)
+        if training:
+            moments(data, mean, rstd, None, None, m, v, float(momentum), eps)
+            if back is not None:
+                back[0](run_mean, m)
+                back[1](run_var, v)
+            m, v = mean, rstd
+        normalise((data, to, m, v, w, b), eps)
+
+    return PlannedKernel(into)
+
+
+def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradients of input, weight and bias; in evaluation the statistics were constants."""
+    args, train = call.args, call.extra["train"]
+    grad, x, mean, spread, weight = (args[k] for k in ("grad_out", "input", "mean", "spread", "weight"))
+    to, to_weight, to_bias = call.extra["outputs"]
+    check_dtypes(call, [x, grad, mean, spread, *(spec for spec in (weight,) if spec is not None)])
+    if x.numel == 0:
+        return zeros(call)
+    own = to if to is not None else layout_of(x)
+    own = TensorSpec.of(own.sizes, own.strides, x.dtype, x.device)
+    norm = ChannelNorm(call, own)
+    c = x.sizes[1]
+    lines = lines_of(own, 1)
+    family = Family(c, 1, c)
+    gather = (laid_out(grad, own), laid_out(x, own))
+    rows = [as_row(spec) for spec in (mean, spread, weight)]
+    total = norm.scratch(c)
+    wanted = (to_bias, to_weight)
+    summed = (train and to is not None) or any(spec is not None for spec in wanted)
+    if summed:
+        sums, parts = norm.gradient_sums(lines, family, (mean, spread), not train)
+        shaped = norm.scratch(lines.lines // c, c, parts.sizes[1])
+        results = [spec if spec is not None and spec.dtype is total.dtype else total for spec in wanted]
+        add_up = norm.sums(shaped, (0, 2), total)
+        casts = [
+            None if spec is None or spec is result else copy_kernel(spec, total)
+            for spec, result in zip(wanted, results, strict=True)
+        ]
+    shift = total if train else None
+    if to is not None:
+        gradients = norm.gradients(lines, family, (mean, spread), weight, shift, not train, False)
+    scale = c / x.numel
+
+    def into(
+        to_x: Any, to_w: Any, to_b: Any, g: Any, data: Any, m: Any, r: Any, weights: Any, eps: Any
+    ) -> None:
+        g, data = gather[0](g), gather[1](data)
+        m, r, weights = (row(each) for row, each in zip(rows, (m, r, weights), strict=True))
+        eps = float(eps)
+        totals: list[Any] = [None, None]
+        if summed:
+            made = [norm.room(parts), norm.room(parts)]
+            sums((g, data, m, r, *made), eps)
+            for i, (out, cast) in enumerate(zip((to_b, to_w), casts, strict=True)):
+                direct = out is not None and cast is None
+                totals[i] = out if direct else norm.room(total)
+                add_up(totals[i], made[i])
+                if cast is not None:
+                    cast(out, totals[i])
+        if to_x is not None:
+            shifts = totals if train else (None, None)
+            gradients((g, data, m, r, weights, *shifts, to_x), scale, eps)
+
+    return PlannedKernel(into)
+
+
+register_stub("native_batch_norm_stub", "cuda", batch_norm)
+register_stub("native_batch_norm_backward_stub", "cuda", batch_norm_backward)

@@ -1,0 +1,220 @@
+"""The gradients of layer_norm and rms_norm; sums over rows in two stages, without atomics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.lazy_kernel import LazyKernel
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import float64
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
+from ..conversion import compute_type
+from ..elementwise.elementwise import check_dtypes
+from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..tuning.choice import configuration
+from . import row_norm
+from .operands import accumulator_dtype, as_row, as_rows, prepare, resident_programs, sum_parts
+from .row_norm import RowTile, chosen_tile, row_tile, rows_of
+from .row_norm_backward_kernels import normalise_rows_backward, weight_gradients
+
+
+class WeightSums:
+    """Room for each part's gradients of weight and bias, and their sums."""
+
+    def __init__(
+        self, call: StructuredCall, outs: tuple[Any, Any], parts: int, n: int, dtype: ScalarType
+    ) -> None:
+        self.direct = parts == 1
+        part = TensorSpec.contiguous((parts, n), dtype, call.device)
+        self.specs = [None if out is None else out if self.direct else part for out in outs]
+        self.nbytes, self.device = part.nbytes, call.device
+        flat = [None if out is None else TensorSpec.contiguous((n,), out.dtype, call.device) for out in outs]
+        self.sums = [None if out is None or self.direct else sum_parts(call, part, out, (0,)) for out in flat]
+        self.allocate = get_allocator("cuda").allocate
+
+    def targets(self, outs: tuple[Any, Any]) -> list[Any]:
+        """Where the parts go."""
+        if self.direct:
+            return list(outs)
+        return [None if out is None else self.allocate(self.nbytes, self.device) for out in outs]
+
+    def finish(self, outs: tuple[Any, Any], targets: list[Any]) -> None:
+        """Add the parts up."""
+        for add_up, out, target in zip(self.sums, outs, targets, strict=True):
+            if add_up is not None:
+                add_up(out, target)
+
+
+def backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
+    """The gradients of input, weight and bias; whole rows give all three in one pass over gradient and input."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        args, lead = call.args, call.extra["lead"]
+        grad, x, mean, rstd, weight = (args.get(k) for k in ("grad_out", "input", "mean", "rstd", "weight"))
+        to, *rest = call.extra["outputs"]
+        outs = (rest[0], rest[1] if centred else None)
+        check_dtypes(call, [x, grad, rstd, *(spec for spec in (weight, mean) if spec is not None)])
+        rows, n = math.prod(x.sizes[:lead]), math.prod(x.sizes[lead:])
+        wanted = any(out is not None for out in outs)
+        if n == 0:
+            return PlannedKernel(launch_nothing)
+        plan = Backward(call, (grad, x, mean, rstd, weight), to, rows, n, lead, centred)
+        fused = plan.is_fused
+        steps: list[Callable[..., None]] = []
+        if to is not None and rows and not (wanted and fused):
+            steps.append(plan.of_rows(to, (None, None)))
+        if wanted:
+            steps.append(plan.of_rows(to, outs) if fused else plan.of_columns(outs))
+
+        def into(*data: Any) -> None:
+            if centred:
+                results, (g, values, means, rstds, weights) = data[:3], data[3:]
+            else:
+                results, (g, values, rstds, weights), means = (*data[:2], None), data[2:], None
+            given = (plan.grad.data(g), plan.x.data(values), plan.mean(means), plan.rstd(rstds))
+            for step in steps:
+                step(results, (*given, plan.weight(weights)))
+
+        return PlannedKernel(into)
+
+    return factory
+
+
+class Backward:
+    """One backward call: its operands as rows, and the launches that it may be made of."""
+
+    def __init__(
+        self,
+        call: StructuredCall,
+        specs: tuple[Any, ...],
+        to: Any,
+        count: int,
+        n: int,
+        lead: int,
+        centred: bool,
+    ) -> None:
+        self.call, self.specs = call, specs
+        grad, x, mean, rstd, weight = specs
+        self.double = x.dtype is float64
+        self.grad, self.x = as_rows(grad, lead), as_rows(x, lead)
+        self.mean, self.rstd, self.weight = as_row(mean), as_row(rstd), as_row(weight)
+        self.constants = {"CENTRED": centred, "ACCUMULATOR": compute_type(x.dtype)}
+        self.dtype = accumulator_dtype(x.dtype)
+        strides = [self.x.stride, self.grad.stride, *([] if to is None else [n])]
+        self.rows = rows_of(count, n, [x, grad], strides)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether rows are whole, so that one pass over gradient and input gives all three gradients."""
+        if interpreted():
+            return self.rows.body <= row_norm.INTERPRETED_ROW
+        return self.rows.body <= (4096 if self.double or self.is_crowded else 8192)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a lane has more than elements to keep: their addresses and masks, or those of edges."""
+        return self.rows.cut.edges or not self.rows.in_vectors
+
+    def _prepare(
+        self, kernel: Any, outputs: dict[str, Any], tile: RowTile, chunk: int, constants: dict[str, object]
+    ) -> tuple[Launch, tuple[int, ...]]:
+        pointers = dict(zip(("grad", "x", "mean", "rstd", "weight"), self.specs, strict=True))
+        pointers = {name: spec for name, spec in pointers.items() if name in kernel.arg_names} | outputs
+        rows, n = self.rows.rows, self.rows.n
+        reach = max(n, abs(self.grad.stride), abs(self.x.stride), 1)
+        return prepare(
+            self.call,
+            kernel,
+            pointers,
+            {"rows": rows, "n": n, "g_row": self.grad.stride, "x_row": self.x.stride, "chunk": chunk},
+            {
+                **self.constants,
+                **self.rows.constants(),
+                **constants,
+                "BLOCK_O": tile.rows,
+                "BLOCK_R": tile.elements,
+            },
+            tile.warps,
+            (self.rows.parts(chunk) * chunk + rows + self.rows.period * tile.rows) * reach + tile.elements,
+        )
+
+    def _chosen(self, kernel: LazyKernel, default: Configuration) -> RowTile:
+        return chosen_tile(self.call, kernel, str(self.specs[1].dtype.triton_name), self.rows, default)
+
+    def of_rows(self, to: TensorSpec | None, outs: tuple[Any, Any]) -> Callable[..., None]:
+        """Whole rows, or rows in blocks if no sums are wanted."""
+        rows, double = self.rows, self.double
+        longest = 4096 if double or self.is_crowded else 8192
+        meant = row_tile(rows, double, longest, 2048 if double else 4096)
+        if not rows.in_vectors and not double and meant.elements <= 2048 and not interpreted():
+            meant = Configuration(meant.tile, 8)
+        if double and rows.body <= meant.tile[1]:
+            meant = Configuration(
+                (max(1, min(meant.tile[0], 1024 // meant.tile[1])), meant.tile[1]), meant.warps
+            )
+        wanted = any(out is not None for out in outs)
+        tile = self._chosen(normalise_rows_backward, meant)
+        chunk = tile.rows
+        if wanted:
+            programs = resident_programs(self.call, max(16 // tile.warps, 1))
+            chunk = cdiv(cdiv(max(rows.rows, 1), programs), tile.rows) * tile.rows
+        parts = rows.parts(chunk)
+        sums = WeightSums(self.call, outs, parts, rows.n, self.dtype)
+        launch, numbers = self._prepare(
+            normalise_rows_backward,
+            {"to": to, "to_weight": sums.specs[0], "to_bias": sums.specs[1]},
+            tile,
+            chunk,
+            {"WHOLE": tile.whole},
+        )
+        grid = (parts, 1, 1)
+
+        def step(results: tuple[Any, ...], given: tuple[Any, ...]) -> None:
+            own = (results[1], results[2]) if wanted else (None, None)
+            targets = sums.targets(own)
+            launch(grid, *[d.address for d in (*given, results[0], *targets) if d is not None], *numbers)
+            sums.finish(own, targets)
+
+        return step
+
+    def of_columns(self, outs: tuple[Any, Any]) -> Callable[..., None]:
+        """The gradients of weight and bias alone, of long rows."""
+        rows = self.rows
+        meant = Configuration((16 if self.double or self.is_crowded else 32, 64))
+        if interpreted():
+            meant = Configuration((next_power_of_2(min(rows.rows, 64)), 1024))
+        else:
+            dtype = str(self.specs[1].dtype.triton_name)
+            meant = configuration(weight_gradients, self.call.device, dtype, (rows.rows, rows.n), meant)
+        tile = RowTile(*meant.tile, meant.warps, False)
+        columns = max(cdiv(rows.body, tile.elements), 1)
+        programs = max(resident_programs(self.call, 4 if self.double else 8) // columns, 1)
+        chunk = max(cdiv(cdiv(rows.rows, programs), tile.rows), 1) * tile.rows
+        parts = rows.parts(chunk)
+        sums = WeightSums(self.call, outs, parts, rows.n, self.dtype)
+        launch, numbers = self._prepare(
+            weight_gradients, {"to_weight": sums.specs[0], "to_bias": sums.specs[1]}, tile, chunk, {}
+        )
+        grid = (columns, parts, 1)
+
+        def step(results: tuple[Any, ...], given: tuple[Any, ...]) -> None:
+            own = (results[1], results[2])
+            targets = sums.targets(own)
+            launch(grid, *[d.address for d in (*given[:4], *targets) if d is not None], *numbers)
+            sums.finish(own, targets)
+
+        return step
+
+
+FACTORIES = {
+    "native_layer_norm_backward_stub": backward(True),
+    "fused_rms_norm_backward_stub": backward(False),
+}
+
+for _stub, _factory in FACTORIES.items():
+    register_stub(_stub, "cuda", _factory)

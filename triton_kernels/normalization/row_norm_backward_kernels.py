@@ -1,0 +1,298 @@
+"""The programs of the gradients of layer_norm and rms_norm: rows as forward, and columns of long rows."""
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..conversion import convert
+from ..elementwise.pointwise_functions import divide
+from ..reduction.reduction_kernels import sum_across, sum_of
+from .row_norm_kernels import columns_inside, loaded, of_columns, rows_alike, scaled_and_shifted
+from .vectors import edge_columns, first_vector, sum_of_all
+
+
+@triton.jit
+def sums_down(tile, to):
+    """The sums of a tile's columns, of the type that `to` points at."""
+    return convert(tl.reduce(tile, 0, sum_of), to.dtype.element_ty)
+
+
+@triton.jit
+def kept_statistic(at, o, wanted, ACCUMULATOR: tl.constexpr):
+    return loaded(at + o, wanted, ACCUMULATOR)[:, None]
+
+
+@triton.jit
+def standardised(at, mask, centre, scale, CENTRED: tl.constexpr, ACCUMULATOR: tl.constexpr):
+    """Inputs less their mean, over their deviation; 0 where there are none."""
+    value = loaded(at, mask, ACCUMULATOR)
+    if CENTRED:
+        value = value - centre
+    return tl.where(mask, value * scale, 0)
+
+
+@triton.jit
+def normalise_rows_backward(
+    grad,
+    x,
+    mean,
+    rstd,
+    weight,
+    to,
+    to_weight,
+    to_bias,
+    rows,
+    n,
+    g_row,
+    x_row,
+    chunk,
+    CENTRED: tl.constexpr,
+    WHOLE: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    PERIOD: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """A program has `chunk` rows and adds up their gradients of weight and bias; those of all are summed after.
+
+    Each of the three results may be None; without WHOLE those of weight and bias are.
+    """
+    row, first, last = rows_alike(tl.program_id(0).to(INDEX), chunk, rows, PERIOD)
+    skip = first_vector(row * x_row, VECTOR) - row * x_row
+    r = tl.arange(0, BLOCK_R).to(INDEX)
+    count = tl.full((BLOCK_O,), 0, ACCUMULATOR) + n.to(ACCUMULATOR)
+    inside = columns_inside(r, 0, n, skip, VECTOR)
+    if EDGES:
+        column, in_edge = edge_columns(row * x_row, n, VECTOR, INDEX)
+        if weight is not None:
+            edge_factor = loaded(weight + column, in_edge, ACCUMULATOR)
+    if WHOLE:
+        if weight is not None:
+            factor = of_columns(weight, skip, r, inside, EDGES, ACCUMULATOR)
+        if to_weight is not None:
+            of_weight = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+            edge_of_weight = tl.full((2 * max(VECTOR, 1),), 0, ACCUMULATOR)
+        if to_bias is not None:
+            of_bias = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+            edge_of_bias = tl.full((2 * max(VECTOR, 1),), 0, ACCUMULATOR)
+    for base_row in range(first, last, BLOCK_O):
+        index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
+        wanted = index < last
+        o = row + index * PERIOD
+        scale = kept_statistic(rstd, o, wanted, ACCUMULATOR)
+        centre = scale
+        if CENTRED:
+            centre = kept_statistic(mean, o, wanted, ACCUMULATOR)
+        from_grad = grad + first_vector(o * g_row, VECTOR)[:, None]
+        from_x = x + first_vector(o * x_row, VECTOR)[:, None]
+        if to is not None:
+            into = to + first_vector(o * n, VECTOR)[:, None]
+        if EDGES:
+            own = row + base_row * PERIOD
+            own_scale = convert(tl.load(rstd + own), ACCUMULATOR)
+            own_centre = own_scale
+            if CENTRED:
+                own_centre = convert(tl.load(mean + own), ACCUMULATOR)
+            edge_change = loaded(grad + own * g_row + column, in_edge, ACCUMULATOR)
+            edge = x + own * x_row + column
+            edge = standardised(edge, in_edge, own_centre, own_scale, CENTRED, ACCUMULATOR)
+            if to_weight is not None:
+                edge_of_weight += edge_change * edge
+            if to_bias is not None:
+                edge_of_bias += edge_change
+            if weight is not None:
+                edge_change = edge_change * edge_factor
+        if WHOLE:
+            mask = wanted[:, None] & inside[None, :]
+            change = loaded(from_grad + r[None, :], mask, ACCUMULATOR)
+            hat = standardised(from_x + r[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
+            if to_weight is not None:
+                of_weight += change * hat
+            if to_bias is not None:
+                of_bias += change
+            if weight is not None:
+                change = change * factor
+            along = sum_across(change * hat)
+            if CENTRED:
+                shift = sum_across(change)
+        else:
+            alongs = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+            changes = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+            for base in range(0, n, BLOCK_R):
+                at = base + r
+                inside = columns_inside(r, base, n, skip, VECTOR)
+                mask = wanted[:, None] & inside[None, :]
+                change = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
+                change = scaled_and_shifted(change, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR)
+                hat = standardised(from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
+                alongs += change * hat
+                if CENTRED:
+                    changes += change
+            along, shift = sum_across(alongs), sum_across(changes)
+        if to is not None:
+            if EDGES:
+                along += sum_of_all(edge_change * edge)
+            along = divide(along, count)[:, None]
+            if CENTRED:
+                if EDGES:
+                    shift += sum_of_all(edge_change)
+                shift = divide(shift, count)[:, None]
+            if WHOLE:
+                result = change - hat * along
+                if CENTRED:
+                    result = result - shift
+                tl.store(into + r[None, :], convert(result * scale, to.dtype.element_ty), mask=mask)
+            else:
+                for base in range(0, n, BLOCK_R):
+                    at = base + r
+                    inside = columns_inside(r, base, n, skip, VECTOR)
+                    mask = wanted[:, None] & inside[None, :]
+                    change = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
+                    change = scaled_and_shifted(
+                        change, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR
+                    )
+                    hat = standardised(from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
+                    result = change - hat * along
+                    if CENTRED:
+                        result = result - shift
+                    tl.store(into + at[None, :], convert(result * scale, to.dtype.element_ty), mask=mask)
+            if EDGES:
+                result = edge_change - edge * sum_of_all(sum_across(along))
+                if CENTRED:
+                    result = result - sum_of_all(sum_across(shift))
+                result = convert(result * own_scale, to.dtype.element_ty)
+                tl.store(to + own * n + column, result, mask=in_edge)
+    if WHOLE:
+        part = tl.program_id(0).to(INDEX) * n
+        if to_weight is not None:
+            tl.store(to_weight + part + skip + r, sums_down(of_weight, to_weight), mask=inside)
+            if EDGES:
+                tl.store(to_weight + part + column, edge_of_weight, mask=in_edge)
+        if to_bias is not None:
+            tl.store(to_bias + part + skip + r, sums_down(of_bias, to_bias), mask=inside)
+            if EDGES:
+                tl.store(to_bias + part + column, edge_of_bias, mask=in_edge)
+
+
+@triton.jit
+def weight_gradients(
+    grad,
+    x,
+    mean,
+    rstd,
+    to_weight,
+    to_bias,
+    rows,
+    n,
+    g_row,
+    x_row,
+    chunk,
+    CENTRED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    PERIOD: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+):
+    """Sums down some columns of `chunk` rows, which are summed after; either result may be None.
+
+    The first programs of a part also have the columns outside of whole vectors.
+    """
+    lane = tl.arange(0, BLOCK_R).to(INDEX)
+    base = tl.program_id(0).to(INDEX) * BLOCK_R
+    row, first, last = rows_alike(tl.program_id(1).to(INDEX), chunk, rows, PERIOD)
+    skip = first_vector(row * x_row, VECTOR) - row * x_row
+    inside = columns_inside(lane, base, n, skip, VECTOR)
+    part = tl.program_id(1).to(INDEX) * n
+    of_weight = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    of_bias = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    for base_row in range(first, last, BLOCK_O):
+        index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
+        wanted = index < last
+        o = row + index * PERIOD
+        mask = wanted[:, None] & inside[None, :]
+        at = grad + first_vector(o * g_row, VECTOR)[:, None]
+        change = loaded(at + (base + lane)[None, :], mask, ACCUMULATOR)
+        if to_bias is not None:
+            of_bias += change
+        if to_weight is not None:
+            scale = kept_statistic(rstd, o, wanted, ACCUMULATOR)
+            centre = scale
+            if CENTRED:
+                centre = kept_statistic(mean, o, wanted, ACCUMULATOR)
+            at = x + first_vector(o * x_row, VECTOR)[:, None]
+            at += (base + lane)[None, :]
+            of_weight += change * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
+    if to_weight is not None:
+        tl.store(to_weight + part + skip + base + lane, sums_down(of_weight, to_weight), mask=inside)
+    if to_bias is not None:
+        tl.store(to_bias + part + skip + base + lane, sums_down(of_bias, to_bias), mask=inside)
+    if EDGES and base == 0:
+        column, in_edge = edge_columns(row * x_row, n, VECTOR, INDEX)
+        edge_of_weight = tl.full((BLOCK_O, 2 * VECTOR), 0, ACCUMULATOR)
+        edge_of_bias = tl.full((BLOCK_O, 2 * VECTOR), 0, ACCUMULATOR)
+        for base_row in range(first, last, BLOCK_O):
+            index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
+            wanted = index < last
+            o = row + index * PERIOD
+            mask = wanted[:, None] & in_edge[None, :]
+            change = loaded(grad + ((o * g_row)[:, None] + column[None, :]), mask, ACCUMULATOR)
+            edge_of_bias += change
+            if to_weight is not None:
+                scale = kept_statistic(rstd, o, wanted, ACCUMULATOR)
+                centre = scale
+                if CENTRED:
+                    centre = kept_statistic(mean, o, wanted, ACCUMULATOR)
+                at = x + ((o * x_row)[:, None] + column[None, :])
+                edge_of_weight += change * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
+        if to_weight is not None:
+            tl.store(to_weight + part + column, sums_down(edge_of_weight, to_weight), mask=in_edge)
+        if to_bias is not None:
+            tl.store(to_bias + part + column, sums_down(edge_of_bias, to_bias), mask=in_edge)
+
+
+BACKWARD = (
+    # Of odd lengths each element has an address and a mask, which sm_100's compiler keeps beside the sums.
+    Configuration((1, 4096), 8, blocks={80: 2, 90: 2, 100: 1}),
+    Configuration((1, 8192), 16, blocks=1),
+    Configuration((2, 1024), 4, blocks=4),
+    Configuration((2, 1024), 8, blocks=2),
+)
+BACKWARD_DOUBLE = (
+    Configuration((1, 2048), 8, blocks=1),
+    Configuration((1, 4096), 16, blocks=1),
+    Configuration((2, 512), 4, blocks=2),
+)
+
+declare(
+    normalise_rows_backward,
+    warps=16,
+    why="16 warps: a lane holds 16 elements of gradient, input, weight and both sums, and has 32 loads in flight, as "
+    "many in all as 32 warps of a kernel that reads one tensor",
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={("fp32", "fp16", "bf16"): BACKWARD, ("fp64",): BACKWARD_DOUBLE},
+    smaller=True,
+    operations="12 rows n",
+    traffic="3 rows n itemsize, and 8 n for each program of whole rows; of rows longer than a tile 5",
+    loads=("grad", "x", "weight"),
+    stores=("to",),
+)
+
+# On sm_80 the addresses of both tensors take eight registers more.
+COLUMNS = (Configuration((32, 64), 4, blocks={80: 7, 90: 8, 100: 8}),)
+
+declare(
+    weight_gradients,
+    why="32 warps: 16 elements of both tensors in flight for each lane, and two sums for each pair",
+    operand="x",
+    tile=("BLOCK_O", "BLOCK_R"),
+    dtypes={("fp32", "fp16", "bf16"): COLUMNS, ("fp64",): (Configuration((16, 64), 4, blocks=4),)},
+    smaller=True,
+    operations="5 rows n",
+    traffic="2 rows n itemsize, and 8 n for each part",
+    loads=("grad", "x"),
+)

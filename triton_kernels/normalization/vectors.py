@@ -1,0 +1,125 @@
+"""Rows cut into whole vectors of 16 bytes and the elements before and after them, wherever in memory they begin.
+
+A row is a run of memory. Its whole vectors are its body, accessed 128 bits at a time; the fewer than two vectors of
+elements at its edges are a small tile of their own, each with an address and a mask. Nothing outside of a row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..launch import ALIGNMENT, interpreted
+from ..reduction.reduction_kernels import largest, sum_of
+
+SHORTEST = 1025
+"""Of a row with edges, which has a program to itself: shorter ones share theirs."""
+INTERPRETED_VECTORS = 4
+"""The interpreter cuts rows of so many vectors."""
+
+
+class Cut(NamedTuple):
+    """How a kernel sees rows: elements of a vector, and whether rows begin or end within one.
+
+    Those that do have a program each. Elements of 64 bits are as well loaded one by one.
+
+    `vector` is 0 where rows are accessed as they are: as whole vectors if their length and strides are multiples of 16,
+    which the compiler is told, else an element at a time.
+    """
+
+    vector: int
+    edges: bool
+
+    def constants(self) -> dict[str, object]:
+        """The kernel's."""
+        return {"VECTOR": self.vector, "EDGES": self.edges}
+
+    def body(self, n: int) -> int:
+        """The most elements that a row of `n` has in its body."""
+        return n // self.vector * self.vector if self.edges else n
+
+
+AS_THEY_ARE = Cut(0, False)
+
+
+def cut_rows(n: int, itemsizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Cut:
+    """The cut of rows of `n` elements that lie side by side.
+
+    Args:
+        itemsizes: of each tensor; a vector is one of the narrowest.
+        strides: those between rows, of each tensor. All rows of an index must begin at the same place in a vector.
+
+    Example:
+        >>> from triten.triton_kernels.normalization.vectors import cut_rows
+        >>> cut_rows(50257, [2, 2], [[50257], [50257]])
+        Cut(vector=8, edges=True)
+        >>> cut_rows(1000, [2], [[1000]]), cut_rows(12, [2], [[12]])
+        (Cut(vector=8, edges=False), Cut(vector=4, edges=False))
+        >>> cut_rows(1024, [2], [[1024]]), cut_rows(1023, [2, 2], [[1023], [1024]])
+        (Cut(vector=0, edges=False), Cut(vector=0, edges=False))
+    """
+    widest = ALIGNMENT // min(itemsizes)
+    every = (n, *(stride for own in strides for stride in own))
+    if widest < 2 or all(size % ALIGNMENT == 0 for size in every):
+        return AS_THEY_ARE
+    common = math.gcd(widest, *every)
+    shortest = INTERPRETED_VECTORS * widest if interpreted() else SHORTEST
+    if common < widest and widest >= 4 and n >= shortest:
+        begin_alike = all((one - own[0]) % widest == 0 for own in zip(*strides, strict=True) for one in own)
+        if begin_alike:
+            return Cut(widest, True)
+    return Cut(common, False) if common > 1 else AS_THEY_ARE
+
+
+@triton.jit
+def first_vector(start, VECTOR: tl.constexpr):
+    """Where the bodies of rows begin that begin at `start`."""
+    if VECTOR > 0:
+        return (start + (VECTOR - 1)) // VECTOR * VECTOR
+    else:
+        return start
+
+
+@triton.jit
+def room_after(begin, start, n, wanted, VECTOR: tl.constexpr):
+    """How many elements of each row there are from `begin` on; `n` where rows are not cut."""
+    if VECTOR > 0:
+        return tl.where(wanted, start + n - begin, 0)[:, None]
+    else:
+        return n
+
+
+@triton.jit
+def inside(lane, base, room, wanted, VECTOR: tl.constexpr):
+    """Which elements of the tile at `base` belong to the body: whole vectors have one mask each."""
+    if VECTOR > 0:
+        return lane // VECTOR * VECTOR + VECTOR <= room - base
+    else:
+        return wanted[:, None] & (base + lane < room)
+
+
+@triton.jit
+def edge_columns(start, n, VECTOR: tl.constexpr, INDEX: tl.constexpr):
+    """The columns outside of whole vectors, of a row that begins at the number `start`, as [2 VECTOR], and their mask.
+
+    Of one row, and in one dimension: what is reduced to a number has no layout. Else the compiler loads them once more
+    in that of the body, which takes as many loads as a vector has elements.
+    """
+    lane = tl.arange(0, 2 * VECTOR).to(INDEX)
+    first = tl.minimum((start + (VECTOR - 1)) // VECTOR * VECTOR - start, n)
+    after = tl.maximum((start + n) // VECTOR * VECTOR - start, first)
+    column = tl.where(lane < VECTOR, lane, after + (lane - VECTOR))
+    return column, column < tl.where(lane < VECTOR, first, n)
+
+
+@triton.jit
+def sum_of_all(elements):
+    """The sum of a tensor of one dimension; of one element, that as a number."""
+    return tl.reduce(elements, 0, sum_of)
+
+
+@triton.jit
+def largest_of(elements):
+    return tl.reduce(elements, 0, largest)
