@@ -3,7 +3,7 @@
 The numbers of the choice are those of `torch.nn.attention.SDPBackend`. CUDA has one fused operator, under the name and
 schema of PyTorch's memory-efficient one, which takes masks too; the CPU has PyTorch's flash attention for it. What
 these do not take is computed by ordinary operators: float64, a mask that requires a gradient, tangents, dropout on the
-CPU, heads over 256 on CUDA (over 128 where gradients are wanted), and operands that have to broadcast.
+CPU, heads over 256 on CUDA, and operands that have to broadcast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
-from ..structured.native.attention import LARGEST_HEAD, LARGEST_HEAD_BACKWARD
+from ..structured.native.attention import LARGEST_HEAD
 
 MATH, FLASH, EFFICIENT = 0, 1, 2
 
@@ -76,8 +76,7 @@ def _choice(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enabl
     if device == "cpu":
         return MATH if dropout_p else FLASH
     if device == "cuda" or device == "meta":
-        largest = LARGEST_HEAD_BACKWARD if _needs_gradient(query, key, value) else LARGEST_HEAD
-        return MATH if max(q[3], v[3]) > largest else EFFICIENT
+        return MATH if max(q[3], v[3]) > LARGEST_HEAD else EFFICIENT
     return MATH
 
 

@@ -16,14 +16,6 @@ def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int
     return [empty(*s, dtype=dtype) for s in sizes]
 
 
-def _run(function: Any, head: int, operands: list[Any]) -> None:
-    """Forward, and backward of the heads that have one."""
-    if head <= 128:
-        gradients(function, *operands)
-    else:
-        function(*operands)
-
-
 def attention(capability: int) -> Iterator[Sample]:
     """Forward and backward; the calls that the benchmark times come first."""
     attend = tt.nn.functional.scaled_dot_product_attention
@@ -32,8 +24,8 @@ def attention(capability: int) -> Iterator[Sample]:
             for causal in (True, False):
                 yield Sample(
                     f"attention {dtype} head {head}{' causal' if causal else ''}",
-                    lambda d=dtype, e=head, c=causal: _run(
-                        lambda q, k, v: attend(q, k, v, is_causal=c), e, _heads(d, e)
+                    lambda d=dtype, e=head, c=causal: gradients(
+                        lambda q, k, v: attend(q, k, v, is_causal=c), *_heads(d, e)
                     ),
                     FORWARD + BACKWARD,
                 )
@@ -41,14 +33,14 @@ def attention(capability: int) -> Iterator[Sample]:
         for head in (128, 64, 256):
             yield Sample(
                 f"attention {dtype} head {head} masked, dropout",
-                lambda d=dtype, e=head: _run(
-                    lambda q, k, v: attend(q, k, v, empty(2048, 2048, dtype=d), 0.1), e, _heads(d, e)
+                lambda d=dtype, e=head: gradients(
+                    lambda q, k, v: attend(q, k, v, empty(2048, 2048, dtype=d), 0.1), *_heads(d, e)
                 ),
             )
             yield Sample(
                 f"attention {dtype} head {head} causal, dropout",
-                lambda d=dtype, e=head: _run(
-                    lambda q, k, v: attend(q, k, v, None, 0.1, True), e, _heads(d, e)
+                lambda d=dtype, e=head: gradients(
+                    lambda q, k, v: attend(q, k, v, None, 0.1, True), *_heads(d, e)
                 ),
             )
             yield Sample(
@@ -59,7 +51,7 @@ def attention(capability: int) -> Iterator[Sample]:
     for head in (64, 128, 256):
         yield Sample(
             f"attention float32 head {head} causal",
-            lambda e=head: _run(lambda q, k, v: attend(q, k, v, is_causal=True), e, _heads("float32", e)),
+            lambda e=head: gradients(lambda q, k, v: attend(q, k, v, is_causal=True), *_heads("float32", e)),
             FORWARD + BACKWARD,
         )
     yield Sample(

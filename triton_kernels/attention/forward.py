@@ -121,8 +121,9 @@ class Forward:
         own = sizes.batch * (sizes.heads_k if self.packed else sizes.heads)
         dtype = query.dtype.triton_name or ""
         beside = drops or mask is not None or not is_whole
+        is_causal = call.extra["is_causal"]
         chosen = forward_tile(
-            call.device, query.itemsize, sizes.head, rows, sizes.length_k, call.extra["is_causal"], beside
+            call.device, query.itemsize, sizes.head, rows, sizes.length_k, is_causal, beside, is_whole
         )
         if not (beside or interpreted()):
             chosen = self._measured(dtype, chosen)
