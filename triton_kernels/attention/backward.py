@@ -128,7 +128,7 @@ class Backward:
         return lambda grad, out, delta: launch(grid, grad.address, out.address, delta.address, *passed)
 
     def _keys(self, drops: bool, beside: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
-        """The launches by keys, with the gradients that each makes: both at once, of large heads one after the other."""
+        """The launches by keys, with the gradients that each makes: both at once, of large heads one by one."""
         sizes = self.sizes
         wanted = tuple(i for i in (1, 2) if self.call.extra["wanted"][i])
         tile = self._tile(attention_backward_keys, beside)

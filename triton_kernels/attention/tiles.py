@@ -31,6 +31,14 @@ BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 # Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
 FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
+# By tensor descriptors. Of 128x64x128 the compiler for sm_100 spills a few values to stay at 128 registers.
+BULK_NARROW = Configuration((128, 64, 64, 64), 8, 3, {90: 2, 100: 2})
+BULK_NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, {90: 1, 100: 1})
+BULK_HEAD = Configuration((128, 64, 128, 128), 8, 3, {90: 1})
+BULK_HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
+BULK_WIDE = Configuration((128, 64, 256, 256), 8, 2, {90: 1, 100: 1})
+BULK_FEW_NARROW = Configuration((64, 64, 64, 64), 4, 3, {90: 2, 100: 2})
+BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 # float32 is multiplied by FFMA, whose operands are in registers beside the sums.
 SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 SINGLE = Configuration((16, 32, 128, 128), 8, 1, 1)
@@ -39,6 +47,9 @@ SINGLE_WIDE = Configuration((16, 16, 256, 256), 16, 1, 1)
 FORWARD_HALF = (
     NARROW, NARROW_LONG, HEAD, HEAD_LONG, HEAD_AMPERE, WIDE, BESIDE_NARROW, UNALIGNED_NARROW, BESIDE_HEAD,
     BESIDE_WIDE, FEW_HEAD, FEW_AMPERE,
+)  # fmt: skip
+FORWARD_BULK = (
+    BULK_NARROW, BULK_NARROW_LONG, BULK_HEAD, BULK_HEAD_LONG, BULK_WIDE, BULK_FEW_NARROW, BULK_FEW,
 )  # fmt: skip
 FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
 
@@ -116,6 +127,19 @@ def forward_tile(
     if is_ampere:
         return HEAD_AMPERE
     return HEAD if is_causal else HEAD_LONG
+
+
+def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: bool) -> Configuration:
+    """The tile of the forward pass by tensor descriptors, for heads padded to `head`."""
+    if interpreted():
+        return _interpreted(head, rows, columns)
+    if head > 128:
+        return BULK_WIDE
+    if rows <= 64:
+        return BULK_FEW_NARROW if head <= 64 else BULK_FEW
+    if head <= 64:
+        return BULK_NARROW if is_causal else BULK_NARROW_LONG
+    return BULK_HEAD if is_causal and _major(device) == 9 else BULK_HEAD_LONG
 
 
 def keys_tile(
