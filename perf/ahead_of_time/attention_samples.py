@@ -8,12 +8,19 @@ from typing import Any
 from .sample import Sample, empty, gradients, tt
 
 HALF = ("bfloat16", "float16")
-FORWARD, BACKWARD = ("attention",), ("attention_backward_keys", "attention_backward_queries", "row_products")
+FORWARD = ("attention", "attention_bulk")
+BACKWARD = ("attention_backward_keys", "attention_backward_queries", "row_products")
 
 
 def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int | None = None) -> list[Any]:
     sizes = ((1, 16, length, head), (1, heads, keys or length, head), (1, heads, keys or length, head))
     return [empty(*s, dtype=dtype) for s in sizes]
+
+
+def _expanded(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
+    """Keys that no tensor map describes, since their heads lie in one place."""
+    query, *rest = _heads(dtype, head, heads=1)
+    attend(query, *(x.expand(1, 16, -1, -1) for x in rest), is_causal=is_causal)
 
 
 def attention(capability: int) -> Iterator[Sample]:
@@ -29,6 +36,19 @@ def attention(capability: int) -> Iterator[Sample]:
                     ),
                     FORWARD + BACKWARD,
                 )
+    for dtype in HALF:
+        for head in (128, 64, 256):
+            for causal in (True, False):
+                yield Sample(
+                    f"attention {dtype} head {head}{' causal' if causal else ''}, one head of keys expanded",
+                    lambda d=dtype, e=head, c=causal: _expanded(attend, d, e, c),
+                    FORWARD,
+                )
+        for head in (64, 128):
+            yield Sample(
+                f"attention {dtype} head {head}, few queries",
+                lambda d=dtype, e=head: attend(*_heads(d, e, 48, keys=512)),
+            )
     for dtype in (*HALF, "float32"):
         for head in (128, 64, 256):
             yield Sample(

@@ -55,7 +55,10 @@ def check(q: tt.Tensor, k: tt.Tensor, v: tt.Tensor, **kwargs: Any) -> None:
     got, expected = (attention(*leaves, **kwargs) for leaves in (near, wide))
     for out in (got, expected):
         out.sum().backward()
-    for mine, theirs, scale in ((got, expected, 1), *((x.grad, y.grad, 8) for x, y in zip(near, wide, strict=True))):
+    for mine, theirs, scale in (
+        (got, expected, 1),
+        *((x.grad, y.grad, 8) for x, y in zip(near, wide, strict=True)),
+    ):
         tolerance = scale * TOLERANCE[q.dtype]
         np.testing.assert_allclose(
             mine.detach().cpu().double().numpy(), theirs.detach().numpy(), rtol=tolerance, atol=tolerance

@@ -3,8 +3,10 @@
 The plain case of `forward_kernels` for sm_90 and later: 16-bit operands whose rows lie whole vectors apart, no mask but
 the causal one, no dropout, a positive scale, keys that are not split. Numerics are the same.
 
-Warp specialisation of the loop over keys, tried with Triton 3.9 and these descriptors (128x64x64 and 64x64x64, 4 warps):
-on sm_90 the compiler's pass fails, since it copies the whole of a tile into each of two consumers' halves.
+Warp specialisation of the loops over keys was tried with Triton 3.9 and these descriptors. sm_90: with 4 warps
+(128x64x64, 64x64x64) the compiler's pass fails, since it copies the whole tile of queries into each half of it; with 8
+(128x64x128) it is ignored. sm_100: it specialises, 384 threads for 128x64x64 with 4 warps, 640 for 128x64x128 and 512
+for 128x128x64 with 8, but spills 8 to 16 bytes of each. So none of them is declared.
 """
 
 from ...runtime.cuda.lazy_triton import tl, triton
@@ -113,7 +115,9 @@ def attention_bulk(
     )  # fmt: skip
     empty = sums == 0
     factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
-    out.store([batch, head, begin, 0], convert(total * factor[:, None], out.dtype).reshape(1, 1, BLOCK_M, BLOCK_DV))
+    out.store(
+        [batch, head, begin, 0], convert(total * factor[:, None], out.dtype).reshape(1, 1, BLOCK_M, BLOCK_DV)
+    )
     if logsumexp is not None:
         value = (top * scale + tl.log2(sums)) * 0.6931471805599453
         line = (batch.to(tl.int64) * heads + head) * length_q

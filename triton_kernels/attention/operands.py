@@ -134,4 +134,8 @@ class Arguments:
     @staticmethod
     def _reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
         """How far a tile of one head may go: a tile's rows more than there are."""
-        return (sizes[2] + LARGEST_TILE) * abs(strides[2]) + (max(sizes[1], 1) + 1) * abs(strides[1]) + 2 * sizes[3]
+        return (
+            (sizes[2] + LARGEST_TILE) * abs(strides[2])
+            + (max(sizes[1], 1) + 1) * abs(strides[1])
+            + 2 * sizes[3]
+        )

@@ -60,7 +60,6 @@ KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
 KEYS_WIDE = Configuration((32, 64, 256, 256), 8, 2, 1)
 KEYS_WIDE_BESIDE = Configuration((16, 64, 256, 256), 8, 2, 1)
-KEYS_WIDE_LONG = Configuration((64, 64, 256, 256), 8, 2, {90: 1})
 KEYS_SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE_BESIDE = Configuration((16, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
@@ -80,7 +79,6 @@ KEYS_HALF = (
     KEYS_HEAD,
     KEYS_BESIDE,
     KEYS_WIDE,
-    KEYS_WIDE_LONG,
     KEYS_WIDE_BESIDE,
 )
 KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE_BESIDE, KEYS_SINGLE, KEYS_SINGLE_WIDE)
