@@ -1,11 +1,15 @@
 """`tt.backends`: flags of the libraries that PyTorch computes with, for those that mean something here.
 
+``cuda`` says which implementations of attention are permitted (`torch.backends.cuda.enable_flash_sdp` and so on), for
+the process; `nn.attention.sdpa_kernel` does it for a block. The state behind is `runtime/attention_backends.py`.
+
 ``cuda.matmul`` and ``cudnn.conv`` say how float32 products and convolutions are multiplied on CUDA
 (`torch.backends.cuda.matmul`, `torch.backends.cudnn`); the state behind is `runtime/float32_precision.py`.
 """
 
 from __future__ import annotations
 
+from .runtime import attention_backends as _attention
 from .runtime import float32_precision as _float32
 
 __all__ = ["cuda", "cudnn"]
@@ -57,10 +61,50 @@ class _Convolutions:
 
 
 class _CUDA:
-    """``tt.backends.cuda``."""
+    """``tt.backends.cuda``.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.backends.cuda.enable_flash_sdp(False)
+        >>> tt.backends.cuda.flash_sdp_enabled()
+        False
+        >>> tt.backends.cuda.enable_flash_sdp(True)
+    """
 
     __slots__ = ()
     matmul = _MatrixProducts()
+
+    def enable_flash_sdp(self, enabled: bool) -> None:
+        """Permit or forbid attention by the fused operator as PyTorch's flash attention has it."""
+        _attention.enable(_attention.FLASH, enabled)
+
+    def flash_sdp_enabled(self) -> bool:
+        """Whether `enable_flash_sdp` permits it."""
+        return _attention.is_enabled(_attention.FLASH)
+
+    def enable_mem_efficient_sdp(self, enabled: bool) -> None:
+        """Permit or forbid attention by the fused operator wherever it takes the operands."""
+        _attention.enable(_attention.EFFICIENT, enabled)
+
+    def mem_efficient_sdp_enabled(self) -> bool:
+        """Whether `enable_mem_efficient_sdp` permits it."""
+        return _attention.is_enabled(_attention.EFFICIENT)
+
+    def enable_math_sdp(self, enabled: bool) -> None:
+        """Permit or forbid attention by ordinary operators."""
+        _attention.enable(_attention.MATH, enabled)
+
+    def math_sdp_enabled(self) -> bool:
+        """Whether `enable_math_sdp` permits it."""
+        return _attention.is_enabled(_attention.MATH)
+
+    def enable_cudnn_sdp(self, enabled: bool) -> None:
+        """Permit or forbid attention by cuDNN, which nothing here uses."""
+        _attention.enable(_attention.CUDNN, enabled)
+
+    def cudnn_sdp_enabled(self) -> bool:
+        """Whether `enable_cudnn_sdp` permits it."""
+        return _attention.is_enabled(_attention.CUDNN)
 
 
 class _CuDNN:

@@ -16,6 +16,7 @@ _MODULES = {
         "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU ReLU "
         "ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold"
     ),
+    "attention": "MultiheadAttention",
     "convolution": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
     "containers": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
     "distance": "CosineSimilarity PairwiseDistance",
@@ -43,12 +44,12 @@ _MODULES = {
 
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = ["functional", "init", *sorted(_PLACES)]
+__all__ = ["attention", "functional", "init", *sorted(_PLACES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "init":
-        return import_module(".init", __package__)
+    if name in ("attention", "init"):
+        return import_module(f".{name}", __package__)
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -51,9 +51,10 @@ from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
-from . import activations, losses, normalization, pooling
+from . import activations, losses, multi_head, normalization, pooling
 from .activations import *  # noqa: F403 - the names are declared there
 from .losses import *  # noqa: F403
+from .multi_head import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .reductions import WRAPPED, reduction_of
@@ -61,6 +62,7 @@ from .reductions import WRAPPED, reduction_of
 __all__ = [
     *activations.__all__,
     *losses.__all__,
+    *multi_head.__all__,
     *normalization.__all__,
     *pooling.__all__,
     "channel_shuffle",

@@ -1,9 +1,10 @@
 """`scaled_dot_product_attention` as users call it, what it picks, and attention by ordinary operators.
 
-The numbers of the choice are those of `torch.nn.attention.SDPBackend`. CUDA has one fused operator, under the name and
+The numbers of the choice are those of `torch.nn.attention.SDPBackend`; which are permitted is the state of
+`runtime/attention_backends.py`. CUDA has one fused operator, under the name and
 schema of PyTorch's memory-efficient one, which takes masks too; the CPU has PyTorch's flash attention for it. What
 these do not take is computed by ordinary operators: float64, a mask that requires a gradient, tangents, dropout on the
-CPU, heads over 256 on CUDA (over 128 where gradients are wanted), and operands that have to broadcast.
+CPU, heads over 256 on CUDA, and operands that have to broadcast.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...runtime.attention_backends import EFFICIENT, ERROR, FLASH, MATH, permitted
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
-from ..structured.native.attention import LARGEST_HEAD, LARGEST_HEAD_BACKWARD
-
-MATH, FLASH, EFFICIENT = 0, 1, 2
+from ..structured.native.attention import LARGEST_HEAD
 
 
 def _validate(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool) -> None:
@@ -60,25 +60,42 @@ def _needs_gradient(*tensors: Any) -> bool:
 
 
 def _choice(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> int:
-    """The operator that serves a call which `_validate` has passed."""
+    """The backend that serves a call which `_validate` has passed: the first permitted one that takes it."""
+    on_cpu = query.device.type == "cpu"
+    known = (FLASH, MATH) if on_cpu else permitted()
+    enabled = [one for one in known if one in permitted() and one in (FLASH, EFFICIENT, MATH)]
+    if not enabled:
+        return ERROR
+    fused = _is_fused(query, key, value, mask, dropout_p, enable_gqa)
+    for one in enabled:
+        if one == MATH:
+            return MATH
+        # PyTorch's flash attention of CUDA takes 16-bit floats without a mask.
+        plain = on_cpu or (mask is None and query.dtype is not float32)
+        if fused and (one == EFFICIENT or plain):
+            return one
+    raise RuntimeError(f"No available kernel. {' ' if on_cpu else ''}Aborting execution.")
+
+
+def _is_fused(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> bool:
+    """Whether the device's fused operator takes these operands."""
     q, k, v = query._spec.sizes, key._spec.sizes, value._spec.sizes
     if not len(q) == len(k) == len(v) == 4 or q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
-        return MATH
+        return False
     if q[1] != k[1] and not (enable_gqa and k[1] and q[1] % k[1] == 0):
-        return MATH
+        return False
     dtype, device = query.dtype, query.device.type
     if dtype not in (float32, float16, bfloat16):
-        return MATH
+        return False
     if mask is not None and (_needs_gradient(mask) or not _broadcasts(mask._spec.sizes, (*q[:3], k[2]))):
-        return MATH
+        return False
     if any(t is not None and tangents_of(t) for t in (query, key, value, mask)):
-        return MATH
+        return False
     if device == "cpu":
-        return MATH if dropout_p else FLASH
+        return not dropout_p
     if device == "cuda" or device == "meta":
-        largest = LARGEST_HEAD_BACKWARD if _needs_gradient(query, key, value) else LARGEST_HEAD
-        return MATH if max(q[3], v[3]) > largest else EFFICIENT
-    return MATH
+        return max(q[3], v[3]) <= LARGEST_HEAD
+    return False
 
 
 def _broadcasts(sizes: tuple[int, ...], to: tuple[int, ...]) -> bool:
@@ -115,11 +132,16 @@ def scaled_dot_product_attention(
     """`torch.nn.functional.scaled_dot_product_attention`."""
     _validate(query, key, value, attn_mask, dropout_p, is_causal)
     choice = _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
-    if choice == FLASH:
+    if choice == ERROR:
+        raise RuntimeError(
+            "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the "
+            "math kernel and the fused kernels."
+        )
+    if choice == FLASH and query.device.type == "cpu":
         return ops._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
-    if choice == EFFICIENT:
+    if choice != MATH:
         # Inside a vmap a tensor does not tell whether a gradient is wanted outside.
         saves = is_grad_enabled()
         return ops._scaled_dot_product_efficient_attention(

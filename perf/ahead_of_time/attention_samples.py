@@ -8,7 +8,8 @@ from typing import Any
 from .sample import Sample, empty, gradients, tt
 
 HALF = ("bfloat16", "float16")
-FORWARD, BACKWARD = ("attention",), ("attention_backward_keys", "attention_backward_queries", "row_products")
+FORWARD = ("attention", "attention_bulk")
+BACKWARD = ("attention_backward_keys", "attention_backward_queries", "row_products")
 
 
 def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int | None = None) -> list[Any]:
@@ -16,12 +17,10 @@ def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int
     return [empty(*s, dtype=dtype) for s in sizes]
 
 
-def _run(function: Any, head: int, operands: list[Any]) -> None:
-    """Forward, and backward of the heads that have one."""
-    if head <= 128:
-        gradients(function, *operands)
-    else:
-        function(*operands)
+def _expanded(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
+    """Keys that no tensor map describes, since their heads lie in one place."""
+    query, *rest = _heads(dtype, head, heads=1)
+    attend(query, *(x.expand(1, 16, -1, -1) for x in rest), is_causal=is_causal)
 
 
 def attention(capability: int) -> Iterator[Sample]:
@@ -32,23 +31,36 @@ def attention(capability: int) -> Iterator[Sample]:
             for causal in (True, False):
                 yield Sample(
                     f"attention {dtype} head {head}{' causal' if causal else ''}",
-                    lambda d=dtype, e=head, c=causal: _run(
-                        lambda q, k, v: attend(q, k, v, is_causal=c), e, _heads(d, e)
+                    lambda d=dtype, e=head, c=causal: gradients(
+                        lambda q, k, v: attend(q, k, v, is_causal=c), *_heads(d, e)
                     ),
                     FORWARD + BACKWARD,
                 )
+    for dtype in HALF:
+        for head in (128, 64, 256):
+            for causal in (True, False):
+                yield Sample(
+                    f"attention {dtype} head {head}{' causal' if causal else ''}, one head of keys expanded",
+                    lambda d=dtype, e=head, c=causal: _expanded(attend, d, e, c),
+                    FORWARD,
+                )
+        for head in (64, 128):
+            yield Sample(
+                f"attention {dtype} head {head}, few queries",
+                lambda d=dtype, e=head: attend(*_heads(d, e, 48, keys=512)),
+            )
     for dtype in (*HALF, "float32"):
         for head in (128, 64, 256):
             yield Sample(
                 f"attention {dtype} head {head} masked, dropout",
-                lambda d=dtype, e=head: _run(
-                    lambda q, k, v: attend(q, k, v, empty(2048, 2048, dtype=d), 0.1), e, _heads(d, e)
+                lambda d=dtype, e=head: gradients(
+                    lambda q, k, v: attend(q, k, v, empty(2048, 2048, dtype=d), 0.1), *_heads(d, e)
                 ),
             )
             yield Sample(
                 f"attention {dtype} head {head} causal, dropout",
-                lambda d=dtype, e=head: _run(
-                    lambda q, k, v: attend(q, k, v, None, 0.1, True), e, _heads(d, e)
+                lambda d=dtype, e=head: gradients(
+                    lambda q, k, v: attend(q, k, v, None, 0.1, True), *_heads(d, e)
                 ),
             )
             yield Sample(
@@ -59,7 +71,7 @@ def attention(capability: int) -> Iterator[Sample]:
     for head in (64, 128, 256):
         yield Sample(
             f"attention float32 head {head} causal",
-            lambda e=head: _run(lambda q, k, v: attend(q, k, v, is_causal=True), e, _heads("float32", e)),
+            lambda e=head: gradients(lambda q, k, v: attend(q, k, v, is_causal=True), *_heads("float32", e)),
             FORWARD + BACKWARD,
         )
     yield Sample(

@@ -300,3 +300,31 @@ def test_refusals(rng: np.random.Generator) -> None:
         leaf = q.requires_grad_()
         (first,) = tt.autograd.grad(attention(leaf, k, v, None, 0.5).sum(), leaf, create_graph=True)
         first.sum().backward()
+
+
+@pytest.mark.parametrize("wanted", [(1,), (2,), (0, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("head", [8, 130])
+def test_gradients_that_are_wanted_and_no_others(
+    rng: np.random.Generator, head: int, wanted: tuple[int, ...]
+) -> None:
+    *inputs, g = operands(rng, (1, 2, 1, 5, 18, head, head))
+    wide = [x.double().requires_grad_(i in wanted) for i, x in enumerate(inputs)]
+    near = [x.to("cuda").requires_grad_(i in wanted) for i, x in enumerate(inputs)]
+    for on, gradient in ((wide, g.double()), (near, g.to("cuda"))):
+        attention(*on, is_causal=True, enable_gqa=True).backward(gradient)
+    for i, (mine, theirs) in enumerate(zip(near, wide, strict=True)):
+        assert (mine.grad is None) == (theirs.grad is None) == (i not in wanted)
+        if mine.grad is not None:
+            np.testing.assert_allclose(
+                mine.grad.cpu().double().numpy(), theirs.grad.numpy(), rtol=3e-5, atol=3e-5
+            )
+
+
+@pytest.mark.parametrize("kind", ["plain", "masked", "causal", "narrow"])
+def test_heads_above_128(rng: np.random.Generator, kind: str) -> None:
+    dtype = tt.bfloat16 if kind == "narrow" else tt.float32
+    tensors = operands(rng, (1, 2, 2, 9, 17, 129, 256), dtype)
+    mask = tt.from_numpy(rng.random((9, 17)) > 0.3) if kind == "masked" else None
+    near = [x.to("cuda").requires_grad_() for x in tensors[:3]]
+    assert aten._fused_sdp_choice.default(*near) == 2
+    check(tensors, mask, is_causal=kind == "causal")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -19,6 +19,9 @@ from .operands import LOG2_E, Arguments, Sizes, padded, with_unit_stride
 from .tiles import keys_tile, queries_tile
 
 Run = Callable[..., None]
+
+LARGEST_HEAD_OF_TWO_SUMS = 128
+"""The largest head of which one program holds the sums of the keys' gradients and of the values'."""
 
 
 def efficient_attention_backward(call: StructuredCall) -> PlannedKernel:
@@ -49,7 +52,7 @@ class Backward:
             strict=True,
         )
         self.has_whole_lines = Arguments(call, sizes, tuple(lines), mask).has_whole_lines
-        self._variants: dict[tuple[bool, bool], tuple[Run | None, Run | None]] = {}
+        self._variants: dict[tuple[bool, bool], list[tuple[Run, tuple[int, ...]]]] = {}
         self._allocate = get_allocator("cuda").allocate
 
     def __call__(
@@ -82,10 +85,10 @@ class Backward:
         beside = drops or self.mask is not None or not is_whole
         runs = self._variants.get((drops, beside))
         if runs is None:
-            runs = self._variants[drops, beside] = (
-                self._keys(drops, beside) if self.wants_keys else None,
-                self._queries(drops, beside) if self.wants_queries else None,
-            )
+            runs = self._variants[drops, beside] = [
+                *(self._keys(drops, beside) if self.wants_keys else ()),
+                *(self._queries(drops, beside) if self.wants_queries else ()),
+            ]
         operands = [query, key, value, *([] if bias is None else [bias]), grad, logsumexp, delta]
         if drops:
             operands += [draws_seed, draws_offset]
@@ -93,15 +96,9 @@ class Backward:
         numbers: list[int | float] = [single(scale * LOG2_E), single(scale)]
         if drops:
             numbers += [*threshold(1.0 - p), single(scale_for(p))]
-        of_keys, of_queries = runs
-        if of_keys is not None:
-            # The program makes both; the one that nobody wants goes to memory of its own.
-            key_spec, value_spec = self.call.outputs[1:]
-            made_key = grad_key or self._allocate(key_spec.nbytes, device)
-            made_value = grad_value or self._allocate(value_spec.nbytes, device)
-            of_keys(addresses, [made_key.address, made_value.address], numbers)
-        if of_queries is not None:
-            of_queries(addresses, [grad_query.address], numbers)
+        grads = (grad_query, grad_key, grad_value)
+        for run, made in runs:
+            run(addresses, [grads[i].address for i in made], numbers)
 
     def _row_products(self) -> Run:
         sizes = self.sizes
@@ -130,19 +127,20 @@ class Backward:
         passed = [values[name] for name in names if name in values]
         return lambda grad, out, delta: launch(grid, grad.address, out.address, delta.address, *passed)
 
-    def _keys(self, drops: bool, beside: bool) -> Run:
+    def _keys(self, drops: bool, beside: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
+        """The launches by keys, with the gradients that each makes: both at once, of large heads one by one."""
         sizes = self.sizes
-        grads = (("yn", self.call.outputs[1]), ("zn", self.call.outputs[2]))
+        wanted = tuple(i for i in (1, 2) if self.call.extra["wanted"][i])
         tile = self._tile(attention_backward_keys, beside)
         programs = cdiv(sizes.length_k, tile.tile[1]) * sizes.batch * sizes.heads_k
-        return self._planned(attention_backward_keys, tile, programs, grads, ("grad_k", "grad_v"), drops)
+        for made in [(i,) for i in wanted] if sizes.head > LARGEST_HEAD_OF_TWO_SUMS else [wanted]:
+            yield self._planned(attention_backward_keys, tile, programs, made, drops), made
 
-    def _queries(self, drops: bool, beside: bool) -> Run:
+    def _queries(self, drops: bool, beside: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
         sizes = self.sizes
         tile = self._tile(attention_backward_queries, beside)
         programs = cdiv(sizes.length_q, tile.tile[0]) * sizes.batch * sizes.heads
-        grads = (("xm", self.call.outputs[0]),)
-        return self._planned(attention_backward_queries, tile, programs, grads, ("grad_q",), drops)
+        yield self._planned(attention_backward_queries, tile, programs, (0,), drops), (0,)
 
     def _tile(self, kernel: Any, beside: bool) -> Configuration:
         sizes, query = self.sizes, self.call.args["query"]
@@ -160,15 +158,18 @@ class Backward:
         kernel: Any,
         tile: Configuration,
         programs: int,
-        grads: tuple[tuple[str, TensorSpec], ...],
-        names_of_grads: tuple[str, ...],
+        made: tuple[int, ...],
         drops: bool,
     ) -> Run:
         (query, _), (key, _), (value, _), (grad, _), _ = self.operands
-        operands = (("qm", query), ("kn", key), ("vn", value), ("gm", grad), *grads)
+        grads = tuple((("xm", "yn", "zn")[i], self.call.outputs[i]) for i in made)
+        reads_values = made != (2,)
+        values = (("vn", value),) if reads_values else ()
+        operands = (("qm", query), ("kn", key), *values, ("gm", grad), *grads)
         arguments = Arguments(self.call, self.sizes, operands, self.mask)
         pointer = f"*{query.dtype.triton_name}"
-        every = dict.fromkeys(("q", "k", "v", "grad", *names_of_grads), pointer)
+        own = tuple(("grad_q", "grad_k", "grad_v")[i] for i in made)
+        every = dict.fromkeys(("q", "k", *(("v",) if reads_values else ()), "grad", *own), pointer)
         every |= {
             "logsumexp": "*fp32",
             "delta": "*fp32",
@@ -203,7 +204,8 @@ class Backward:
         passed = [arguments.values[name] for name in names if name in arguments.values]
 
         def run(addresses: list[int], made: list[int], numbers: list[int | float]) -> None:
-            launch(grid, *addresses, *made, *passed, *numbers)
+            read = addresses if reads_values else [*addresses[:2], *addresses[3:]]
+            launch(grid, *read, *made, *passed, *numbers)
 
         return run
 

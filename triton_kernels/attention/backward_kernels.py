@@ -76,6 +76,8 @@ def keys_from_queries(
     limit,
     quads,
     kept_scale,
+    KEYS: tl.constexpr,
+    VALUES: tl.constexpr,
     CAUSAL: tl.constexpr,
     DROPOUT: tl.constexpr,
     D: tl.constexpr,
@@ -110,17 +112,18 @@ def keys_from_queries(
         lse = tl.load(logsumexp + own + query, mask=exists, other=float("inf"))
         weights = tl.exp2(scores - (lse * 1.4426950408889634)[None, :])
         g = load_tile(grad + head * gh, query[:, None], dv[None, :], gm, length_q, DV, BLOCK_DV, True)
-        changes = product_of_tiles(z, tl.trans(g))
         if DROPOUT:
             keep = tl.trans(kept(seed, first, own + query, tl.min(key, 0), quads, limit, BLOCK_N))
-            changes = tl.where(keep, changes * kept_scale, 0.0)
-            left = tl.where(keep, weights * kept_scale, 0.0)
-        else:
-            left = weights
-        grad_v = tl.dot(convert(left, grad.dtype.element_ty), g, grad_v, input_precision="ieee")
-        relative = tl.load(delta + own + query, mask=exists, other=0)
-        changes = weights * (changes - relative[None, :])
-        grad_k = tl.dot(convert(changes, q.dtype.element_ty), tl.trans(y), grad_k, input_precision="ieee")
+        if VALUES:
+            left = tl.where(keep, weights * kept_scale, 0.0) if DROPOUT else weights
+            grad_v = tl.dot(convert(left, grad.dtype.element_ty), g, grad_v, input_precision="ieee")
+        if KEYS:
+            changes = product_of_tiles(z, tl.trans(g))
+            if DROPOUT:
+                changes = tl.where(keep, changes * kept_scale, 0.0)
+            relative = tl.load(delta + own + query, mask=exists, other=0)
+            changes = weights * (changes - relative[None, :])
+            grad_k = tl.dot(convert(changes, q.dtype.element_ty), tl.trans(y), grad_k, input_precision="ieee")
     return grad_k, grad_v
 
 
@@ -176,7 +179,13 @@ def attention_backward_keys(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """The gradients of a block of keys and values: over all queries of every head that reads them."""
+    """The gradients of a block of keys and values: over all queries of every head that reads them.
+
+    One that is None is not made: nobody wants it, or it is made apart since both sums are too many registers. Those of
+    the values alone need no values.
+    """
+    KEYS: tl.constexpr = grad_k is not None
+    VALUES: tl.constexpr = grad_v is not None
     heads_k = heads // group
     tiles = tl.cdiv(length_k, BLOCK_N)
     program = tl.program_id(0)
@@ -186,7 +195,11 @@ def attention_backward_keys(
     key = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     x = load_tile(k + batch * kb + head_k * kh, key[:, None], d[None, :], kn, length_k, D, BLOCK_D, True)
-    z = load_tile(v + batch * vb + head_k * vh, key[:, None], dv[None, :], vn, length_k, DV, BLOCK_DV, True)
+    z = x
+    if KEYS:
+        z = load_tile(
+            v + batch * vb + head_k * vh, key[:, None], dv[None, :], vn, length_k, DV, BLOCK_DV, True
+        )
     seed, first = 0, 0
     if DROPOUT:
         seed, first = tl.load(draws_seed), tl.load(draws_offset)
@@ -205,21 +218,27 @@ def attention_backward_keys(
     if bias is not None:
         bias += batch * bb + head * bh
     if CAUSAL:
+        # Beside Philox's rounds a comparison is nothing, and two loops with a generator in each spill its keys.
+        masked = length_q if DROPOUT else middle
         keys, values = keys_from_queries(
-            keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, low, middle, length_q, length_k, group, qh,
-            qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, True, DROPOUT, D, DV, BLOCK_M,
-            BLOCK_N, BLOCK_D, BLOCK_DV,
+            keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, low, masked, length_q, length_k, group, qh,
+            qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, KEYS, VALUES, True, DROPOUT, D,
+            DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
         )  # fmt: skip
-    keys, values = keys_from_queries(
-        keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, middle, length_q, length_q, length_k, group, qh,
-        qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, False, DROPOUT, D, DV, BLOCK_M, BLOCK_N,
-        BLOCK_D, BLOCK_DV,
-    )  # fmt: skip
-    inside = (key < length_k)[:, None]
-    to = grad_k + batch * yb + head_k * yh + key[:, None] * yn + d[None, :]
-    tl.store(to, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
-    to = grad_v + batch * zb + head_k * zh + key[:, None] * zn + dv[None, :]
-    tl.store(to, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
+    if not (CAUSAL and DROPOUT):
+        keys, values = keys_from_queries(
+            keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, middle, length_q, length_q, length_k, group,
+            qh, qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, KEYS, VALUES, False, DROPOUT,
+            D, DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
+        )  # fmt: skip
+    # Not `key < length_k`, since the predicates of the loads would be kept over the loops, and spilled there.
+    inside = (key - length_k < 0)[:, None]
+    if KEYS:
+        to = grad_k + batch * yb + head_k * yh + key[:, None] * yn + d[None, :]
+        tl.store(to, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
+    if VALUES:
+        to = grad_v + batch * zb + head_k * zh + key[:, None] * zn + dv[None, :]
+        tl.store(to, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
 
 
 @triton.jit
@@ -363,10 +382,14 @@ def attention_backward_queries(
         seen_by_all = tl.minimum(length_k, tile * BLOCK_M + 1)
     middle = seen_by_all // BLOCK_N * BLOCK_N
     total = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    total = queries_from_keys(
-        total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, 0, middle, length_k, kn, vn, bn, scale,
-        seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
-    )  # fmt: skip
+    if CAUSAL and DROPOUT:
+        # One loop, as by keys.
+        middle = 0
+    else:
+        total = queries_from_keys(
+            total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, 0, middle, length_k, kn, vn, bn,
+            scale, seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        )  # fmt: skip
     total = queries_from_keys(
         total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, middle, stop, length_k, kn, vn, bn,
         scale, seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,

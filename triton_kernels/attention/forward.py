@@ -18,6 +18,7 @@ from ..launch import ALIGNMENT, Launch, cdiv, interpreted, launch_nothing, next_
 from ..random.dropout import scale_for
 from ..random.random import philox_numbers, single, threshold
 from ..tuning.choice import configuration
+from .bulk import Bulk, plan_bulk
 from .forward_kernels import attention, merge
 from .operands import LOG2_E, Arguments, Sizes, padded, with_unit_stride
 from .tiles import forward_tile
@@ -91,6 +92,7 @@ class Forward:
         lines = (("qm", operands[0][0]), ("kn", operands[1][0]), ("vn", operands[2][0]), ("om", out))
         self.arguments = partial(Arguments, call, sizes, lines, mask)
         self.has_whole_lines = self.arguments().has_whole_lines
+        self.bulk = self._in_bulk()
         self._variants: dict[tuple[bool, bool, bool], Callable[..., None]] = {}
 
     def __call__(
@@ -104,8 +106,11 @@ class Forward:
         seed: Seed,
         first: int,
     ) -> None:
-        is_whole = self.has_whole_lines and not any(address % ALIGNMENT for address in (*addresses[:3], out))
-        variant = (p > 0, self.mask is None and scale > 0, is_whole)
+        is_aligned = not any(address % ALIGNMENT for address in (*addresses[:3], out))
+        if self.bulk is not None and is_aligned and p == 0 and scale > 0:
+            self.bulk(addresses, out, logsumexp, numbers, single(scale * LOG2_E))
+            return
+        variant = (p > 0, self.mask is None and scale > 0, is_aligned and self.has_whole_lines)
         run = self._variants.get(variant)
         if run is None:
             run = self._variants[variant] = self._planned(*variant)
@@ -114,6 +119,16 @@ class Forward:
             drawn = [*philox_numbers(seed, first), *threshold(1.0 - p), single(scale_for(p))]
         run(addresses, out, logsumexp, numbers, single(scale * LOG2_E), drawn)
 
+    def _in_bulk(self) -> Bulk | None:
+        """The launch by tensor descriptors; None where a mask, shared or split keys, or strides need pointers."""
+        sizes = self.sizes
+        if self.mask is not None or self.packed:
+            return None
+        programs = cdiv(sizes.length_q, 128) * sizes.batch * sizes.heads
+        if spans(sizes, programs, 64, self.call.device)[0] > 1:
+            return None
+        return plan_bulk(self.call, sizes, [spec for spec, _ in self.operands])
+
     def _planned(self, drops: bool, raw: bool, is_whole: bool) -> Callable[..., None]:
         call, sizes, mask = self.call, self.sizes, self.mask
         query = self.operands[0][0]
@@ -121,8 +136,9 @@ class Forward:
         own = sizes.batch * (sizes.heads_k if self.packed else sizes.heads)
         dtype = query.dtype.triton_name or ""
         beside = drops or mask is not None or not is_whole
+        is_causal = call.extra["is_causal"]
         chosen = forward_tile(
-            call.device, query.itemsize, sizes.head, rows, sizes.length_k, call.extra["is_causal"], beside
+            call.device, query.itemsize, sizes.head, rows, sizes.length_k, is_causal, beside, is_whole
         )
         if not (beside or interpreted()):
             chosen = self._measured(dtype, chosen)

@@ -14,6 +14,8 @@ from ..launch import ALIGNMENT, integer_type, next_power_of_2
 from ..products.product import LEAST, stride_arguments
 
 LOG2_E = 1.4426950408889634
+LARGEST_TILE = 256
+"""Rows of the largest tile, interpreted or not."""
 
 
 @dataclass(frozen=True)
@@ -131,5 +133,9 @@ class Arguments:
 
     @staticmethod
     def _reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
-        """How far a tile of one head may go: 256 rows more than there are."""
-        return (sizes[2] + 256) * abs(strides[2]) + (max(sizes[1], 1) + 1) * abs(strides[1]) + 2 * sizes[3]
+        """How far a tile of one head may go: a tile's rows more than there are."""
+        return (
+            (sizes[2] + LARGEST_TILE) * abs(strides[2])
+            + (max(sizes[1], 1) + 1) * abs(strides[1])
+            + 2 * sizes[3]
+        )

@@ -25,41 +25,65 @@ HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
 HEAD_AMPERE = Configuration((128, 64, 128, 128), 8, 2, {80: 1})
 WIDE = Configuration((64, 64, 256, 256), 8, 2, 1)
 BESIDE_NARROW = Configuration((64, 64, 64, 64), 4, 3, 1)
+UNALIGNED_NARROW = Configuration((64, 32, 64, 64), 4, 3, 2)
 BESIDE_HEAD = Configuration((64, 32, 128, 128), 4, 2, 1)
 BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 # Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
 FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
+# By tensor descriptors. Of 128x64x128 the compiler for sm_100 spills a few values to stay at 128 registers.
+BULK_NARROW = Configuration((128, 64, 64, 64), 8, 3, {90: 2, 100: 2})
+BULK_NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, {90: 1, 100: 1})
+BULK_HEAD = Configuration((128, 64, 128, 128), 8, 3, {90: 1})
+BULK_HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
+BULK_WIDE = Configuration((128, 64, 256, 256), 8, 2, {90: 1, 100: 1})
+BULK_FEW_NARROW = Configuration((64, 64, 64, 64), 4, 3, {90: 2, 100: 2})
+BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 # float32 is multiplied by FFMA, whose operands are in registers beside the sums.
 SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 SINGLE = Configuration((16, 32, 128, 128), 8, 1, 1)
 SINGLE_WIDE = Configuration((16, 16, 256, 256), 16, 1, 1)
 
 FORWARD_HALF = (
-    NARROW, NARROW_LONG, HEAD, HEAD_LONG, HEAD_AMPERE, WIDE, BESIDE_NARROW, BESIDE_HEAD, BESIDE_WIDE, FEW_HEAD,
-    FEW_AMPERE,
+    NARROW, NARROW_LONG, HEAD, HEAD_LONG, HEAD_AMPERE, WIDE, BESIDE_NARROW, UNALIGNED_NARROW, BESIDE_HEAD,
+    BESIDE_WIDE, FEW_HEAD, FEW_AMPERE,
+)  # fmt: skip
+FORWARD_BULK = (
+    BULK_NARROW, BULK_NARROW_LONG, BULK_HEAD, BULK_HEAD_LONG, BULK_WIDE, BULK_FEW_NARROW, BULK_FEW,
 )  # fmt: skip
 FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
 
-# Backward: the sums of two gradients are in registers by keys, those of one by queries. Of a head of 256 they leave
-# nothing on sm_90 for the rest, so that there is no tile for one.
+# Backward: the sums of two gradients are in registers by keys, those of one by queries.
 KEYS_NARROW = Configuration((64, 128, 64, 64), 8, 2, {90: 1, 100: 1})
 KEYS_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 1})
 KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
+KEYS_WIDE = Configuration((32, 64, 256, 256), 8, 2, 1)
+KEYS_WIDE_BESIDE = Configuration((16, 64, 256, 256), 8, 2, 1)
 KEYS_SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE_BESIDE = Configuration((16, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
+KEYS_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1)
 QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
 QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 QUERIES_BESIDE = Configuration((64, 32, 128, 128), 8, 2, 1)
+QUERIES_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
+QUERIES_WIDE_BESIDE = Configuration((64, 16, 256, 256), 8, 2, 1)
 QUERIES_SINGLE_NARROW = Configuration((16, 16, 64, 64), 8, 2, 1)
 QUERIES_SINGLE = Configuration((16, 16, 128, 128), 16, 2, 1)
+QUERIES_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1)
 
-KEYS_HALF = (KEYS_NARROW, KEYS_NARROW_AMPERE, KEYS_HEAD, KEYS_BESIDE)
-KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE_BESIDE, KEYS_SINGLE)
-QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE)
-QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE)
+KEYS_HALF = (
+    KEYS_NARROW,
+    KEYS_NARROW_AMPERE,
+    KEYS_HEAD,
+    KEYS_BESIDE,
+    KEYS_WIDE,
+    KEYS_WIDE_BESIDE,
+)
+KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE_BESIDE, KEYS_SINGLE, KEYS_SINGLE_WIDE)
+QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE, QUERIES_WIDE, QUERIES_WIDE_BESIDE)
+QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE, QUERIES_SINGLE_WIDE)
 
 
 def _interpreted(head: int, rows: int, columns: int) -> Configuration:
@@ -72,7 +96,14 @@ def _major(device: Device) -> int:
 
 
 def forward_tile(
-    device: Device, itemsize: int, head: int, rows: int, columns: int, is_causal: bool, beside: bool
+    device: Device,
+    itemsize: int,
+    head: int,
+    rows: int,
+    columns: int,
+    is_causal: bool,
+    beside: bool,
+    is_whole: bool,
 ) -> Configuration:
     """The tile of the forward pass, for heads padded to `head`; of a causal mask the one that wastes less of it."""
     if interpreted():
@@ -80,8 +111,10 @@ def forward_tile(
     if itemsize == 4:
         narrow = SINGLE if beside else SINGLE_NARROW
         return narrow if head <= 64 else SINGLE if head <= 128 else SINGLE_WIDE
+    if beside and head <= 64:
+        return BESIDE_NARROW if is_whole else UNALIGNED_NARROW
     if beside:
-        return BESIDE_NARROW if head <= 64 else BESIDE_HEAD if head <= 128 else BESIDE_WIDE
+        return BESIDE_HEAD if head <= 128 else BESIDE_WIDE
     if head > 128:
         return WIDE
     is_ampere = _major(device) < 9
@@ -94,6 +127,19 @@ def forward_tile(
     return HEAD if is_causal else HEAD_LONG
 
 
+def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: bool) -> Configuration:
+    """The tile of the forward pass by tensor descriptors, for heads padded to `head`."""
+    if interpreted():
+        return _interpreted(head, rows, columns)
+    if head > 128:
+        return BULK_WIDE
+    if rows <= 64:
+        return BULK_FEW_NARROW if head <= 64 else BULK_FEW
+    if head <= 64:
+        return BULK_NARROW if is_causal else BULK_NARROW_LONG
+    return BULK_HEAD if is_causal and _major(device) == 9 else BULK_HEAD_LONG
+
+
 def keys_tile(
     device: Device, itemsize: int, head: int, rows: int, columns: int, beside: bool
 ) -> Configuration:
@@ -102,7 +148,9 @@ def keys_tile(
         return _interpreted(head, rows, columns)
     if itemsize == 4:
         narrow = KEYS_SINGLE_BESIDE if beside else KEYS_SINGLE_NARROW
-        return narrow if head <= 64 else KEYS_SINGLE
+        return narrow if head <= 64 else KEYS_SINGLE if head <= 128 else KEYS_SINGLE_WIDE
+    if head > 128:
+        return KEYS_WIDE_BESIDE if beside else KEYS_WIDE
     if beside:
         return KEYS_BESIDE
     if head > 64:
@@ -117,7 +165,9 @@ def queries_tile(
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
-        return QUERIES_SINGLE_NARROW if head <= 64 else QUERIES_SINGLE
+        return QUERIES_SINGLE_NARROW if head <= 64 else QUERIES_SINGLE if head <= 128 else QUERIES_SINGLE_WIDE
+    if head > 128:
+        return QUERIES_WIDE_BESIDE if beside else QUERIES_WIDE
     if beside:
         return QUERIES_BESIDE
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD

@@ -40,9 +40,7 @@ from ..stub import StructuredCall, find_kernel
 from .linalg import check_same_device
 
 LARGEST_HEAD = 256
-"""The largest head that the fused operator of CUDA takes: PyTorch's flash backend has the same bound."""
-LARGEST_HEAD_BACKWARD = 128
-"""The largest head that its backward takes."""
+"""The largest head that the fused operators of CUDA take: PyTorch's flash backend has the same bound."""
 FUSED = {"cpu": (float32, float64, bfloat16, float16), "cuda": (float32, bfloat16, float16)}
 FUSED["meta"] = FUSED["cpu"]
 
@@ -53,7 +51,6 @@ def check_attention(
     key: TensorSpec,
     value: TensorSpec,
     mask: TensorSpec | None,
-    largest_head: int = LARGEST_HEAD,
 ) -> None:
     """Refuse operands that the fused operators do not take."""
     if not query.ndim == key.ndim == value.ndim == 4:
@@ -83,9 +80,9 @@ def check_attention(
             f"{name}: expected {batch} batches of key and value, and a number of heads that divides {heads}, but got "
             f"{list(key.sizes)}"
         )
-    if query.device.type == "cuda" and max(width, value.sizes[3]) > largest_head:
+    if query.device.type == "cuda" and max(width, value.sizes[3]) > LARGEST_HEAD:
         raise RuntimeError(
-            f"{name}: expected heads of at most {largest_head}, but got {width} and {value.sizes[3]}"
+            f"{name}: expected heads of at most {LARGEST_HEAD}, but got {width} and {value.sizes[3]}"
         )
     if mask is None:
         return
@@ -292,7 +289,7 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
     has_bias = bias is not None and bias.sizes != (0,)
     if not has_bias:
         bias = None
-    check_attention(name, query, key, value, bias, LARGEST_HEAD_BACKWARD)
+    check_attention(name, query, key, value, bias)
     _check_gradient(name, grad, query, value, out, statistics)
     for what, spec in (("philox_seed", seed), ("philox_offset", offset)):
         if spec is None or spec.ndim or spec.dtype is not int64 or spec.device is not query.device:

@@ -1,0 +1,64 @@
+"""Which implementation of `scaled_dot_product_attention` is taken (`torch.nn.attention`)."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+
+from ..runtime import attention_backends as _backends
+
+__all__ = ["SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(enum.IntEnum):
+    """Implementations of scaled dot product attention (`torch.nn.attention.SDPBackend`).
+
+    On CUDA one fused operator stands for FLASH_ATTENTION, where PyTorch's flash attention takes the operands (16-bit,
+    without a mask), and for EFFICIENT_ATTENTION, where the operator does; on the CPU FLASH_ATTENTION is the fused one.
+    MATH is computed by ordinary operators. Nothing here is CUDNN_ATTENTION or OVERRIDEABLE.
+    """
+
+    ERROR = _backends.ERROR
+    MATH = _backends.MATH
+    FLASH_ATTENTION = _backends.FLASH
+    EFFICIENT_ATTENTION = _backends.EFFICIENT
+    CUDNN_ATTENTION = _backends.CUDNN
+    OVERRIDEABLE = _backends.OVERRIDEABLE
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
+    """Permit these implementations of attention and no others, until the block ends (`torch.nn.attention.sdpa_kernel`).
+
+    Args:
+        backends: one, or several.
+        set_priority: whether they are tried in the order in which they are given.
+
+    Raises:
+        AssertionError: for what is no backend.
+        RuntimeError: at a call of `scaled_dot_product_attention` whose operands none of them takes.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.attention import SDPBackend, sdpa_kernel
+        >>> q = tt.ones(1, 1, 2, 4)
+        >>> with sdpa_kernel(SDPBackend.MATH):
+        ...     tt.nn.functional.scaled_dot_product_attention(q, q, q).sum().item()
+        8.0
+    """
+    wanted = [backends] if isinstance(backends, SDPBackend) else backends
+    if not isinstance(wanted, list) or not all(isinstance(one, SDPBackend) for one in wanted):
+        raise AssertionError(
+            "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
+            f"{type(backends).__name__}"
+        )
+    enabled, order = frozenset(_backends.permitted()), _backends.order()
+    _backends.set_enabled(wanted)
+    if set_priority:
+        _backends.set_order(wanted)
+    try:
+        yield
+    finally:
+        _backends.set_enabled(enabled)
+        _backends.set_order(order)

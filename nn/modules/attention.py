@@ -1,0 +1,150 @@
+"""Layers of attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.generated import functions as _ops
+from .. import functional as F
+from .. import init
+from .linear import Linear
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["MultiheadAttention"]
+
+
+class MultiheadAttention(Module):
+    """Attention of several heads between projections (`torch.nn.MultiheadAttention`).
+
+    Args:
+        embed_dim: E, the width of queries and of the result; `num_heads` divides it.
+        num_heads: how many.
+        dropout: the probability with which a weight is set to zero while training.
+        bias: whether projections have one.
+        add_bias_kv: whether there is a key and a value more, which are parameters.
+        add_zero_attn: whether there is a key and a value more, of zeros.
+        kdim, vdim: the widths of keys and values, by default E.
+        batch_first: whether tensors are (N, L, E) instead of (L, N, E).
+        device, dtype: of the parameters.
+
+    Raises ValueError for sizes that are not positive, AssertionError where `num_heads` does not divide `embed_dim`.
+
+    Example:
+        >>> import triten as tt
+        >>> layer, x = tt.nn.MultiheadAttention(8, 2, batch_first=True), tt.ones(5, 3, 8)
+        >>> out, weights = layer(x, x, x)
+        >>> out.shape, weights.shape
+        (triten.Size([5, 3, 8]), triten.Size([5, 3, 3]))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} "
+                "instead"
+            )
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self._qkv_same_embed_dim = self.kdim == embed_dim == self.vdim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.head_dim = embed_dim // num_heads
+        if self.head_dim * num_heads != embed_dim:
+            raise AssertionError("embed_dim must be divisible by num_heads")
+
+        def parameter(*sizes: int) -> Parameter:
+            return Parameter(_ops.empty(*sizes, device=device, dtype=dtype))
+
+        # The order of PyTorch's parameters, which optimisers' states are numbered by.
+        if self._qkv_same_embed_dim:
+            self.in_proj_weight = parameter(3 * embed_dim, embed_dim)
+            for name in "qkv":
+                self.register_parameter(f"{name}_proj_weight", None)
+        else:
+            self.q_proj_weight = parameter(embed_dim, embed_dim)
+            self.k_proj_weight = parameter(embed_dim, self.kdim)
+            self.v_proj_weight = parameter(embed_dim, self.vdim)
+            self.register_parameter("in_proj_weight", None)
+        if bias:
+            self.in_proj_bias = parameter(3 * embed_dim)
+        else:
+            self.register_parameter("in_proj_bias", None)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        if add_bias_kv:
+            self.bias_k, self.bias_v = parameter(1, 1, embed_dim), parameter(1, 1, embed_dim)
+        else:
+            self.bias_k = self.bias_v = None
+        self.add_zero_attn = add_zero_attn
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
+            init.zeros_(self.out_proj.bias)
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                init.xavier_normal_(bias)
+
+    def forward(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        key_padding_mask: Any = None,
+        need_weights: bool = True,
+        attn_mask: Any = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Any, Any]:
+        """The result and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
+        turned = self.batch_first and query.dim() == 3
+        if turned:
+            # One tensor stays one, so that it goes through one product.
+            outer = {id(x): x.transpose(1, 0) for x in (query, key, value)}
+            query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
+        out, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim,
+            q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
+        return out.transpose(1, 0) if turned else out, weights

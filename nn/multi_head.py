@@ -1,0 +1,303 @@
+"""Attention of several heads between a projection in and one out, with PyTorch's Python signature.
+
+Source: Vaswani and others, "Attention is all you need", 2017, section 3.2.2.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as _ops
+from ..runtime.scalar_type import bool_
+from ..runtime.scalar_type import dtype as ScalarType
+
+__all__ = ["multi_head_attention_forward"]
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)
+
+
+def check_shapes(
+    query: Any, key: Any, value: Any, key_padding_mask: Any, attn_mask: Any, num_heads: int
+) -> bool:
+    """Whether there is a dimension of batches. Raises AssertionError for ranks that do not belong together."""
+    rank = query.dim()
+    _require(
+        rank in (2, 3),
+        f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor",
+    )
+    given = f"For {'batched' if rank == 3 else 'unbatched'} ({rank}-D) `query`, expected "
+    _require(
+        key.dim() == value.dim() == rank,
+        f"{given}`key` and `value` to be {rank}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively",
+    )
+    if key_padding_mask is not None:
+        _require(
+            key_padding_mask.dim() == rank - 1,
+            f"{given}`key_padding_mask` to be `None` or {rank - 1}-D but found {key_padding_mask.dim()}-D tensor "
+            "instead",
+        )
+    if attn_mask is not None:
+        _require(
+            attn_mask.dim() in (2, 3),
+            f"{given}`attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead",
+        )
+        expected = (num_heads, query.shape[0], key.shape[0])
+        if rank == 2 and attn_mask.dim() == 3:
+            _require(
+                attn_mask.shape == expected,
+                f"Expected `attn_mask` shape to be {expected} but got {attn_mask.shape}",
+            )
+    return rank == 3
+
+
+def additive(mask: Any, name: str, dtype: ScalarType, beside: Any = None) -> Any:
+    """A mask as numbers that are added to scores: minus infinity where one of bools says True.
+
+    Warns where it is of another dtype than `beside`, the attention mask. Raises AssertionError for integers.
+    """
+    if mask is None:
+        return None
+    _require(
+        mask.dtype is bool_ or mask.is_floating_point(),
+        f"only bool and floating types of {name} are supported",
+    )
+    if beside is not None and mask.dtype is not beside.dtype:
+        warnings.warn(
+            f"Support for mismatched {name} and attn_mask is deprecated. Use same type for both instead.",
+            stacklevel=4,
+        )
+    if mask.dtype is bool_:
+        return _ops.zeros_like(mask, dtype=dtype).masked_fill_(mask, -math.inf)
+    return mask
+
+
+def _projected_together(query: Any, key: Any, value: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+    """query, key and value through thirds of a weight; what is one tensor goes through one product."""
+    width = query.size(-1)
+    inputs: list[tuple[Any, int]] = []
+    for one in (query, key, value):
+        if inputs and inputs[-1][0] is one:
+            inputs[-1] = (one, inputs[-1][1] + 1)
+        else:
+            inputs.append((one, 1))
+    made: list[Any] = []
+    begin = 0
+    for one, count in inputs:
+        rows = slice(begin * width, (begin + count) * width)
+        product = _ops.linear(one, weight[rows], None if bias is None else bias[rows])
+        made += product.split(width, -1)
+        begin += count
+    return tuple(made)
+
+
+def _projected_apart(
+    inputs: tuple[Any, Any, Any], weights: tuple[Any, Any, Any], biases: tuple[Any, Any, Any]
+) -> tuple[Any, ...]:
+    """Each of query, key and value through a weight of its own. Raises AssertionError for shapes that do not fit."""
+    width = inputs[0].size(-1)
+    names = ("query", "key", "value")
+    for name, x, weight in zip(names, inputs, weights, strict=True):
+        expected = (width, x.size(-1))
+        _require(
+            weight.shape == expected, f"expecting {name} weights shape of {expected}, but got {weight.shape}"
+        )
+    for name, bias in zip(names, biases, strict=True):
+        if bias is not None:
+            _require(
+                bias.shape == (width,), f"expecting {name} bias shape of {(width,)}, but got {bias.shape}"
+            )
+    return tuple(_ops.linear(*each) for each in zip(inputs, weights, biases, strict=True))
+
+
+def _checked_mask(mask: Any, lines: int, length_q: int, length_k: int) -> Any:
+    """A mask of three dimensions, the first of size 1 or `lines`. Raises RuntimeError for other shapes."""
+    expected = (length_q, length_k) if mask.dim() == 2 else (lines, length_q, length_k)
+    if mask.dim() not in (2, 3):
+        raise RuntimeError(f"attn_mask's dimension {mask.dim()} is not supported")
+    if mask.shape != expected:
+        raise RuntimeError(
+            f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {expected}."
+        )
+    return mask.unsqueeze(0) if mask.dim() == 2 else mask
+
+
+def _with_a_key_seen(mask: Any) -> Any:
+    """A mask with one more key, which everyone sees."""
+    return None if mask is None else _ops.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
+
+
+def _static(given: Any, name: str, lines: int, width: int) -> Any:
+    _require(given.size(0) == lines, f"expecting {name}.size(0) of {lines}, but got {given.size(0)}")
+    _require(given.size(2) == width, f"expecting {name}.size(2) of {width}, but got {given.size(2)}")
+    return given
+
+
+@overridable
+def multi_head_attention_forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool = True,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Any = None,
+    k_proj_weight: Any = None,
+    v_proj_weight: Any = None,
+    static_k: Any = None,
+    static_v: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Any, Any]:
+    """Attention of `num_heads` heads (`torch.nn.functional.multi_head_attention_forward`).
+
+    Args:
+        query, key, value: (L, E), (S, Ek), (S, Ev), or with a dimension N of batches as the second one.
+        embed_dim_to_check: what E must be.
+        in_proj_weight, in_proj_bias: (3 E, E) and (3 E,): the projections of all three.
+        bias_k, bias_v: (1, 1, E): a key and a value more.
+        add_zero_attn: whether there is one more key and value of zeros.
+        dropout_p: of the weights, while `training`.
+        out_proj_weight, out_proj_bias: of the projection of the result.
+        key_padding_mask: (S,) or (N, S); True hides a key, a number is added to its scores.
+        need_weights: whether weights are returned. Without them the fused operators are used.
+        attn_mask: (L, S) or (N num_heads, L, S); True hides a key from a query, a number is added.
+        use_separate_proj_weight: whether `q_proj_weight` (E, E), `k_proj_weight` (E, Ek), `v_proj_weight` (E, Ev) are
+            taken instead of `in_proj_weight`.
+        static_k, static_v: (N num_heads, S, E / num_heads), taken instead of projected keys and values.
+        average_attn_weights: whether the weights of the heads are averaged.
+        is_causal: says that `attn_mask` is the causal one, so that it need not be read.
+
+    Returns:
+        The result (L, E) or (L, N, E), and the weights (L, S) or (N, L, S), with the heads before L where they are not
+        averaged; None where they are not needed.
+
+    Raises AssertionError and RuntimeError for what does not fit, as PyTorch does.
+
+    Example:
+        >>> import triten as tt
+        >>> x, weight, eye = tt.ones(3, 4), tt.ones(12, 4), tt.eye(4)
+        >>> attend = tt.nn.functional.multi_head_attention_forward
+        >>> out, weights = attend(x, x, x, 4, 2, weight, None, None, None, False, 0.0, eye, None)
+        >>> out[0], weights.shape
+        (tensor([4., 4., 4., 4.]), triten.Size([3, 3]))
+    """
+    is_batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not is_batched:
+        # One tensor stays one, so that it goes through one product.
+        outer = {id(x): x.unsqueeze(1) for x in (query, key, value)}
+        query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    length_q, batch, width = query.shape
+    length_k = key.shape[0]
+    key_padding_mask = additive(key_padding_mask, "key_padding_mask", query.dtype, attn_mask)
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    if is_causal and key_padding_mask is None and not need_weights:
+        attn_mask = None
+    else:
+        attn_mask = additive(attn_mask, "attn_mask", query.dtype)
+        is_causal = is_causal and key_padding_mask is None
+    _require(
+        width == embed_dim_to_check,
+        f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}",
+    )
+    head = width // num_heads
+    _require(head * num_heads == width, f"embed_dim {width} not divisible by num_heads {num_heads}")
+    if use_separate_proj_weight:
+        _require(
+            key.shape[:2] == value.shape[:2],
+            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}",
+        )
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        for name, weight in zip("qkv", weights, strict=True):
+            _require(weight is not None, f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        biases = (None,) * 3 if in_proj_bias is None else tuple(in_proj_bias.chunk(3))
+        q, k, v = _projected_apart((query, key, value), weights, biases)
+    else:
+        _require(key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}")
+        _require(in_proj_weight is not None, "use_separate_proj_weight is False but in_proj_weight is None")
+        q, k, v = _projected_together(query, key, value, in_proj_weight, in_proj_bias)
+    lines = batch * num_heads
+    if attn_mask is not None:
+        attn_mask = _checked_mask(attn_mask, lines, length_q, length_k)
+    if bias_k is not None and bias_v is not None:
+        _require(static_k is None, "bias cannot be added to static key.")
+        _require(static_v is None, "bias cannot be added to static value.")
+        k, v = (_ops.cat([x, b.expand(1, batch, b.size(-1))]) for x, b in ((k, bias_k), (v, bias_v)))
+        attn_mask, key_padding_mask = _with_a_key_seen(attn_mask), _with_a_key_seen(key_padding_mask)
+    else:
+        _require(bias_k is None, "bias_k is set but bias_v is None")
+        _require(bias_v is None, "bias_v is set but bias_k is None")
+
+    def by_lines(x: Any) -> Any:
+        return x.reshape(x.shape[0], lines, head).transpose(0, 1)
+
+    q = by_lines(q)
+    k = by_lines(k) if static_k is None else _static(static_k, "static_k", lines, head)
+    v = by_lines(v) if static_v is None else _static(static_v, "static_v", lines, head)
+    if add_zero_attn:
+        k, v = (_ops.cat([x, x.new_zeros((lines, 1, head))], 1) for x in (k, v))
+        attn_mask, key_padding_mask = _with_a_key_seen(attn_mask), _with_a_key_seen(key_padding_mask)
+    length_k = k.size(1)
+    if key_padding_mask is not None:
+        for dim, expected in enumerate((batch, length_k)):
+            _require(
+                key_padding_mask.shape[dim] == expected,
+                f"Expected key_padded_mask.shape[{dim}] to be {expected}, but got {key_padding_mask.shape[dim]}",
+            )
+        padding = key_padding_mask.view(batch, 1, 1, length_k).expand(-1, num_heads, -1, -1)
+        padding = padding.reshape(lines, 1, length_k)
+        attn_mask = padding if attn_mask is None else attn_mask + padding
+    dropped = dropout_p if training else 0.0
+    if need_weights:
+        out, seen = _weighted(q, k, v, attn_mask, dropped)
+        out = out.transpose(0, 1).reshape(length_q, batch, width)
+    else:
+        if attn_mask is not None:
+            sizes = (batch, num_heads) if attn_mask.size(0) != 1 else (1, 1)
+            attn_mask = attn_mask.view(*sizes, -1, length_k)
+        q, k, v = (x.reshape(batch, num_heads, x.size(1), head) for x in (q, k, v))
+        out = _ops.scaled_dot_product_attention(q, k, v, attn_mask, dropped, is_causal)
+        out = out.permute(2, 0, 1, 3).reshape(length_q, batch, width)
+        seen = None
+    out = _ops.linear(out, out_proj_weight, out_proj_bias)
+    if seen is not None:
+        seen = seen.view(batch, num_heads, length_q, length_k)
+        if average_attn_weights:
+            seen = seen.mean(1)
+    if is_batched:
+        return out, seen
+    return out.squeeze(1), None if seen is None else seen.squeeze(0)
+
+
+def _weighted(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> tuple[Any, Any]:
+    """softmax(q k^T / sqrt(width) + mask) v, and those weights after dropout."""
+    q, k = q * math.sqrt(1.0 / q.size(-1)), k.transpose(-2, -1)
+    weights = _ops.softmax(_ops.bmm(q, k) if mask is None else _ops.baddbmm(mask, q, k), -1)
+    if dropout_p > 0.0:
+        if not dropout_p <= 1.0:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+        weights = _ops.dropout(weights, dropout_p, True)
+    return _ops.bmm(weights, v), weights
