@@ -12,6 +12,7 @@ from . import (
     registrations_contraction,
     registrations_convolution,
     registrations_copy,
+    registrations_embedding_bag,
     registrations_factories,
     registrations_functional_forms,
     registrations_indexing,
@@ -27,6 +28,7 @@ from . import (
     registrations_random,
     registrations_reduction,
     registrations_scaled_mm,
+    registrations_searching,
     registrations_shapes,
     registrations_softmax,
     registrations_sorting,
@@ -43,6 +45,7 @@ def register_all() -> None:
     registrations_contraction.register()
     registrations_convolution.register()
     registrations_copy.register()
+    registrations_embedding_bag.register()
     registrations_factories.register()
     registrations_functional_forms.register()
     registrations_indexing.register()
@@ -58,6 +61,7 @@ def register_all() -> None:
     registrations_random.register()
     registrations_reduction.register()
     registrations_scaled_mm.register()
+    registrations_searching.register()
     registrations_shapes.register()
     registrations_softmax.register()
     registrations_sorting.register()

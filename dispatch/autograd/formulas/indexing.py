@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ...generated import functions as ops
 
@@ -165,3 +166,40 @@ def _padded(part: Any, shape: Sequence[int]) -> Any:
             sizes = (*part._spec.sizes[:d], missing, *part._spec.sizes[d + 1 :])
             part = ops.cat([part, zeros_for(part, sizes)], d)
     return part
+
+
+def masked_index_backward(grad: Any, shape: Sequence[int], mask: Any, indices: Sequence[Any]) -> Any:
+    """Zeros with the gradient added at the indices where the mask holds."""
+    return ops._unsafe_masked_index_put_accumulate(zeros_for(grad, shape), mask, indices, grad)
+
+
+def _of_slices(self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
+    """A vector that names slices as an index for each of their elements, and the slices with as many dimensions."""
+    spec = self._spec
+    sizes = [index._spec.numel if d == dim % spec.ndim else n for d, n in enumerate(spec.sizes)]
+    along = [-1 if d == dim % spec.ndim else 1 for d in range(spec.ndim)]
+    return index.to(int64).reshape(along).expand(sizes), source.reshape(sizes)
+
+
+def index_reduce_self_backward(
+    grad: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The gradient of what slices were combined with: that of `scatter_reduce` with an index for each element."""
+    if not self._spec.ndim:
+        one = index_reduce_self_backward(
+            *(grad.reshape((1,)), self.reshape((1,)), 0, index, source, reduce, include_self, result.reshape((1,)))
+        )
+        return one.reshape(())
+    each, slices = _of_slices(self, dim, index, source)
+    return scatter_reduce_self_backward(grad, self, dim, each, slices, reduce, include_self, result)
+
+
+def index_reduce_source_backward(
+    grad: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The gradient of the slices that were combined."""
+    if not self._spec.ndim:
+        grad, self, result = (x.reshape((1,)) for x in (grad, self, result))
+    each, slices = _of_slices(self, dim, index, source)
+    found = scatter_reduce_src_backward(grad, self, dim, each, slices, reduce, include_self, result)
+    return found.reshape(source._spec.sizes)
