@@ -260,6 +260,8 @@ from .functions_norm import (
     linalg_norm,
     linalg_vector_norm,
     pairwise_distance,
+    renorm,
+    renorm_,
 )
 from .functions_normalization import (
     _fused_rms_norm,
@@ -1073,6 +1075,8 @@ __all__ = [
     "relu_",
     "remainder",
     "remainder_",
+    "renorm",
+    "renorm_",
     "repeat_interleave",
     "reshape",
     "resize_as_",

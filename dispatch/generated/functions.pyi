@@ -1420,6 +1420,11 @@ def pairwise_distance(
 ) -> Tensor: ...
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = ..., eps: float = ...) -> Tensor: ...
 @overload
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
+@overload
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor) -> Tensor: ...
+def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
+@overload
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]: ...
@@ -3890,6 +3895,8 @@ __all__ = [
     "relu_",
     "remainder",
     "remainder_",
+    "renorm",
+    "renorm_",
     "repeat_interleave",
     "reshape",
     "resize_as_",
