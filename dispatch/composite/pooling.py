@@ -178,14 +178,16 @@ def _unpooled(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
     lead = self._spec.sizes[:-rank]
     volume = math.prod(output_size)
     zeros = self.new_zeros((*lead, volume))
-    flat = indices.reshape((*lead, -1))
+    flat = indices.reshape((*lead, math.prod(self._spec.sizes[-rank:])))
     if not self._spec.is_meta and flat._spec.numel:
         wrong = ops.logical_or(ops.lt(flat, 0), ops.ge(flat, volume))
         if bool(ops.any(wrong)):
             found = int(flat.masked_select(wrong).select(0, 0))
             shape = "x".join(map(str, output_size))
             raise RuntimeError(f"Found an invalid max index: {found} (output volumes are of size {shape}")
-    return zeros.scatter(-1, flat, self.reshape((*lead, -1))).reshape((*lead, *output_size))
+    places = zeros.scatter(-1, flat, self.reshape(flat._spec.sizes))
+    # A tensor of its own, and no view of one that nobody else sees.
+    return places.reshape((*lead, *output_size)).detach()
 
 
 def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:

@@ -257,7 +257,10 @@ def mode(self: Any, dim: int, keepdim: bool) -> Sequence[Any]:
     # The last element of the first of the longest runs.
     best = ops.argmax(place - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
     found, where = values.gather(d, best), order.gather(d, best)
-    return (found, where) if keepdim else (found.squeeze(d), where.squeeze(d))
+    if keepdim:
+        return found, where
+    # Tensors of their own, and no views of ones that nobody else sees.
+    return found.squeeze(d).detach(), where.squeeze(d).detach()
 
 
 mode_by_name = by_name("mode")

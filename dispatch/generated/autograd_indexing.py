@@ -21,7 +21,6 @@ from ..autograd.formulas.indexing import (
     index_reduce_source_backward,
     index_select_self_backward,
     masked_fill_value_backward,
-    masked_index_backward,
     scatter_reduce_self_backward,
     scatter_reduce_src_backward,
     scatter_src_backward,
@@ -44,7 +43,7 @@ from ..autograd.recording import clone_before_write, requires_grad, spec_of
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
-from .functions import _unsafe_masked_index, embedding_dense_backward
+from .functions import embedding_dense_backward
 
 
 class CatBackward0(Node):
@@ -1158,119 +1157,6 @@ def plan_scatter_reduce__two(op: OperatorEntry, key_set: int, args: Sequence[Any
             args[3] if requires_grad(args[3]) or requires_grad(args[0]) else None,
         ),
     )
-
-
-class UnsafeMaskedIndexBackward0(Node):
-    """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
-
-    __slots__ = ("indices", "indices_version", "mask", "mask_version", "self_spec")
-
-    indices: Any
-    indices_version: Any
-    mask: Any
-    mask_version: Any
-    self_spec: Any
-
-    def backward(self, grad: Any) -> Any:
-        mask = unpack(self, self.mask, self.mask_version)
-        indices = unpack_list(self, self.indices, self.indices_version)
-        return (masked_index_backward(grad, self.self_spec.shape, mask, indices),)
-
-    def release(self) -> None:
-        self.mask = self.indices = FREED
-
-
-def plan__unsafe_masked_index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    needs_self_ = requires_grad(args[0])
-    self_spec = spec_of(args[0])
-    mask_is_tensor = isinstance(args[1], TensorImpl)
-
-    def record(self_: Any, mask: Any, indices: Any, fill: Any) -> Any:
-        if grad_disabled and not is_grad_enabled():
-            return inner(self_, mask, indices, fill)
-        edges = (edge_of(self_) if needs_self_ else None,)
-        out = inner(self_, mask, indices, fill)
-        node = UnsafeMaskedIndexBackward0()
-        node.self_spec = self_spec
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
-        if needs_self_:
-            node.mask = mask
-            cell = mask._version_cell if mask_is_tensor else None
-            node.mask_version = 0 if cell is None else cell[0]
-        node.indices = list(indices)
-        node.indices_version = [saved_version(t) for t in indices]
-        spec = out._spec
-        node.specs = (spec,)
-        out._spec = spec.twin
-        out._autograd = meta = AutogradMeta()
-        meta.edge = (node, 0)
-        meta.grad = None
-        return out
-
-    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
-
-
-class UnsafeMaskedIndexPutAccumulateBackward0(Node):
-    """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
-
-    __slots__ = ("indices", "indices_version", "mask", "mask_version")
-
-    indices: Any
-    indices_version: Any
-    mask: Any
-    mask_version: Any
-
-    def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        grad_self: Any = None
-        grad_values: Any = None
-        if edges[0] is not None:
-            grad_self = grad
-        if edges[1] is not None:
-            mask = unpack(self, self.mask, self.mask_version)
-            indices = unpack_list(self, self.indices, self.indices_version)
-            grad_values = _unsafe_masked_index(grad, mask, indices, 0)
-        return grad_self, grad_values
-
-    def release(self) -> None:
-        self.mask = self.indices = FREED
-
-
-def plan__unsafe_masked_index_put_accumulate(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    needs_self_ = requires_grad(args[0])
-    needs_values = requires_grad(args[3])
-    mask_is_tensor = isinstance(args[1], TensorImpl)
-
-    def record(self_: Any, mask: Any, indices: Any, values: Any) -> Any:
-        if grad_disabled and not is_grad_enabled():
-            return inner(self_, mask, indices, values)
-        edges = (edge_of(self_) if needs_self_ else None, edge_of(values) if needs_values else None)
-        out = inner(self_, mask, indices, values)
-        node = UnsafeMaskedIndexPutAccumulateBackward0()
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
-        if needs_values:
-            node.mask = mask
-            cell = mask._version_cell if mask_is_tensor else None
-            node.mask_version = 0 if cell is None else cell[0]
-        node.indices = list(indices)
-        node.indices_version = [saved_version(t) for t in indices]
-        spec = out._spec
-        node.specs = (spec,)
-        out._spec = spec.twin
-        out._autograd = meta = AutogradMeta()
-        meta.edge = (node, 0)
-        meta.grad = None
-        return out
-
-    return saves_refused(record, (args[1] if requires_grad(args[3]) else None,))
 
 
 class MaskedFillBackward0(Node):

@@ -199,8 +199,6 @@ FAMILY_OF = {
     "aten::scatter.src": "indexing",
     "aten::scatter.value": "indexing",
     "aten::scatter_add": "indexing",
-    "aten::_unsafe_masked_index": "indexing",
-    "aten::_unsafe_masked_index_put_accumulate": "indexing",
     "aten::masked_fill.Scalar": "indexing",
     "aten::masked_fill.Tensor": "indexing",
     "aten::take": "indexing",

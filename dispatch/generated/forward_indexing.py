@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.tangents import plus, zero_tangent
-from .functions import _unsafe_masked_index, where
+from .functions import where
 
 
 def jvp_cat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -137,31 +137,6 @@ def jvp_scatter_add(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
-def jvp__unsafe_masked_index(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
-    mask = args[1]
-    indices = args[2]
-    self_t = tangents[0]
-    result_t = None
-    if self_t is not None:
-        result_t = _unsafe_masked_index(self_t, mask, indices, 0)
-    return (result_t,)
-
-
-def jvp__unsafe_masked_index_put_accumulate(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
-    self_ = args[0]
-    mask = args[1]
-    indices = args[2]
-    values = args[3]
-    self_t = tangents[0]
-    values_t = tangents[3]
-    result_t = None
-    if self_t is not None or values_t is not None:
-        result_t = op.call(zero_tangent(self_, self_t), mask, indices, zero_tangent(values, values_t))
-    return (result_t,)
-
-
 def jvp_masked_fill_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
     mask = args[1]
@@ -262,8 +237,6 @@ FORMULAS = {
     "aten::scatter.src": jvp_scatter_src,
     "aten::scatter.value": jvp_scatter_value,
     "aten::scatter_add": jvp_scatter_add,
-    "aten::_unsafe_masked_index": jvp__unsafe_masked_index,
-    "aten::_unsafe_masked_index_put_accumulate": jvp__unsafe_masked_index_put_accumulate,
     "aten::masked_fill.Scalar": jvp_masked_fill_Scalar,
     "aten::masked_fill.Tensor": jvp_masked_fill_Tensor,
     "aten::take": jvp_take,

@@ -445,8 +445,7 @@ def register() -> None:
         "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
         "native_functions/indexing.yaml:230",
     )
-    composite("_unsafe_masked_index", "CompositeExplicitAutograd", composition._unsafe_masked_index)
-    autograd("_unsafe_masked_index", autograd_indexing.plan__unsafe_masked_index)
+    composite("_unsafe_masked_index", "CompositeImplicitAutograd", composition._unsafe_masked_index)
     define(
         "_unsafe_masked_index_put_accumulate",
         "_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
@@ -454,11 +453,8 @@ def register() -> None:
     )
     composite(
         "_unsafe_masked_index_put_accumulate",
-        "CompositeExplicitAutograd",
+        "CompositeImplicitAutograd",
         composition._unsafe_masked_index_put_accumulate,
-    )
-    autograd(
-        "_unsafe_masked_index_put_accumulate", autograd_indexing.plan__unsafe_masked_index_put_accumulate
     )
     define(
         "masked_fill.Scalar",
@@ -517,14 +513,12 @@ def register() -> None:
         "nonzero.out",
         "nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/indexing.yaml:266",
-        ("nondifferentiable",),
     )
-    composite("nonzero.out", "CompositeExplicitAutograd", composition.nonzero_out)
-    autograd("nonzero.out", never_differentiable)
+    composite("nonzero.out", "CompositeImplicitAutograd", composition.nonzero_out)
     define(
         "nonzero_static",
         "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
-        "native_functions/indexing.yaml:271",
+        "native_functions/indexing.yaml:270",
         ("nondifferentiable",),
     )
     structured(
@@ -534,7 +528,7 @@ def register() -> None:
     define(
         "nonzero_static.out",
         "nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:271",
+        "native_functions/indexing.yaml:270",
         ("nondifferentiable",),
     )
     structured("nonzero_static.out", native.nonzero_static, "nonzero_static_stub", "out")
@@ -542,39 +536,39 @@ def register() -> None:
     define(
         "nonzero.as_tuple",
         "nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-        "native_functions/indexing.yaml:277",
+        "native_functions/indexing.yaml:276",
     )
     composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:282")
+    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:281")
     composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:287")
+    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:286")
     composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:292")
+    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:291")
     structured("take", native.take, "take_stub", "functional", "take.out")
     autograd("take", autograd_indexing.plan_take)
     define(
         "take.out",
         "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:292",
+        "native_functions/indexing.yaml:291",
     )
     structured("take.out", native.take, "take_stub", "out")
     autograd("take.out", out_refuses_grad)
     define(
         "put",
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:297",
+        "native_functions/indexing.yaml:296",
     )
     composite("put", "CompositeImplicitAutograd", composition.put)
     define(
         "put_",
         "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:302",
+        "native_functions/indexing.yaml:301",
     )
     composite("put_", "CompositeImplicitAutograd", composition.put_)
     define(
         "embedding",
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml:307",
+        "native_functions/indexing.yaml:306",
         ("core",),
     )
     structured("embedding", native.embedding, "embedding_stub", "functional")
@@ -582,7 +576,7 @@ def register() -> None:
     define(
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml:311",
+        "native_functions/indexing.yaml:310",
         ("nondifferentiable",),
     )
     structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
@@ -590,7 +584,7 @@ def register() -> None:
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:317",
+        "native_functions/indexing.yaml:316",
         ("core",),
     )
     structured(
@@ -600,93 +594,89 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:321", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:320", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:326")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:325")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:331")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:330")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:336",
+        "native_functions/indexing.yaml:335",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:341",
+        "native_functions/indexing.yaml:340",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:346",
+        "native_functions/indexing.yaml:345",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
     define(
         "repeat_interleave.Tensor",
         "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:352",
-        ("nondifferentiable",),
+        "native_functions/indexing.yaml:351",
     )
-    composite("repeat_interleave.Tensor", "CompositeExplicitAutograd", composition.repeat_interleave)
-    autograd("repeat_interleave.Tensor", never_differentiable)
+    composite("repeat_interleave.Tensor", "CompositeImplicitAutograd", composition.repeat_interleave)
     define(
         "repeat_interleave.Tensor_out",
         "repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:352",
-        ("nondifferentiable",),
+        "native_functions/indexing.yaml:351",
     )
     composite(
         "repeat_interleave.Tensor_out",
-        "CompositeExplicitAutograd",
+        "CompositeImplicitAutograd",
         out_form("repeat_interleave", composition.repeat_interleave),
     )
-    autograd("repeat_interleave.Tensor_out", never_differentiable)
     define(
         "repeat_interleave.self_Tensor",
         "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:358",
+        "native_functions/indexing.yaml:356",
     )
     composite("repeat_interleave.self_Tensor", "CompositeImplicitAutograd", composition.repeat_interleave_by)
     define(
         "repeat_interleave.self_int",
         "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:363",
+        "native_functions/indexing.yaml:361",
     )
     composite("repeat_interleave.self_int", "CompositeImplicitAutograd", composition.repeat_interleave_each)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:368")
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:366")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:373")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:371")
     structured("tril", native.triangle, "tril_stub", "functional", "tril.out")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:373"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:371"
     )
     structured("tril_", native.triangle, "tril_stub", "inplace", "tril.out")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:373",
+        "native_functions/indexing.yaml:371",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:379")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:377")
     structured("triu", native.triangle, "triu_stub", "functional", "triu.out")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:379"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:377"
     )
     structured("triu_", native.triangle, "triu_stub", "inplace", "triu.out")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:379",
+        "native_functions/indexing.yaml:377",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)

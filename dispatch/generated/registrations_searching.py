@@ -41,224 +41,180 @@ def register() -> None:
         "searchsorted.Scalar",
         "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
         "native_functions/searching.yaml:8",
-        ("nondifferentiable",),
     )
-    composite("searchsorted.Scalar", "CompositeExplicitAutograd", composition.searchsorted_scalar)
-    autograd("searchsorted.Scalar", never_differentiable)
+    composite("searchsorted.Scalar", "CompositeImplicitAutograd", composition.searchsorted_scalar)
     define(
         "searchsorted.Scalar_out",
         "searchsorted.Scalar_out(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/searching.yaml:8",
-        ("nondifferentiable",),
     )
     composite(
         "searchsorted.Scalar_out",
-        "CompositeExplicitAutograd",
+        "CompositeImplicitAutograd",
         out_form("searchsorted", composition.searchsorted_scalar),
     )
-    autograd("searchsorted.Scalar_out", never_differentiable)
     define(
         "bucketize.Tensor",
         "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        "native_functions/searching.yaml:14",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:13",
     )
-    composite("bucketize.Tensor", "CompositeExplicitAutograd", composition.bucketize)
-    autograd("bucketize.Tensor", never_differentiable)
+    composite("bucketize.Tensor", "CompositeImplicitAutograd", composition.bucketize)
     define(
         "bucketize.Tensor_out",
         "bucketize.Tensor_out(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:14",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:13",
     )
     composite(
-        "bucketize.Tensor_out", "CompositeExplicitAutograd", out_form("bucketize", composition.bucketize)
+        "bucketize.Tensor_out", "CompositeImplicitAutograd", out_form("bucketize", composition.bucketize)
     )
-    autograd("bucketize.Tensor_out", never_differentiable)
     define(
         "bucketize.Scalar",
         "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        "native_functions/searching.yaml:20",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:18",
     )
-    composite("bucketize.Scalar", "CompositeExplicitAutograd", composition.bucketize_scalar)
-    autograd("bucketize.Scalar", never_differentiable)
+    composite("bucketize.Scalar", "CompositeImplicitAutograd", composition.bucketize_scalar)
     define(
         "bucketize.Scalar_out",
         "bucketize.Scalar_out(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:20",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:18",
     )
     composite(
         "bucketize.Scalar_out",
-        "CompositeExplicitAutograd",
+        "CompositeImplicitAutograd",
         out_form("bucketize", composition.bucketize_scalar),
     )
-    autograd("bucketize.Scalar_out", never_differentiable)
     define(
         "isin.Tensor_Tensor",
         "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml:26",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:23",
     )
-    composite("isin.Tensor_Tensor", "CompositeExplicitAutograd", composition.isin)
-    autograd("isin.Tensor_Tensor", never_differentiable)
+    composite("isin.Tensor_Tensor", "CompositeImplicitAutograd", composition.isin)
     define(
         "isin.Tensor_Tensor_out",
         "isin.Tensor_Tensor_out(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:26",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:23",
     )
-    composite("isin.Tensor_Tensor_out", "CompositeExplicitAutograd", out_form("isin", composition.isin))
-    autograd("isin.Tensor_Tensor_out", never_differentiable)
+    composite("isin.Tensor_Tensor_out", "CompositeImplicitAutograd", out_form("isin", composition.isin))
     define(
         "isin.Tensor_Scalar",
         "isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml:32",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:28",
     )
-    composite("isin.Tensor_Scalar", "CompositeExplicitAutograd", composition.isin_scalar)
-    autograd("isin.Tensor_Scalar", never_differentiable)
+    composite("isin.Tensor_Scalar", "CompositeImplicitAutograd", composition.isin_scalar)
     define(
         "isin.Tensor_Scalar_out",
         "isin.Tensor_Scalar_out(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:32",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:28",
     )
     composite(
-        "isin.Tensor_Scalar_out", "CompositeExplicitAutograd", out_form("isin", composition.isin_scalar)
+        "isin.Tensor_Scalar_out", "CompositeImplicitAutograd", out_form("isin", composition.isin_scalar)
     )
-    autograd("isin.Tensor_Scalar_out", never_differentiable)
     define(
         "isin.Scalar_Tensor",
         "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml:38",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:33",
     )
-    composite("isin.Scalar_Tensor", "CompositeExplicitAutograd", composition.isin_of_scalar)
-    autograd("isin.Scalar_Tensor", never_differentiable)
+    composite("isin.Scalar_Tensor", "CompositeImplicitAutograd", composition.isin_of_scalar)
     define(
         "isin.Scalar_Tensor_out",
         "isin.Scalar_Tensor_out(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml:38",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:33",
     )
     composite(
-        "isin.Scalar_Tensor_out", "CompositeExplicitAutograd", out_form("isin", composition.isin_of_scalar)
+        "isin.Scalar_Tensor_out", "CompositeImplicitAutograd", out_form("isin", composition.isin_of_scalar)
     )
-    autograd("isin.Scalar_Tensor_out", never_differentiable)
     define(
         "_unique",
         "_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
-        "native_functions/searching.yaml:44",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:38",
     )
-    composite("_unique", "CompositeExplicitAutograd", composition._unique)
-    autograd("_unique", never_differentiable)
+    composite("_unique", "CompositeImplicitAutograd", composition._unique)
     define(
         "_unique.out",
         "_unique.out(Tensor self, bool sorted=True, bool return_inverse=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/searching.yaml:44",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:38",
     )
-    composite("_unique.out", "CompositeExplicitAutograd", out_form("_unique", composition._unique, 2))
-    autograd("_unique.out", never_differentiable)
+    composite("_unique.out", "CompositeImplicitAutograd", out_form("_unique", composition._unique, 2))
     define(
         "_unique2",
         "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:50",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:43",
     )
-    composite("_unique2", "CompositeExplicitAutograd", composition._unique2)
-    autograd("_unique2", never_differentiable)
+    composite("_unique2", "CompositeImplicitAutograd", composition._unique2)
     define(
         "_unique2.out",
         "_unique2.out(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:50",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:43",
     )
-    composite("_unique2.out", "CompositeExplicitAutograd", out_form("_unique2", composition._unique2, 3))
-    autograd("_unique2.out", never_differentiable)
+    composite("_unique2.out", "CompositeImplicitAutograd", out_form("_unique2", composition._unique2, 3))
     define(
         "unique_dim",
         "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:56",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:48",
     )
-    composite("unique_dim", "CompositeExplicitAutograd", composition.unique_dim)
-    autograd("unique_dim", never_differentiable)
+    composite("unique_dim", "CompositeImplicitAutograd", composition.unique_dim)
     define(
         "unique_dim.out",
         "unique_dim.out(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:56",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:48",
     )
     composite(
-        "unique_dim.out", "CompositeExplicitAutograd", out_form("unique_dim", composition.unique_dim, 3)
+        "unique_dim.out", "CompositeImplicitAutograd", out_form("unique_dim", composition.unique_dim, 3)
     )
-    autograd("unique_dim.out", never_differentiable)
     define(
         "unique_consecutive",
         "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:63",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:54",
     )
-    composite("unique_consecutive", "CompositeExplicitAutograd", composition.unique_consecutive)
-    autograd("unique_consecutive", never_differentiable)
+    composite("unique_consecutive", "CompositeImplicitAutograd", composition.unique_consecutive)
     define(
         "unique_consecutive.out",
         "unique_consecutive.out(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:63",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:54",
     )
     composite(
         "unique_consecutive.out",
-        "CompositeExplicitAutograd",
+        "CompositeImplicitAutograd",
         out_form("unique_consecutive", composition.unique_consecutive, 3),
     )
-    autograd("unique_consecutive.out", never_differentiable)
     define(
         "unique_dim_consecutive",
         "unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml:70",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:60",
     )
-    composite("unique_dim_consecutive", "CompositeExplicitAutograd", composition.unique_dim_consecutive)
-    autograd("unique_dim_consecutive", never_differentiable)
+    composite("unique_dim_consecutive", "CompositeImplicitAutograd", composition.unique_dim_consecutive)
     define(
         "unique_dim_consecutive.out",
         "unique_dim_consecutive.out(Tensor self, int dim, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml:70",
-        ("nondifferentiable",),
+        "native_functions/searching.yaml:60",
     )
     composite(
         "unique_dim_consecutive.out",
-        "CompositeExplicitAutograd",
+        "CompositeImplicitAutograd",
         out_form("unique_dim_consecutive", composition.unique_dim_consecutive, 3),
     )
-    autograd("unique_dim_consecutive.out", never_differentiable)
     define(
         "mode",
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/searching.yaml:77",
+        "native_functions/searching.yaml:66",
     )
     composite("mode", "CompositeExplicitAutograd", composition.mode)
     autograd("mode", autograd_searching.plan_mode)
     define(
         "mode.values",
         "mode.values(Tensor self, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/searching.yaml:77",
+        "native_functions/searching.yaml:66",
     )
     composite("mode.values", "CompositeExplicitAutograd", out_form("mode", composition.mode, 2))
     define(
         "mode.dimname",
         "mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/searching.yaml:83",
+        "native_functions/searching.yaml:72",
     )
     composite("mode.dimname", "CompositeImplicitAutograd", composition.mode_by_name)
     define(
         "mode.dimname_out",
         "mode.dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/searching.yaml:89",
+        "native_functions/searching.yaml:78",
     )
     composite("mode.dimname_out", "CompositeImplicitAutograd", composition.mode_by_name_out)

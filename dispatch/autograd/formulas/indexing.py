@@ -168,11 +168,6 @@ def _padded(part: Any, shape: Sequence[int]) -> Any:
     return part
 
 
-def masked_index_backward(grad: Any, shape: Sequence[int], mask: Any, indices: Sequence[Any]) -> Any:
-    """Zeros with the gradient added at the indices where the mask holds."""
-    return ops._unsafe_masked_index_put_accumulate(zeros_for(grad, shape), mask, indices, grad)
-
-
 def _of_slices(self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
     """A vector that names slices as an index for each of their elements, and the slices with as many dimensions."""
     spec = self._spec
