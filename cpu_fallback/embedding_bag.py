@@ -52,7 +52,14 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
     narrow = spec.dtype in NARROW
 
     def into(
-        out: Any, origin: Any, sizes: Any, attained: Any, weight: Any, indices: Any, offsets: Any, scale: Any = None
+        out: Any,
+        origin: Any,
+        sizes: Any,
+        attained: Any,
+        weight: Any,
+        indices: Any,
+        offsets: Any,
+        scale: Any = None,
     ) -> None:
         check_bags(indices, offsets, rows)
         ends = offsets[1:] if len(offsets) > bags else np.append(offsets[1:], len(indices))

@@ -144,7 +144,7 @@ def view_at(storage: Storage, offset: int, spec: Any) -> Any:
 
 
 def in_memory_order(root: Any) -> Any:
-    """A root array as a C-contiguous one, which NumPy takes for a buffer; of an array with gaps all bytes that it spans."""
+    """A root array as a C-contiguous one, which NumPy takes for a buffer: where it has gaps, all that it spans."""
     if root.flags.c_contiguous:
         return root
     turned = root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))

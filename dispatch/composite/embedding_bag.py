@@ -24,7 +24,15 @@ def embedding_bag(
 ) -> Any:
     """`torch.embedding_bag`."""
     return embedding_bag_padding_idx(
-        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, None
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        None,
     )
 
 

@@ -80,7 +80,9 @@ def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
         if not spec.numel:
             raise RuntimeError("_chunk_cat expects non-empty tensor")
         if spec.sizes[:d] != first.sizes[:d]:
-            raise RuntimeError("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all input tensors")
+            raise RuntimeError(
+                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all input tensors"
+            )
         missing = -spec.sizes[d] % num_chunks
         if missing:
             sizes = (*spec.sizes[:d], missing, *spec.sizes[d + 1 :])
@@ -136,7 +138,9 @@ def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any
     """`torch._unsafe_masked_index`: elements where a mask holds, `fill` elsewhere, whatever the index is there."""
     if not self._spec.numel:
         sizes = [d for d, index in enumerate(indices) if index is None]
-        picked = mask._spec.sizes if not sizes else self.new_empty(self._spec.sizes).index(indices)._spec.sizes
+        picked = (
+            mask._spec.sizes if not sizes else self.new_empty(self._spec.sizes).index(indices)._spec.sizes
+        )
         return self.new_full(picked, fill)
     return self.index(_bounded(self, indices)).masked_fill(ops.logical_not(mask), fill)
 

@@ -172,10 +172,14 @@ def _entries(self: Any, dim: int) -> tuple[int, Any]:
     empty = spec.sizes.count(0)
     if spec.sizes[d] == 0:
         if empty != 1:
-            raise RuntimeError("Number of zero sized dimensions is more than one, so unique cannot be applied ")
+            raise RuntimeError(
+                "Number of zero sized dimensions is more than one, so unique cannot be applied "
+            )
         return d, None
     if empty:
-        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
     return d, ops.movedim(self, d, 0).reshape((spec.sizes[d], -1))
 
 
@@ -241,7 +245,9 @@ def mode(self: Any, dim: int, keepdim: bool) -> Sequence[Any]:
     """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last place."""
     spec = self._spec
     if spec.dtype.is_complex:
-        raise NotImplementedError(f"\"mode_{spec.device.type}\" not implemented for '{spec.dtype.scalar_name}'")
+        raise NotImplementedError(
+            f"\"mode_{spec.device.type}\" not implemented for '{spec.dtype.scalar_name}'"
+        )
     d = wrap_dim(dim, spec.ndim)
     check_nonempty("mode", spec, (d,))
     if not spec.ndim:

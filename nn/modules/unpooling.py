@@ -24,9 +24,7 @@ class _MaxUnpool(Module):
 
     def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
         """Maxima (N, C, *) or (C, *) and their places give what they were pooled from, zeros elsewhere."""
-        return type(self).function(
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+        return type(self).function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

@@ -59,7 +59,9 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
     extents = [storage_size(spec.sizes, spec.strides) for spec in specs if spec is not None]
     kind = integer_type(*numbers.values(), *extents, bags * width + block, n + parts)
     pointers = {
-        name: f"*{spec.dtype.triton_name}" for name, spec in zip(NAMES, specs, strict=True) if spec is not None
+        name: f"*{spec.dtype.triton_name}"
+        for name, spec in zip(NAMES, specs, strict=True)
+        if spec is not None
     }
     constants: dict[str, object] = {
         "MODE": mode,

@@ -36,7 +36,8 @@ def pool_bags(
 
     A program has a bag and a block of columns. Sums are added in ROWS parts, of which each takes every ROWS-th row in
     order, and then the parts: the same for every launch. The maximum takes one row after another, so that a NaN
-    counts only where it comes first. Indices after the last of `bounds` offsets are in no bag. The first flag says that an index is wrong, the second that an offset is.
+    counts only where it comes first. Indices after the last of `bounds` offsets are in no bag. The first flag says
+    that an index is wrong, the second that an offset is.
     """
     bag = tl.program_id(0).to(INDEX)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -77,12 +78,14 @@ def pool_bags(
     if (tl.program_id(1) == 0) & (bag == bags - 1):
         for base in range(last, n, BLOCK):
             after = base + tl.arange(0, BLOCK)
-            tl.store(origin + after, (bags + tl.zeros_like(after)).to(origin.dtype.element_ty), mask=after < n)
+            tl.store(
+                origin + after, (bags + tl.zeros_like(after)).to(origin.dtype.element_ty), mask=after < n
+            )
     result = tl.sum(total, 0)
     number = tl.sum(count, 0)
     if MODE == 1:
         divisor = tl.maximum(number, 1)
-        if TYPE == tl.float64:
+        if result.dtype == tl.float64:
             result = result / divisor.to(tl.float64)
         else:
             result = tl.div_rn(result, (tl.zeros((BLOCK,), tl.int32) + divisor).to(tl.float32))

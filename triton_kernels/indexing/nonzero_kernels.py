@@ -10,7 +10,7 @@ def hot_tile(x, first, i, n, TYPE: tl.constexpr, BLOCK: tl.constexpr):
     if first + BLOCK <= n:
         hot = tl.load(x + i).to(TYPE) != 0
     else:
-        hot = (tl.load(x + i, mask=i < n, other=0).to(TYPE) != 0) & (i < n)
+        hot = (tl.load(x + i, mask=i < n).to(TYPE) != 0) & (i < n)
     return hot.to(tl.int32)
 
 
@@ -54,7 +54,12 @@ def write_nonzero(
 
 
 ENDS_IN_BARRIERS = "32 warps: a tile's sums over lanes end in barriers, and other blocks run meanwhile"
-ONE, TWO, FOUR, EIGHT = ("i8", "u8", "i1"), ("i16", "u16", "fp16", "bf16"), ("i32", "u32", "fp32"), ("i64", "u64", "fp64")
+ONE, TWO, FOUR, EIGHT = (
+    ("i8", "u8", "i1"),
+    ("i16", "u16", "fp16", "bf16"),
+    ("i32", "u32", "fp32"),
+    ("i64", "u64", "fp64"),
+)
 
 declare(
     count_nonzero,

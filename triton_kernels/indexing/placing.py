@@ -14,8 +14,8 @@ from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
 from ..elementwise.factories import fill, zero
 from ..geometry import broadcast_strides
+from .combining_kernels import add, larger, multiply, smaller
 from .index_bounds import Bound, allocate
-from .indexing_kernels import add, larger, multiply, smaller
 from .picking import refuse_untyped
 from .placement import Finish, Placement, combining, placed_kernel, put
 

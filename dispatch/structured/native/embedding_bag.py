@@ -24,10 +24,10 @@ class Refusal(NamedTuple):
         "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, "
         "got {wrong}"
     )
-    last: str = (
-        "offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {wrong}"
+    last: str = "offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {wrong}"
+    between: str = (
+        "embedding_bag: expected offsets that do not descend, within [0, {length}], but got {wrong}"
     )
-    between: str = "embedding_bag: expected offsets that do not descend, within [0, {length}], but got {wrong}"
 
 
 REFUSAL = Refusal()

@@ -73,7 +73,9 @@ def searchsorted(
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{common.scalar_name}'")
     meta.extra["right"] = right or side == "right"
     meta.extra["common"] = common
-    meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=dtype, device=self.device)
+    meta.set_output_raw_strided(
+        0, self.sizes, contiguous_strides(self.sizes), dtype=dtype, device=self.device
+    )
 
 
 def _refuse(why: str) -> None:
