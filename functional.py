@@ -12,6 +12,8 @@ from typing import Any
 from .dispatch.core.tensor_function import overridable
 from .dispatch.generated import functions as _ops
 from .dispatch.tensor import Tensor
+from .dispatch.unique_methods import unique as _unique
+from .dispatch.unique_methods import unique_consecutive as _unique_consecutive
 
 __all__ = [
     "atleast_1d",
@@ -25,6 +27,8 @@ __all__ = [
     "meshgrid",
     "norm",
     "tensordot",
+    "unique",
+    "unique_consecutive",
 ]
 
 
@@ -271,3 +275,50 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     if out is not None:
         return _ops.tensordot(a, b, left, right, out=out)
     return _ops.tensordot(a, b, left, right)
+
+
+@overridable
+def unique(
+    input: Any,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements of a tensor, or entries along `dim`, in ascending order (`torch.unique`).
+
+    Args:
+        input: of any sizes and of a dtype that has an order. NaN equals nothing, and each NaN is unique.
+        sorted: without effect: they are sorted in any case.
+        return_inverse: whether to say for each element, or entry, where it is among the different ones.
+        return_counts: whether to say how often each of them occurs.
+        dim: entries along it are compared as words are, element by element.
+
+    Returns:
+        A tensor, or a tuple of it and what is asked for, as int64.
+
+    Raises NotImplementedError for complex numbers, and on the Meta device, where the number of elements is not known;
+    RuntimeError for entries without elements.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unique(tt.tensor([3, 1, 3]), return_inverse=True, return_counts=True)
+        (tensor([1, 3]), tensor([1, 0, 1]), tensor([1, 2]))
+    """
+    return _unique(input, sorted, return_inverse, return_counts, dim)
+
+
+@overridable
+def unique_consecutive(
+    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """One element of each run of equal ones, or entry along `dim` (`torch.unique_consecutive`).
+
+    Arguments, results and errors are those of `unique`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.unique_consecutive(tt.tensor([1, 1, 2, 1]), return_counts=True)
+        (tensor([1, 2, 1]), tensor([2, 1, 1]))
+    """
+    return _unique_consecutive(input, return_inverse, return_counts, dim)

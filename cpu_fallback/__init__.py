@@ -12,6 +12,7 @@ from . import (
     convolution,
     copy,
     embedding,
+    embedding_bag,
     factories,
     indexing,
     linalg,
@@ -24,6 +25,7 @@ from . import (
     reduction,
     scaled_mm,
     scan,
+    searching,
     softmax,
     sorting,
 )
@@ -35,6 +37,7 @@ __all__ = [
     "convolution",
     "copy",
     "embedding",
+    "embedding_bag",
     "factories",
     "indexing",
     "linalg",
@@ -47,6 +50,7 @@ __all__ = [
     "reduction",
     "scaled_mm",
     "scan",
+    "searching",
     "softmax",
     "sorting",
 ]

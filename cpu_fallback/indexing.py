@@ -302,6 +302,68 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+IDENTITIES: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1}
+COMBINED_BY: dict[str, Any] = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def identity_of(reduce: str, dtype: Any) -> Any:
+    """What combines with anything to that, as a number of a NumPy dtype."""
+    if reduce in IDENTITIES:
+        return dtype.type(IDENTITIES[reduce])
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if reduce == "amax" else np.inf)
+    if dtype.kind == "b":
+        return dtype.type(reduce == "amin")
+    return getattr(np.iinfo(dtype), "min" if reduce == "amax" else "max")
+
+
+def index_reduce(call: StructuredCall) -> PlannedKernel:
+    """Slices of the source combined at the index, in order; narrow floats in float32."""
+    axis: int = call.extra["dim"]
+    reduce: str = call.args["reduce"]
+    includes: bool = call.args["include_self"]
+    spec = call.args["self"]
+    size = spec.sizes[axis] if spec.ndim else 1
+    wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
+    function = COMBINED_BY.get(reduce, np.add)
+    start = None if includes else identity_of(reduce, wide)
+
+    def into(out: Any, data: Any, index: Any, source: Any) -> None:
+        if out is not data:
+            np.copyto(out, data)
+        rows = index.reshape(-1)
+        check_bounds(rows, size, axis, False, IndexError)
+        if not rows.size or not out.size:
+            return
+        target = np.moveaxis(out, axis, 0) if out.ndim else out.reshape(1)
+        moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
+        work = np.ascontiguousarray(target).reshape(size, -1).astype(wide)
+        values = np.ascontiguousarray(moved).reshape(rows.size, -1).astype(wide)
+        width = work.shape[1]
+        places = (rows[:, None] * width + np.arange(width)).reshape(-1)
+        combine_at(function, work.reshape(-1), places, values.reshape(-1), start)
+        if reduce == "mean":
+            divide_by_counts(work, rows, includes)
+        np.copyto(target, work.reshape(target.shape), casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+def divide_by_counts(sums: Any, rows: Any, includes: bool) -> None:
+    """Divide each row by how often it is named, and once more where it `includes` itself; integers round down."""
+    counts = np.bincount(rows, minlength=len(sums))
+    changed = np.flatnonzero(counts)
+    counts = (counts[changed] + includes).reshape((-1,) + (1,) * (sums.ndim - 1))
+    token = set_state(IGNORE)
+    try:
+        if sums.dtype.kind in "fc":
+            sums[changed] /= counts.astype(sums.dtype)
+        else:
+            sums[changed] = sums[changed] // counts
+    finally:
+        reset_state(token)
+
+
 def index_copy(call: StructuredCall) -> PlannedKernel:
     """Slices of the source put at the index."""
     axis: int = call.extra["dim"]
@@ -384,16 +446,8 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
     places = None if 0 in picked else _places_function(sizes, axis, picked)
     part = tuple([slice(0, n) for n in picked])
     wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
-    functions = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
-    function: Any = functions.get(reduce, np.add)
-    if reduce in ("sum", "mean", "prod"):
-        start = wide.type(reduce == "prod")
-    elif wide.kind == "f":
-        start = wide.type(-np.inf if reduce == "amax" else np.inf)
-    elif wide.kind == "b":
-        start = wide.type(reduce == "amin")
-    else:
-        start = getattr(np.iinfo(wide), "min" if reduce == "amax" else "max")
+    function = COMBINED_BY.get(reduce, np.add)
+    start = identity_of(reduce, wide)
 
     def into(out: Any, data: Any, index: Any, src: Any) -> None:
         if out is not data:
@@ -407,17 +461,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
         flat = np.ascontiguousarray(out).reshape(-1).astype(wide)
         combine_at(function, flat, where, values, None if includes else start)
         if reduce == "mean":
-            counts = np.bincount(where, minlength=flat.size)
-            changed = np.flatnonzero(counts)
-            counts = counts[changed] + includes
-            token = set_state(IGNORE)
-            try:
-                if wide.kind in "fc":
-                    flat[changed] /= counts.astype(wide)
-                else:
-                    flat[changed] = flat[changed] // counts
-            finally:
-                reset_state(token)
+            divide_by_counts(flat, where, includes)
         np.copyto(out, flat.reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(into)
@@ -534,6 +578,23 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(lambda *data: None, fresh)
 
 
+def nonzero_static(call: StructuredCall) -> PlannedKernel:
+    """As many places as are wanted, and a number where there are fewer."""
+    sizes = call.args["self"].sizes
+    fill: int = call.args["fill_value"]
+
+    def into(out: Any, data: Any) -> None:
+        if data.dtype.kind == "V":
+            data = data.astype(FLOAT32)
+        places = np.flatnonzero(data.reshape(-1))[: len(out)]
+        out.fill(fill)
+        if sizes:
+            for d, found in enumerate(np.unravel_index(places, sizes)):
+                out[: len(places), d] = found
+
+    return PlannedKernel(into)
+
+
 def take(call: StructuredCall) -> PlannedKernel:
     """Elements of the flattened array; negative places count from the end."""
     numel = call.args["self"].numel
@@ -582,12 +643,14 @@ for _stub, _factory in {
     "index_put_stub": index_put,
     "index_select_stub": index_select,
     "index_add_stub": index_add,
+    "index_reduce_stub": index_reduce,
     "index_copy_stub": index_copy,
     "gather_stub": gather,
     "scatter_stub": scatter,
     "scatter_reduce_stub": scatter_reduce,
     "masked_fill_stub": masked_fill,
     "nonzero_stub": nonzero,
+    "nonzero_static_stub": nonzero_static,
     "take_stub": take,
     "flip_stub": flip,
     "tril_stub": triangle(True),

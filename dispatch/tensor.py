@@ -14,6 +14,7 @@ from .operators import ReflectedOperators
 from .schema import register_exact_type
 from .subclasses import SubclassMethods
 from .tensor_meta import TensorMeta
+from .unique_methods import UniqueMethods
 
 
 class Tensor(
@@ -24,6 +25,7 @@ class Tensor(
     ReflectedOperators,
     SubclassMethods,
     NamedMethods,
+    UniqueMethods,
     TensorMethods,
     TensorImpl,
     metaclass=TensorMeta,

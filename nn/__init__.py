@@ -38,7 +38,8 @@ _MODULES = {
         "AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d"
     ),
     "reshaping": "ChannelShuffle Flatten PixelShuffle PixelUnshuffle Unflatten",
-    "sparse": "Embedding",
+    "sparse": "Embedding EmbeddingBag",
+    "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
 }
 """The names of each module."""
 

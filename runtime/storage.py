@@ -144,7 +144,13 @@ def view_at(storage: Storage, offset: int, spec: Any) -> Any:
 
 
 def in_memory_order(root: Any) -> Any:
-    """A gapless root array as a C-contiguous one, which NumPy takes for a buffer."""
+    """A root array as a C-contiguous one, which NumPy takes for a buffer: where it has gaps, all that it spans."""
     if root.flags.c_contiguous:
         return root
-    return root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))
+    turned = root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))
+    if turned.flags.c_contiguous:
+        return turned
+    # Memory of another library, of which NumPy knows only the elements of this array.
+    span = sum((n - 1) * stride for n, stride in zip(root.shape, root.strides, strict=True)) + root.itemsize
+    first = np.lib.stride_tricks.as_strided(root, (1,), (root.itemsize,)).view(np.uint8)
+    return np.lib.stride_tricks.as_strided(first, (span,), (1,))

@@ -49,7 +49,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         for key, kernel in f.dispatch:
             composition = f"composition.{kernel}"
             if f.written:
-                composition = f'{f.form}_form("{f.base}", {composition})'
+                several = f", {len(f.schema.returns)}" if len(f.schema.returns) > 1 else ""
+                composition = f'{f.form}_form("{f.base}", {composition}{several})'
                 forms.add(f"{f.form}_form")
             lines.append(f'composite("{f.name}", "{key}", {composition})')
             used.add("composite")

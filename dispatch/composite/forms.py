@@ -30,12 +30,14 @@ def write_out(name: str, out: Any, result: Any) -> Any:
     return out.copy_(result)
 
 
-def out_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The ``out=`` form of a composition with one result or several, which takes its outputs last."""
+def out_form(name: str, function: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
+    """The ``out=`` form of a composition with `count` results, which takes its outputs last."""
 
     def form(*args: Any) -> Any:
-        result = function(*args[: len(args) - 1])
-        return write_out(name, args[-1], result)
+        result = function(*args[: len(args) - count])
+        if count == 1:
+            return write_out(name, args[-1], result)
+        return tuple([write_out(name, out, each) for out, each in zip(args[-count:], result, strict=True)])
 
     return form
 

@@ -110,6 +110,21 @@ def unfold_copy(self: Any, dimension: int, size: int, step: int) -> Any:
     return _contiguous(self.unfold(dimension, size, step))
 
 
+def unbind_copy(self: Any, dim: int) -> list[Any]:
+    """`torch.unbind_copy`."""
+    return [_contiguous(part) for part in self.unbind(dim)]
+
+
+def split_copy(self: Any, split_size: int, dim: int) -> list[Any]:
+    """`torch.split_copy`."""
+    return [_contiguous(part) for part in self.split(split_size, dim)]
+
+
+def split_with_sizes_copy(self: Any, split_sizes: Sequence[int], dim: int) -> list[Any]:
+    """`torch.split_with_sizes_copy`."""
+    return [_contiguous(part) for part in self.split_with_sizes(split_sizes, dim)]
+
+
 def view_as_real_copy(self: Any) -> Any:
     """`torch.view_as_real_copy`."""
     return _contiguous(packets["view_as_real"].call(self))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.dimname import position_of
-from ...runtime.scalar_type import bool_, int64
+from ...runtime.scalar_type import bool_, int32, int64
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes
@@ -59,6 +59,43 @@ def _joined(name: str, tensors: Sequence[Any], rank: int, dim: int) -> Any:
     return ops.cat(whole, 0 if name == "hstack" and whole[0]._spec.ndim == 1 else dim)
 
 
+def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
+    """`torch._chunk_cat`: `num_chunks` parts of each tensor, padded with zeros, side by side as vectors.
+
+    The result has the dimensions before `dim`, the chunks, and the flattened rest of every tensor.
+    """
+    if not tensors:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
+    if num_chunks < 1:
+        raise RuntimeError("_chunk_cat expects positive num_chunks")
+    first = tensors[0]._spec
+    d = wrap_dim(dim, first.ndim)
+    parts = []
+    for each in tensors:
+        spec = each._spec
+        if spec.dtype is not first.dtype:
+            raise RuntimeError("_chunk_cat expects all input tensors with the same dtype")
+        if spec.ndim <= d:
+            raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
+        if not spec.numel:
+            raise RuntimeError("_chunk_cat expects non-empty tensor")
+        if spec.sizes[:d] != first.sizes[:d]:
+            raise RuntimeError(
+                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all input tensors"
+            )
+        missing = -spec.sizes[d] % num_chunks
+        if missing:
+            sizes = (*spec.sizes[:d], missing, *spec.sizes[d + 1 :])
+            each = ops.cat([each, each.new_zeros(sizes)], d)
+        parts.append(each.reshape((*spec.sizes[:d], num_chunks, -1)))
+    return ops.cat(parts, d + 1)
+
+
+def _chunk_cat_out(tensors: Sequence[Any], dim: int, num_chunks: int, out: Any) -> Any:
+    """`torch._chunk_cat` into a tensor."""
+    return write_out("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
+
+
 def hstack(tensors: Sequence[Any]) -> Any:
     """`torch.hstack`."""
     return _joined("hstack", tensors, 1, 1)
@@ -77,6 +114,43 @@ def dstack(tensors: Sequence[Any]) -> Any:
 def column_stack(tensors: Sequence[Any]) -> Any:
     """`torch.column_stack`."""
     return hstack([x.reshape((x._spec.numel, 1)) if x._spec.ndim <= 1 else x for x in tensors])
+
+
+def _unsafe_index(self: Any, indices: Sequence[Any]) -> Any:
+    """`torch._unsafe_index`; bounds are checked all the same."""
+    return self.index(indices)
+
+
+def _unsafe_index_put(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
+    """`torch._unsafe_index_put`; bounds are checked all the same."""
+    return self.index_put(indices, values, accumulate)
+
+
+def _bounded(self: Any, indices: Sequence[Any]) -> list[Any]:
+    """Indices brought into the bounds of their dimensions."""
+    return [
+        index if index is None else ops.clamp(index, -self._spec.sizes[d], self._spec.sizes[d] - 1)
+        for d, index in enumerate(indices)
+    ]
+
+
+def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any) -> Any:
+    """`torch._unsafe_masked_index`: elements where a mask holds, `fill` elsewhere, whatever the index is there."""
+    if not self._spec.numel:
+        sizes = [d for d, index in enumerate(indices) if index is None]
+        picked = (
+            mask._spec.sizes if not sizes else self.new_empty(self._spec.sizes).index(indices)._spec.sizes
+        )
+        return self.new_full(picked, fill)
+    return self.index(_bounded(self, indices)).masked_fill(ops.logical_not(mask), fill)
+
+
+def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Sequence[Any], values: Any) -> Any:
+    """`torch._unsafe_masked_index_put_accumulate`: values are added where a mask holds."""
+    if not self._spec.numel:
+        return self.clone()
+    kept = values.masked_fill(ops.logical_not(mask), 0)
+    return self.index_put(_bounded(self, indices), kept, True)
 
 
 def index_put_impl(self: Any, indices: Sequence[Any], values: Any, accumulate: bool, unsafe: bool) -> Any:
@@ -185,6 +259,15 @@ def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
     where, values = _scattered_where("masked_scatter_", self, mask, source)
     (self if self._spec.ndim else self.view((1,))).index_put_(list(where), values)
     return self
+
+
+def nonzero_out(self: Any, out: Any) -> Any:
+    """`torch.nonzero` into a tensor."""
+    if out._spec.dtype is not int64:
+        raise RuntimeError(
+            f"nonzero: Expected out tensor to have scalar type Long but got scalar type{out.dtype.scalar_name}"
+        )
+    return write_out("nonzero", out, ops.nonzero(self))
 
 
 def nonzero_as(self: Any, as_tuple: bool) -> Any:
@@ -307,6 +390,73 @@ def repeat(self: Any, repeats: Sequence[int]) -> Any:
     apart = [m for n in sizes for m in (1, n)]
     spread = [m for n, r in zip(sizes, repeats, strict=True) for m in (r, n)]
     return self.reshape(apart).expand(spread).reshape(target)
+
+
+def repeat_interleave(repeats: Any, output_size: int | None) -> Any:
+    """``torch.repeat_interleave(repeats)``: each place as often as its number says.
+
+    Their number is known to the host only once the device has summed them, or by `output_size`.
+    """
+    spec = repeats._spec
+    if spec.is_meta and output_size is None:
+        raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
+    if spec.ndim != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if spec.dtype not in (int64, int32):
+        raise NotImplementedError(
+            f"\"repeat_interleave_{spec.device.type}\" not implemented for '{spec.dtype.scalar_name}'"
+        )
+    if spec.is_meta:
+        return repeats.new_empty((output_size,))
+    if not spec.numel:
+        return ops.empty_like(repeats)
+    if bool(ops.any(ops.lt(repeats, 0))):
+        raise RuntimeError("repeats can not be negative")
+    ends = ops.cumsum(repeats, 0)
+    total = int(ends.select(0, spec.numel - 1))
+    if output_size is not None and output_size != total:
+        raise RuntimeError("allocated size does not match required size")
+    places = ops.arange(total, dtype=ends.dtype, device=repeats.device)
+    return ops.searchsorted(ends, places, out_int32=spec.dtype is int32, right=True)
+
+
+def _line(self: Any, dim: int | None) -> tuple[Any, int]:
+    """The tensor and a dimension of it; without one, the flattened tensor and its only one."""
+    if dim is None:
+        return self.reshape((-1,)), 0
+    return self, wrap_dim(dim, self._spec.ndim)
+
+
+def repeat_interleave_by(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
+    """`torch.repeat_interleave`: each entry as often as a tensor says."""
+    source, d = _line(self, dim)
+    size = source._spec.sizes[d] if source._spec.ndim else 1
+    given = repeats._spec
+    if given.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if given.ndim == 0 or given.sizes == (1,):
+        repeats = repeats.reshape((1,)).expand((size,))
+    elif given.sizes[0] != size:
+        raise RuntimeError(
+            "repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{given.sizes[0]} and input.size({d}) = {size}"
+        )
+    return source.index_select(d, ops.repeat_interleave(repeats, output_size=output_size))
+
+
+def repeat_interleave_each(self: Any, repeats: int, dim: int | None, output_size: int | None) -> Any:
+    """`torch.repeat_interleave`: each entry the same number of times."""
+    source, d = _line(self, dim)
+    if repeats < 0:
+        raise RuntimeError("Repeats must be non-negative")
+    source = source if source._spec.ndim else source.reshape((1,))
+    sizes = source._spec.sizes
+    if output_size is not None and output_size != sizes[d] * repeats:
+        raise RuntimeError(
+            f"repeat_interleave: Invalid output_size, expected {sizes[d] * repeats} but got {output_size}"
+        )
+    apart = source.unsqueeze(d + 1).expand((*sizes[: d + 1], repeats, *sizes[d + 1 :]))
+    return apart.clone().reshape((*sizes[:d], sizes[d] * repeats, *sizes[d + 1 :]))
 
 
 def tile(self: Any, dims: Sequence[int]) -> Any:

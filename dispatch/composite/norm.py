@@ -120,3 +120,23 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     # Each divided by its own length: their product would overflow where the quotient does not.
     units = [ops.div(x, ops.where(ops.lt(n, eps), eps, n)) for x, n in zip((a, b), lengths, strict=True)]
     return ops.sum(ops.mul(*units), [dim])
+
+
+def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+    """`torch.renorm`: entries along a dimension scaled down to a norm where theirs is greater."""
+    spec = self._spec
+    for name, value in (("p", p), ("maxnorm", maxnorm)):
+        if isinstance(value, complex):
+            raise RuntimeError(f"renorm: {name} must be real-valued")
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
+    if spec.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {spec.ndim} dimensions")
+    d = wrap_dim(dim, spec.ndim)
+    others = [i for i in range(spec.ndim) if i != d]
+    narrow = spec.dtype.is_floating_point and spec.dtype.itemsize < 4
+    norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
+    scale = ops.where(ops.gt(norms, maxnorm), maxnorm / (norms + 1e-7), ops.ones_like(norms))
+    return self * scale.to(spec.dtype)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.scalar_type import int64
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -146,3 +148,71 @@ def adaptive_max_pool1d(self: Any, output_size: Sequence[int]) -> Any:
             )
     values, indices = ops.adaptive_max_pool2d(self.unsqueeze(-2), (1, *output_size))
     return values.squeeze(-2), indices.squeeze(-2)
+
+
+def _check_unpooled(name: str, self: Any, indices: Any, rank: int) -> None:
+    spec = self._spec
+    if indices._spec.dtype is not int64:
+        raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype.scalar_name}")
+    if spec.ndim not in (rank + 1, rank + 2):
+        raise RuntimeError(
+            f"Input to {name} should be a {rank + 1}d or {rank + 2}d Tensor, but got a tensor with {spec.ndim} "
+            "dimensions."
+        )
+    if spec.sizes != indices._spec.sizes:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(spec.sizes)}) but got indices "
+            f"tensor with shape: {list(indices._spec.sizes)}"
+        )
+    for d in range(spec.ndim - rank - 1, spec.ndim):
+        if not spec.sizes[d]:
+            raise RuntimeError(
+                f"{name}_forward_out_{spec.device.type}(): Expected input to have non-zero size for non-batch "
+                f"dimensions, but got {list(spec.sizes)} with dimension {d} being empty."
+            )
+
+
+def _unpooled(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
+    """Zeros with each element at its place in the flattened plane or volume; of several for one the last."""
+    rank = len(output_size)
+    lead = self._spec.sizes[:-rank]
+    volume = math.prod(output_size)
+    zeros = self.new_zeros((*lead, volume))
+    flat = indices.reshape((*lead, math.prod(self._spec.sizes[-rank:])))
+    if not self._spec.is_meta and flat._spec.numel:
+        wrong = ops.logical_or(ops.lt(flat, 0), ops.ge(flat, volume))
+        if bool(ops.any(wrong)):
+            found = int(flat.masked_select(wrong).select(0, 0))
+            shape = "x".join(map(str, output_size))
+            raise RuntimeError(f"Found an invalid max index: {found} (output volumes are of size {shape}")
+    places = zeros.scatter(-1, flat, self.reshape(flat._spec.sizes))
+    # A tensor of its own, and no view of one that nobody else sees.
+    return places.reshape((*lead, *output_size)).detach()
+
+
+def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
+    """`torch.nn.functional.max_unpool2d` of an output size: elements at the places that max_pool2d found them."""
+    if len(output_size) != 2:
+        raise RuntimeError(
+            "There should be exactly two elements (height, width) in output_size, but got "
+            f"{len(output_size)} elements."
+        )
+    _check_unpooled("max_unpooling2d", self, indices, 2)
+    out = _unpooled(self, indices, output_size)
+    return out.contiguous(memory_format=self._spec.suggest_memory_format()) if self._spec.ndim == 4 else out
+
+
+def max_unpool3d(
+    self: Any, indices: Any, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> Any:
+    """`torch.nn.functional.max_unpool3d` of an output size."""
+    for name, sizes in (("output_size", output_size), ("stride", stride), ("padding", padding)):
+        if len(sizes) != 3:
+            raise RuntimeError(
+                f"There should be exactly three elements (depth, height, width) in {name}, but got: {len(sizes)} "
+                "elements."
+            )
+    _check_unpooled("max_unpooling3d", self, indices, 3)
+    if min(stride) <= 0:
+        raise RuntimeError(f"strides should be greater than zero, but got stride: {list(stride)}")
+    return _unpooled(self, indices, output_size)

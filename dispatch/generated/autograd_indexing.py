@@ -17,6 +17,8 @@ from ..autograd.formulas.indexing import (
     index_add_source_backward,
     index_backward,
     index_put_self_backward,
+    index_reduce_self_backward,
+    index_reduce_source_backward,
     index_select_self_backward,
     masked_fill_value_backward,
     scatter_reduce_self_backward,
@@ -412,6 +414,173 @@ def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         return self_
 
     return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
+
+
+class IndexReduceBackward0(Node):
+    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+
+    __slots__ = (
+        "dim",
+        "include_self",
+        "index",
+        "index_version",
+        "reduce",
+        "result",
+        "result_version",
+        "self_",
+        "self__version",
+        "source",
+        "source_version",
+    )
+
+    dim: Any
+    include_self: Any
+    index: Any
+    index_version: Any
+    reduce: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+    source: Any
+    source_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_source: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            index = unpack(self, self.index, self.index_version)
+            source = unpack(self, self.source, self.source_version)
+            dim = self.dim
+            reduce = self.reduce
+            include_self = self.include_self
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_self = index_reduce_self_backward(
+                grad, self_, dim, index, source, reduce, include_self, result
+            )
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            index = unpack(self, self.index, self.index_version)
+            source = unpack(self, self.source, self.source_version)
+            dim = self.dim
+            reduce = self.reduce
+            include_self = self.include_self
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_source = index_reduce_source_backward(
+                grad, self_, dim, index, source, reduce, include_self, result
+            )
+        return grad_self, grad_source
+
+    def release(self) -> None:
+        self.self_ = self.index = self.source = self.result = FREED
+
+
+def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_source = requires_grad(args[3])
+    dim = args[1]
+    reduce = args[4]
+    include_self = args[5]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    index_is_tensor = isinstance(args[2], TensorImpl)
+    source_is_tensor = isinstance(args[3], TensorImpl)
+
+    def record(self_: Any, index: Any, source: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, index, source)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(source) if needs_source else None)
+        out = inner(self_, index, source)
+        node = IndexReduceBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_source:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_source:
+            node.index = index
+            cell = index._version_cell if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_source:
+            node.source = source
+            cell = source._version_cell if source_is_tensor else None
+            node.source_version = 0 if cell is None else cell[0]
+        node.dim = dim
+        node.reduce = reduce
+        node.include_self = include_self
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_index_reduce_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_source = requires_grad(args[3])
+    dim = args[1]
+    reduce = args[4]
+    include_self = args[5]
+    index_is_tensor = isinstance(args[2], TensorImpl)
+    source_is_tensor = isinstance(args[3], TensorImpl)
+
+    def record(self_: Any, index: Any, source: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, index, source)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(source) if needs_source else None)
+        original = clone_before_write(self_) if edges[0] is not None or needs_source else None
+        node = IndexReduceBackward0()
+        if edges[0] is not None or needs_source:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None or needs_source:
+            node.index = index
+            cell = index._version_cell if index_is_tensor else None
+            node.index_version = 0 if cell is None else cell[0]
+        if edges[0] is not None or needs_source:
+            node.source = source
+            cell = source._version_cell if source_is_tensor else None
+            node.source_version = 0 if cell is None else cell[0]
+        inner(self_, index, source)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        node.reduce = reduce
+        node.include_self = include_self
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return saves_refused(
+        record,
+        (
+            args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+            args[3] if requires_grad(args[3]) or requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class IndexCopyBackward0(Node):

@@ -671,6 +671,98 @@ def plan__adaptive_avg_pool2d_backward(op: OperatorEntry, key_set: int, args: Se
     return record
 
 
+class MaxUnpool2dBackward0(Node):
+    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+
+    __slots__ = ("indices", "indices_version")
+
+    indices: Any
+    indices_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        indices = unpack(self, self.indices, self.indices_version)
+        return (at_maxima(grad, indices, 2),)
+
+    def release(self) -> None:
+        self.indices = FREED
+
+
+def plan_max_unpool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    indices_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, indices: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, indices)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, indices)
+        node = MaxUnpool2dBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.indices = indices
+            cell = indices._version_cell if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
+
+
+class MaxUnpool3dBackward0(Node):
+    """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
+
+    __slots__ = ("indices", "indices_version")
+
+    indices: Any
+    indices_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        indices = unpack(self, self.indices, self.indices_version)
+        return (at_maxima(grad, indices, 3),)
+
+    def release(self) -> None:
+        self.indices = FREED
+
+
+def plan_max_unpool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    indices_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, indices: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, indices)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, indices)
+        node = MaxUnpool3dBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.indices = indices
+            cell = indices._version_cell if indices_is_tensor else None
+            node.indices_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
+
+
 class AdaptiveMaxPool2dBackward0(Node):
     """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
 

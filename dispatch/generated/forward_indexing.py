@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.formulas.indexing import (
+    index_reduce_self_backward,
+    index_reduce_source_jvp,
+    scatter_reduce_self_backward,
+    scatter_reduce_src_jvp,
+)
 from ..autograd.tangents import plus, zero_tangent
 from .functions import where
 
@@ -72,6 +78,27 @@ def jvp_index_add(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_index_reduce(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    index = args[2]
+    source = args[3]
+    reduce = args[4]
+    include_self = args[5]
+    self_t = tangents[0]
+    source_t = tangents[3]
+    result_t = None
+    if self_t is not None:
+        result_t = index_reduce_self_backward(self_t, self_, dim, index, source, reduce, include_self, result)
+    if source_t is not None:
+        result_t = plus(
+            result_t,
+            index_reduce_source_jvp(source_t, self_, dim, index, source, reduce, include_self, result),
+        )
+    return (result_t,)
+
+
 def jvp_index_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
     self_ = args[0]
@@ -134,6 +161,26 @@ def jvp_scatter_add(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     result_t = None
     if self_t is not None or src_t is not None:
         result_t = op.call(zero_tangent(self_, self_t), dim, index, zero_tangent(src, src_t))
+    return (result_t,)
+
+
+def jvp_scatter_reduce_two(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    index = args[2]
+    src = args[3]
+    reduce = args[4]
+    include_self = args[5]
+    self_t = tangents[0]
+    src_t = tangents[3]
+    result_t = None
+    if self_t is not None:
+        result_t = scatter_reduce_self_backward(self_t, self_, dim, index, src, reduce, include_self, result)
+    if src_t is not None:
+        result_t = plus(
+            result_t, scatter_reduce_src_jvp(src_t, self_, dim, index, src, reduce, include_self, result)
+        )
     return (result_t,)
 
 
@@ -232,11 +279,13 @@ FORMULAS = {
     "aten::index_put": jvp_index_put,
     "aten::index_select": jvp_index_select,
     "aten::index_add": jvp_index_add,
+    "aten::index_reduce": jvp_index_reduce,
     "aten::index_copy": jvp_index_copy,
     "aten::gather": jvp_gather,
     "aten::scatter.src": jvp_scatter_src,
     "aten::scatter.value": jvp_scatter_value,
     "aten::scatter_add": jvp_scatter_add,
+    "aten::scatter_reduce.two": jvp_scatter_reduce_two,
     "aten::masked_fill.Scalar": jvp_masked_fill_Scalar,
     "aten::masked_fill.Tensor": jvp_masked_fill_Tensor,
     "aten::take": jvp_take,

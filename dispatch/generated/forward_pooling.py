@@ -152,6 +152,30 @@ def jvp__adaptive_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result:
     return (result_t,)
 
 
+def jvp_max_unpool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    indices = args[1]
+    output_size = args[2]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(self_t, indices, output_size)
+    return (result_t,)
+
+
+def jvp_max_unpool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
+    indices = args[1]
+    output_size = args[2]
+    stride = args[3]
+    padding = args[4]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(self_t, indices, output_size, stride, padding)
+    return (result_t,)
+
+
 def jvp_adaptive_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
     self_t = tangents[0]
@@ -225,6 +249,8 @@ FORMULAS = {
     "aten::avg_pool3d_backward": jvp_avg_pool3d_backward,
     "aten::_adaptive_avg_pool2d": jvp__adaptive_avg_pool2d,
     "aten::_adaptive_avg_pool2d_backward": jvp__adaptive_avg_pool2d_backward,
+    "aten::max_unpool2d": jvp_max_unpool2d,
+    "aten::max_unpool3d": jvp_max_unpool3d,
     "aten::adaptive_max_pool2d": jvp_adaptive_max_pool2d,
     "aten::adaptive_max_pool2d_backward": jvp_adaptive_max_pool2d_backward,
     "aten::_adaptive_avg_pool3d": jvp__adaptive_avg_pool3d,

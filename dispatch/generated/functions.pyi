@@ -423,6 +423,116 @@ def _to_copy(
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
 @overload
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = ...,
+    mode: int = ...,
+    sparse: bool = ...,
+    per_sample_weights: Tensor | None = ...,
+    include_last_offset: bool = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = ...,
+    mode: int = ...,
+    sparse: bool = ...,
+    per_sample_weights: Tensor | None = ...,
+    include_last_offset: bool = ...,
+    padding_idx: int = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = ...,
+    mode: int = ...,
+    sparse: bool = ...,
+    per_sample_weights: Tensor | None = ...,
+    include_last_offset: bool = ...,
+    padding_idx: int = ...,
+    *,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _embedding_bag_forward_only(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = ...,
+    mode: int = ...,
+    sparse: bool = ...,
+    per_sample_weights: Tensor | None = ...,
+    include_last_offset: bool = ...,
+    padding_idx: int = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _embedding_bag_forward_only(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = ...,
+    mode: int = ...,
+    sparse: bool = ...,
+    per_sample_weights: Tensor | None = ...,
+    include_last_offset: bool = ...,
+    padding_idx: int = ...,
+    *,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _embedding_bag_backward(
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = ...,
+) -> Tensor: ...
+def _embedding_bag_dense_backward(
+    grad: Tensor,
+    indices: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = ...,
+) -> Tensor: ...
+def _embedding_bag_per_sample_weights_backward(
+    grad: Tensor,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    mode: int,
+    padding_idx: int = ...,
+) -> Tensor: ...
+@overload
 def empty(
     *size: int | Sequence[int],
     dtype: dtype | None = ...,
@@ -696,6 +806,9 @@ def alias_copy(input: Tensor) -> Tensor: ...
 def detach_copy(input: Tensor) -> Tensor: ...
 def diagonal_copy(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor: ...
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int) -> Tensor: ...
+def unbind_copy(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
+def split_copy(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
+def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
 def view_as_real_copy(input: Tensor) -> Tensor: ...
 def view_as_complex_copy(input: Tensor) -> Tensor: ...
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor: ...
@@ -731,6 +844,10 @@ def concatenate(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
 def stack(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
 @overload
 def stack(tensors: Sequence[Tensor], dim: int = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor: ...
+@overload
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Tensor) -> Tensor: ...
 def hstack(tensors: Sequence[Tensor]) -> Tensor: ...
 def vstack(tensors: Sequence[Tensor]) -> Tensor: ...
 def row_stack(tensors: Sequence[Tensor]) -> Tensor: ...
@@ -740,6 +857,10 @@ def index_put(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...
 ) -> Tensor: ...
 def index_put_(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...
+) -> Tensor: ...
+def _unsafe_index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor: ...
+def _unsafe_index_put(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...
 ) -> Tensor: ...
 def _index_put_impl_(
@@ -762,6 +883,24 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ..., out: Tensor
 ) -> Tensor: ...
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor: ...
+@overload
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = ...
+) -> Tensor: ...
+@overload
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = ...,
+    out: Tensor,
+) -> Tensor: ...
+def index_reduce_(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = ...
+) -> Tensor: ...
 @overload
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
 @overload
@@ -823,6 +962,12 @@ def scatter_reduce_(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
 ) -> Tensor: ...
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
+def _unsafe_masked_index(
+    input: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
+) -> Tensor: ...
+def _unsafe_masked_index_put_accumulate(
+    input: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor: ...
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: Number) -> Tensor: ...
 @overload
@@ -838,7 +983,13 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def nonzero(input: Tensor) -> Tensor: ...
 @overload
+def nonzero(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
 def nonzero(input: Tensor, *, as_tuple: bool) -> Sequence[Tensor]: ...
+@overload
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = ...) -> Tensor: ...
+@overload
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = ..., out: Tensor) -> Tensor: ...
 def argwhere(input: Tensor) -> Tensor: ...
 @overload
 def take(input: Tensor, index: Tensor) -> Tensor: ...
@@ -861,6 +1012,18 @@ def fliplr(input: Tensor) -> Tensor: ...
 def flipud(input: Tensor) -> Tensor: ...
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ...) -> Tensor: ...
 def rot90(input: Tensor, k: int = ..., *dims: int | Sequence[int]) -> Tensor: ...
+@overload
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = ...) -> Tensor: ...
+@overload
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def repeat_interleave(
+    input: Tensor, repeats: Tensor, dim: int | None = ..., *, output_size: int | None = ...
+) -> Tensor: ...
+@overload
+def repeat_interleave(
+    input: Tensor, repeats: int, dim: int | None = ..., *, output_size: int | None = ...
+) -> Tensor: ...
 def tile(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
 @overload
 def tril(input: Tensor, diagonal: int = ...) -> Tensor: ...
@@ -1256,6 +1419,11 @@ def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = ..., eps: float = ..., keepdim: bool = ...
 ) -> Tensor: ...
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = ..., eps: float = ...) -> Tensor: ...
+@overload
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
+@overload
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor) -> Tensor: ...
+def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
 @overload
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
@@ -2168,6 +2336,30 @@ def adaptive_max_pool2d_backward(grad_output: Tensor, input: Tensor, indices: Te
 def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]: ...
 def adaptive_max_pool3d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor: ...
 @overload
+def max_unpool2d(input: Tensor, indices: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+@overload
+def max_unpool2d(
+    input: Tensor, indices: Tensor, output_size: int | Sequence[int], *, out: Tensor
+) -> Tensor: ...
+@overload
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    output_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+) -> Tensor: ...
+@overload
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    output_size: int | Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor: ...
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ..., out: Tensor) -> Tensor: ...
@@ -2862,6 +3054,115 @@ def _scaled_mm(
     out: Tensor,
 ) -> Tensor: ...
 @overload
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Tensor,
+    *,
+    out_int32: bool = ...,
+    right: bool = ...,
+    side: str | None = ...,
+    sorter: Tensor | None = ...,
+) -> Tensor: ...
+@overload
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Tensor,
+    *,
+    out_int32: bool = ...,
+    right: bool = ...,
+    side: str | None = ...,
+    sorter: Tensor | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Number,
+    *,
+    out_int32: bool = ...,
+    right: bool = ...,
+    side: str | None = ...,
+    sorter: Tensor | None = ...,
+) -> Tensor: ...
+@overload
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Number,
+    *,
+    out_int32: bool = ...,
+    right: bool = ...,
+    side: str | None = ...,
+    sorter: Tensor | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = ..., right: bool = ...) -> Tensor: ...
+@overload
+def bucketize(
+    input: Tensor, boundaries: Tensor, *, out_int32: bool = ..., right: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def bucketize(input: Number, boundaries: Tensor, *, out_int32: bool = ..., right: bool = ...) -> Tensor: ...
+@overload
+def bucketize(
+    input: Number, boundaries: Tensor, *, out_int32: bool = ..., right: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def isin(
+    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = ..., invert: bool = ...
+) -> Tensor: ...
+@overload
+def isin(
+    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = ..., invert: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def isin(
+    elements: Tensor, test_element: Number, *, assume_unique: bool = ..., invert: bool = ...
+) -> Tensor: ...
+@overload
+def isin(
+    elements: Tensor, test_element: Number, *, assume_unique: bool = ..., invert: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def isin(
+    element: Number, test_elements: Tensor, *, assume_unique: bool = ..., invert: bool = ...
+) -> Tensor: ...
+@overload
+def isin(
+    element: Number, test_elements: Tensor, *, assume_unique: bool = ..., invert: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def _unique(input: Tensor, sorted: bool = ..., return_inverse: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def _unique(
+    input: Tensor, sorted: bool = ..., return_inverse: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def _unique2(
+    input: Tensor, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _unique2(
+    input: Tensor,
+    sorted: bool = ...,
+    return_inverse: bool = ...,
+    return_counts: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def mode(input: Tensor, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def mode(
+    input: Tensor, dim: int = ..., keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def mode(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def mode(
+    input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
 def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]: ...
 @overload
 def hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
@@ -3155,10 +3456,16 @@ __all__ = [
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
+    "_chunk_cat",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_embedding_bag",
+    "_embedding_bag_backward",
+    "_embedding_bag_dense_backward",
+    "_embedding_bag_forward_only",
+    "_embedding_bag_per_sample_weights_backward",
     "_fused_adam_",
     "_fused_adamw_",
     "_fused_rms_norm",
@@ -3185,6 +3492,12 @@ __all__ = [
     "_strided_copy",
     "_strided_scatter",
     "_to_copy",
+    "_unique",
+    "_unique2",
+    "_unsafe_index",
+    "_unsafe_index_put",
+    "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate",
     "abs",
     "abs_",
     "absolute",
@@ -3278,6 +3591,7 @@ __all__ = [
     "bmm",
     "broadcast_tensors",
     "broadcast_to",
+    "bucketize",
     "cartesian_prod",
     "cat",
     "ceil",
@@ -3356,6 +3670,7 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "embedding_bag",
     "embedding_dense_backward",
     "embedding_renorm_",
     "empty",
@@ -3426,11 +3741,14 @@ __all__ = [
     "index_fill",
     "index_put",
     "index_put_",
+    "index_reduce",
+    "index_reduce_",
     "index_select",
     "inner",
     "instance_norm",
     "isclose",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "isneginf",
@@ -3496,6 +3814,8 @@ __all__ = [
     "max_pool3d",
     "max_pool3d_with_indices",
     "max_pool3d_with_indices_backward",
+    "max_unpool2d",
+    "max_unpool3d",
     "maximum",
     "mean",
     "median",
@@ -3505,6 +3825,7 @@ __all__ = [
     "mish",
     "mish_",
     "mm",
+    "mode",
     "moveaxis",
     "movedim",
     "mse_loss",
@@ -3539,6 +3860,7 @@ __all__ = [
     "nll_loss_forward",
     "nll_loss_nd",
     "nonzero",
+    "nonzero_static",
     "normal",
     "not_equal",
     "ones",
@@ -3573,6 +3895,9 @@ __all__ = [
     "relu_",
     "remainder",
     "remainder_",
+    "renorm",
+    "renorm_",
+    "repeat_interleave",
     "reshape",
     "resize_as_",
     "resolve_conj",
@@ -3594,6 +3919,7 @@ __all__ = [
     "scatter_add_",
     "scatter_reduce",
     "scatter_reduce_",
+    "searchsorted",
     "select",
     "select_backward",
     "select_copy",
@@ -3623,7 +3949,9 @@ __all__ = [
     "softshrink",
     "sort",
     "split",
+    "split_copy",
     "split_with_sizes",
+    "split_with_sizes_copy",
     "sqrt",
     "sqrt_",
     "square",
@@ -3667,6 +3995,7 @@ __all__ = [
     "trunc",
     "trunc_",
     "unbind",
+    "unbind_copy",
     "unflatten",
     "unfold_copy",
     "unsafe_chunk",

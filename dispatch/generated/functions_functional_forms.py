@@ -27,9 +27,12 @@ __all__ = [
     "select_scatter",
     "slice_copy",
     "slice_scatter",
+    "split_copy",
+    "split_with_sizes_copy",
     "squeeze_copy",
     "t_copy",
     "transpose_copy",
+    "unbind_copy",
     "unfold_copy",
     "unsqueeze_copy",
     "view_as_complex_copy",
@@ -185,6 +188,38 @@ unfold_copy_packet = packet(
     False,
 )
 unfold_copy_plans = unfold_copy_packet.plans
+unbind_copy_packet = packet(
+    "unbind_copy",
+    ("unbind_copy.int",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+unbind_copy_plans = unbind_copy_packet.plans
+split_copy_packet = packet(
+    "split_copy",
+    ("split_copy.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("split_size", "static", NOT_GIVEN, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+split_copy_plans = split_copy_packet.plans
+split_with_sizes_copy_packet = packet(
+    "split_with_sizes_copy",
+    ("split_with_sizes_copy",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("split_sizes", "static", NOT_GIVEN, False),
+        Parameter("dim", "static", 0, False),
+    ),
+    False,
+)
+split_with_sizes_copy_plans = split_with_sizes_copy_packet.plans
 view_as_real_copy_packet = packet(
     "view_as_real_copy", ("view_as_real_copy",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
 )
@@ -451,6 +486,39 @@ def unfold_copy(input: Any, dimension: Any, size: Any, step: Any) -> Any:
         plan = unfold_copy_plans[input._spec][dimension, size, step]
     except (KeyError, AttributeError, TypeError):
         plan = unfold_copy_packet.miss(input, dimension, size, step)
+    return plan(input)
+
+
+def unbind_copy(input: Any, dim: Any = 0) -> Any:
+    """unbind_copy.int(Tensor self, int dim=0) -> Tensor[]"""
+    if modes:
+        return unbind_copy_packet.call_parameters(input, dim)
+    try:
+        plan = unbind_copy_plans[input._spec][dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = unbind_copy_packet.miss(input, dim)
+    return plan(input)
+
+
+def split_copy(input: Any, split_size: Any, dim: Any = 0) -> Any:
+    """split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
+    if modes:
+        return split_copy_packet.call_parameters(input, split_size, dim)
+    try:
+        plan = split_copy_plans[input._spec][split_size, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = split_copy_packet.miss(input, split_size, dim)
+    return plan(input)
+
+
+def split_with_sizes_copy(input: Any, split_sizes: Any, dim: Any = 0) -> Any:
+    """split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
+    if modes:
+        return split_with_sizes_copy_packet.call_parameters(input, split_sizes, dim)
+    try:
+        plan = split_with_sizes_copy_plans[input._spec][split_sizes, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = split_with_sizes_copy_packet.miss(input, split_sizes, dim)
     return plan(input)
 
 

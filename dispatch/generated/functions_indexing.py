@@ -13,7 +13,12 @@ from ..core.constants import INT_1
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_chunk_cat",
     "_index_put_impl_",
+    "_unsafe_index",
+    "_unsafe_index_put",
+    "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate",
     "argwhere",
     "cat",
     "column_stack",
@@ -35,13 +40,17 @@ __all__ = [
     "index_fill",
     "index_put",
     "index_put_",
+    "index_reduce",
+    "index_reduce_",
     "index_select",
     "masked_fill",
     "masked_fill_",
     "masked_scatter",
     "masked_select",
     "nonzero",
+    "nonzero_static",
     "put",
+    "repeat_interleave",
     "roll",
     "rot90",
     "row_stack",
@@ -112,6 +121,21 @@ stack_packet = packet(
 )
 stack_plans = stack_packet.plans
 stack_outs = stack_packet.outs
+_chunk_cat_packet = packet(
+    "_chunk_cat",
+    (
+        "_chunk_cat",
+        "_chunk_cat.out",
+    ),
+    (
+        Parameter("tensors", "list", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("num_chunks", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_chunk_cat_plans = _chunk_cat_packet.plans
+_chunk_cat_outs = _chunk_cat_packet.outs
 hstack_packet = packet("hstack", ("hstack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False)
 hstack_plans = hstack_packet.plans
 vstack_packet = packet("vstack", ("vstack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False)
@@ -160,6 +184,28 @@ index_put__packet = packet(
     False,
 )
 index_put__plans = index_put__packet.plans
+_unsafe_index_packet = packet(
+    "_unsafe_index",
+    ("_unsafe_index.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "list", NOT_GIVEN, False),
+    ),
+    False,
+)
+_unsafe_index_plans = _unsafe_index_packet.plans
+_unsafe_index_put_packet = packet(
+    "_unsafe_index_put",
+    ("_unsafe_index_put",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "list", NOT_GIVEN, False),
+        Parameter("values", "tensor", NOT_GIVEN, False),
+        Parameter("accumulate", "static", False, False),
+    ),
+    False,
+)
+_unsafe_index_put_plans = _unsafe_index_put_packet.plans
 _index_put_impl__packet = packet(
     "_index_put_impl_",
     ("_index_put_impl_",),
@@ -221,6 +267,38 @@ index_add__packet = packet(
 )
 index_add__plans = index_add__packet.plans
 index_add__scaled = index_add__packet.scaled
+index_reduce_packet = packet(
+    "index_reduce",
+    (
+        "index_reduce",
+        "index_reduce.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("index", "tensor", NOT_GIVEN, False),
+        Parameter("source", "tensor", NOT_GIVEN, False),
+        Parameter("reduce", "static", NOT_GIVEN, False),
+        Parameter("include_self", "static", True, True),
+    ),
+    False,
+)
+index_reduce_plans = index_reduce_packet.plans
+index_reduce_outs = index_reduce_packet.outs
+index_reduce__packet = packet(
+    "index_reduce_",
+    ("index_reduce_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("index", "tensor", NOT_GIVEN, False),
+        Parameter("source", "tensor", NOT_GIVEN, False),
+        Parameter("reduce", "static", NOT_GIVEN, False),
+        Parameter("include_self", "static", True, True),
+    ),
+    False,
+)
+index_reduce__plans = index_reduce__packet.plans
 index_copy_packet = packet(
     "index_copy",
     (
@@ -419,6 +497,30 @@ masked_scatter__packet = packet(
     False,
 )
 masked_scatter__plans = masked_scatter__packet.plans
+_unsafe_masked_index_packet = packet(
+    "_unsafe_masked_index",
+    ("_unsafe_masked_index",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mask", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "list", NOT_GIVEN, False),
+        Parameter("fill", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_unsafe_masked_index_plans = _unsafe_masked_index_packet.plans
+_unsafe_masked_index_put_accumulate_packet = packet(
+    "_unsafe_masked_index_put_accumulate",
+    ("_unsafe_masked_index_put_accumulate",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("mask", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "list", NOT_GIVEN, False),
+        Parameter("values", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_unsafe_masked_index_put_accumulate_plans = _unsafe_masked_index_put_accumulate_packet.plans
 masked_fill_packet = packet(
     "masked_fill",
     (
@@ -465,6 +567,7 @@ nonzero_packet = packet(
     "nonzero",
     (
         "nonzero",
+        "nonzero.out",
         "nonzero.as_tuple",
     ),
     (
@@ -474,6 +577,22 @@ nonzero_packet = packet(
     False,
 )
 nonzero_plans = nonzero_packet.plans
+nonzero_outs = nonzero_packet.outs
+nonzero_static_packet = packet(
+    "nonzero_static",
+    (
+        "nonzero_static",
+        "nonzero_static.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, True),
+        Parameter("fill_value", "static", -1, True),
+    ),
+    False,
+)
+nonzero_static_plans = nonzero_static_packet.plans
+nonzero_static_outs = nonzero_static_packet.outs
 nonzero_numpy_packet = packet(
     "nonzero_numpy", ("nonzero_numpy",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
 )
@@ -602,6 +721,17 @@ repeat_packet = packet(
     False,
 )
 repeat_plans = repeat_packet.plans
+repeat_interleave_packet = packet(
+    "repeat_interleave",
+    (
+        "repeat_interleave.Tensor",
+        "repeat_interleave.Tensor_out",
+        "repeat_interleave.self_Tensor",
+        "repeat_interleave.self_int",
+    ),
+    (),
+    False,
+)
 tile_packet = packet(
     "tile",
     ("tile",),
@@ -720,6 +850,25 @@ def stack(tensors: Any, dim: Any = 0, *, out: Any = None) -> Any:
     return plan(tensors)
 
 
+def _chunk_cat(tensors: Any, dim: Any, num_chunks: Any, *, out: Any = None) -> Any:
+    """_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return _chunk_cat_packet.call_parameters(tensors, dim, num_chunks, out=out)
+        try:
+            plan = _chunk_cat_outs[
+                (tuple([None if t is None else t._spec for t in tensors])), dim, num_chunks, out._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = _chunk_cat_packet.miss_out(tensors, dim, num_chunks, out)
+        return plan(tensors, out)
+    try:
+        plan = _chunk_cat_plans[tuple([None if t is None else t._spec for t in tensors])][dim, num_chunks]
+    except (KeyError, AttributeError, TypeError):
+        plan = _chunk_cat_packet.miss(tensors, dim, num_chunks)
+    return plan(tensors)
+
+
 def hstack(tensors: Any) -> Any:
     """hstack(Tensor[] tensors) -> Tensor"""
     if modes:
@@ -798,6 +947,30 @@ def index_put_(input: Any, indices: Any, values: Any, accumulate: Any = False) -
         ]
     except (KeyError, AttributeError, TypeError):
         plan = index_put__packet.miss(input, indices, values, accumulate)
+    return plan(input, indices, values)
+
+
+def _unsafe_index(input: Any, indices: Any) -> Any:
+    """_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
+    if modes:
+        return _unsafe_index_packet.call_parameters(input, indices)
+    try:
+        plan = _unsafe_index_plans[input._spec][tuple([None if t is None else t._spec for t in indices])]
+    except (KeyError, AttributeError, TypeError):
+        plan = _unsafe_index_packet.miss(input, indices)
+    return plan(input, indices)
+
+
+def _unsafe_index_put(input: Any, indices: Any, values: Any, accumulate: Any = False) -> Any:
+    """_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+    if modes:
+        return _unsafe_index_put_packet.call_parameters(input, indices, values, accumulate)
+    try:
+        plan = _unsafe_index_put_plans[input._spec][
+            tuple([None if t is None else t._spec for t in indices]), values._spec, accumulate
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _unsafe_index_put_packet.miss(input, indices, values, accumulate)
     return plan(input, indices, values)
 
 
@@ -884,6 +1057,42 @@ def index_add_(input: Any, dim: Any, index: Any, source: Any, *, alpha: Any = IN
     except (KeyError, AttributeError, TypeError):
         plan = index_add__packet.miss_scaled(input, dim, index, source, alpha)
     return plan(input, index, source, alpha)
+
+
+def index_reduce(
+    input: Any, dim: Any, index: Any, source: Any, reduce: Any, *, include_self: Any = True, out: Any = None
+) -> Any:
+    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return index_reduce_packet.call_parameters(
+                input, dim, index, source, reduce, include_self, out=out
+            )
+        try:
+            plan = index_reduce_outs[
+                input._spec, dim, index._spec, source._spec, reduce, include_self, out._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = index_reduce_packet.miss_out(input, dim, index, source, reduce, include_self, out)
+        return plan(input, index, source, out)
+    try:
+        plan = index_reduce_plans[input._spec][dim, index._spec, source._spec, reduce, include_self]
+    except (KeyError, AttributeError, TypeError):
+        plan = index_reduce_packet.miss(input, dim, index, source, reduce, include_self)
+    return plan(input, index, source)
+
+
+def index_reduce_(
+    input: Any, dim: Any, index: Any, source: Any, reduce: Any, *, include_self: Any = True
+) -> Any:
+    """index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+    if modes:
+        return index_reduce__packet.call_parameters(input, dim, index, source, reduce, include_self)
+    try:
+        plan = index_reduce__plans[input._spec][dim, index._spec, source._spec, reduce, include_self]
+    except (KeyError, AttributeError, TypeError):
+        plan = index_reduce__packet.miss(input, dim, index, source, reduce, include_self)
+    return plan(input, index, source)
 
 
 def index_copy(input: Any, dim: Any, index: Any, source: Any, *, out: Any = None) -> Any:
@@ -1067,6 +1276,32 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     return plan(input, mask, source)
 
 
+def _unsafe_masked_index(input: Any, mask: Any, indices: Any, fill: Any) -> Any:
+    """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
+    if modes:
+        return _unsafe_masked_index_packet.call_parameters(input, mask, indices, fill)
+    try:
+        plan = _unsafe_masked_index_plans[input._spec][
+            mask._spec, tuple([None if t is None else t._spec for t in indices]), fill.__class__
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _unsafe_masked_index_packet.miss(input, mask, indices, fill)
+    return plan(input, mask, indices, fill)
+
+
+def _unsafe_masked_index_put_accumulate(input: Any, mask: Any, indices: Any, values: Any) -> Any:
+    """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
+    if modes:
+        return _unsafe_masked_index_put_accumulate_packet.call_parameters(input, mask, indices, values)
+    try:
+        plan = _unsafe_masked_index_put_accumulate_plans[input._spec][
+            mask._spec, tuple([None if t is None else t._spec for t in indices]), values._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _unsafe_masked_index_put_accumulate_packet.miss(input, mask, indices, values)
+    return plan(input, mask, indices, values)
+
+
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
 
@@ -1116,16 +1351,39 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:
     return plan(input, mask)
 
 
-def nonzero(input: Any, *, as_tuple: Any = NOT_GIVEN) -> Any:
+def nonzero(input: Any, *, as_tuple: Any = NOT_GIVEN, out: Any = None) -> Any:
     """nonzero(Tensor self) -> Tensor
 
     nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]"""
-    if modes:
-        return nonzero_packet.call_parameters(input, as_tuple)
+    if modes or out is not None:
+        if modes:
+            return nonzero_packet.call_parameters(input, as_tuple, out=out)
+        try:
+            plan = nonzero_outs[input._spec, as_tuple, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = nonzero_packet.miss_out(input, as_tuple, out)
+        return plan(input, out)
     try:
         plan = nonzero_plans[input._spec][as_tuple]
     except (KeyError, AttributeError, TypeError):
         plan = nonzero_packet.miss(input, as_tuple)
+    return plan(input)
+
+
+def nonzero_static(input: Any, *, size: Any, fill_value: Any = -1, out: Any = None) -> Any:
+    """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return nonzero_static_packet.call_parameters(input, size, fill_value, out=out)
+        try:
+            plan = nonzero_static_outs[input._spec, size, fill_value, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = nonzero_static_packet.miss_out(input, size, fill_value, out)
+        return plan(input, out)
+    try:
+        plan = nonzero_static_plans[input._spec][size, fill_value]
+    except (KeyError, AttributeError, TypeError):
+        plan = nonzero_static_packet.miss(input, size, fill_value)
     return plan(input)
 
 
@@ -1268,6 +1526,17 @@ def rot90(input: Any, k: Any = 1, dims: Any = (0, 1)) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = rot90_packet.miss(input, k, dims)
     return plan(input)
+
+
+def repeat_interleave(*args: Any, **kwargs: Any) -> Any:
+    """repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
+
+    repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
+
+    repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
+    if modes or "out" in kwargs:
+        return repeat_interleave_packet.call(*args, **kwargs)
+    return repeat_interleave_packet.general(args, kwargs)
 
 
 def tile(input: Any, *sizes: Any, dims: Any = None) -> Any:

@@ -19,6 +19,8 @@ __all__ = [
     "linalg_norm",
     "linalg_vector_norm",
     "pairwise_distance",
+    "renorm",
+    "renorm_",
 ]
 
 linalg_vector_norm_packet = packet(
@@ -102,6 +104,34 @@ cosine_similarity_packet = packet(
     False,
 )
 cosine_similarity_plans = cosine_similarity_packet.plans
+renorm_packet = packet(
+    "renorm",
+    (
+        "renorm",
+        "renorm.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("maxnorm", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+renorm_plans = renorm_packet.plans
+renorm_outs = renorm_packet.outs
+renorm__packet = packet(
+    "renorm_",
+    ("renorm_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("dim", "static", NOT_GIVEN, False),
+        Parameter("maxnorm", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+renorm__plans = renorm__packet.plans
 
 
 def linalg_vector_norm(
@@ -194,3 +224,31 @@ def cosine_similarity(x1: Any, x2: Any, dim: Any = 1, eps: Any = 1e-08) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = cosine_similarity_packet.miss(x1, x2, dim, eps)
     return plan(x1, x2, eps)
+
+
+def renorm(input: Any, p: Any, dim: Any, maxnorm: Any, *, out: Any = None) -> Any:
+    """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return renorm_packet.call_parameters(input, p, dim, maxnorm, out=out)
+        try:
+            plan = renorm_outs[input._spec, p.__class__, dim, maxnorm.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = renorm_packet.miss_out(input, p, dim, maxnorm, out)
+        return plan(input, p, maxnorm, out)
+    try:
+        plan = renorm_plans[input._spec][p.__class__, dim, maxnorm.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = renorm_packet.miss(input, p, dim, maxnorm)
+    return plan(input, p, maxnorm)
+
+
+def renorm_(input: Any, p: Any, dim: Any, maxnorm: Any) -> Any:
+    """renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"""
+    if modes:
+        return renorm__packet.call_parameters(input, p, dim, maxnorm)
+    try:
+        plan = renorm__plans[input._spec][p.__class__, dim, maxnorm.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = renorm__packet.miss(input, p, dim, maxnorm)
+    return plan(input, p, maxnorm)

@@ -37,6 +37,8 @@ __all__ = [
     "max_pool3d",
     "max_pool3d_with_indices",
     "max_pool3d_with_indices_backward",
+    "max_unpool2d",
+    "max_unpool3d",
 ]
 
 max_pool2d_packet = packet(
@@ -361,6 +363,38 @@ adaptive_max_pool3d_backward_packet = packet(
     False,
 )
 adaptive_max_pool3d_backward_plans = adaptive_max_pool3d_backward_packet.plans
+max_unpool2d_packet = packet(
+    "max_unpool2d",
+    (
+        "max_unpool2d",
+        "max_unpool2d.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+max_unpool2d_plans = max_unpool2d_packet.plans
+max_unpool2d_outs = max_unpool2d_packet.outs
+max_unpool3d_packet = packet(
+    "max_unpool3d",
+    (
+        "max_unpool3d",
+        "max_unpool3d.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("indices", "tensor", NOT_GIVEN, False),
+        Parameter("output_size", "static", NOT_GIVEN, False),
+        Parameter("stride", "static", NOT_GIVEN, False),
+        Parameter("padding", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+max_unpool3d_plans = max_unpool3d_packet.plans
+max_unpool3d_outs = max_unpool3d_packet.outs
 
 
 def max_pool2d(
@@ -819,3 +853,39 @@ def adaptive_max_pool3d_backward(grad_output: Any, input: Any, indices: Any) -> 
     except (KeyError, AttributeError, TypeError):
         plan = adaptive_max_pool3d_backward_packet.miss(grad_output, input, indices)
     return plan(grad_output, input, indices)
+
+
+def max_unpool2d(input: Any, indices: Any, output_size: Any, *, out: Any = None) -> Any:
+    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return max_unpool2d_packet.call_parameters(input, indices, output_size, out=out)
+        try:
+            plan = max_unpool2d_outs[input._spec, indices._spec, output_size, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = max_unpool2d_packet.miss_out(input, indices, output_size, out)
+        return plan(input, indices, out)
+    try:
+        plan = max_unpool2d_plans[input._spec][indices._spec, output_size]
+    except (KeyError, AttributeError, TypeError):
+        plan = max_unpool2d_packet.miss(input, indices, output_size)
+    return plan(input, indices)
+
+
+def max_unpool3d(
+    input: Any, indices: Any, output_size: Any, stride: Any, padding: Any, *, out: Any = None
+) -> Any:
+    """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return max_unpool3d_packet.call_parameters(input, indices, output_size, stride, padding, out=out)
+        try:
+            plan = max_unpool3d_outs[input._spec, indices._spec, output_size, stride, padding, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = max_unpool3d_packet.miss_out(input, indices, output_size, stride, padding, out)
+        return plan(input, indices, out)
+    try:
+        plan = max_unpool3d_plans[input._spec][indices._spec, output_size, stride, padding]
+    except (KeyError, AttributeError, TypeError):
+        plan = max_unpool3d_packet.miss(input, indices, output_size, stride, padding)
+    return plan(input, indices)

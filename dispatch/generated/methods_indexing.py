@@ -45,6 +45,11 @@ from .functions_indexing import (
     index_put__plans,
     index_put_packet,
     index_put_plans,
+    index_reduce__packet,
+    index_reduce__plans,
+    index_reduce_outs,
+    index_reduce_packet,
+    index_reduce_plans,
     index_select_outs,
     index_select_packet,
     index_select_plans,
@@ -61,12 +66,17 @@ from .functions_indexing import (
     masked_select_plans,
     nonzero_numpy_packet,
     nonzero_numpy_plans,
+    nonzero_outs,
     nonzero_packet,
     nonzero_plans,
+    nonzero_static_outs,
+    nonzero_static_packet,
+    nonzero_static_plans,
     put__packet,
     put__plans,
     put_packet,
     put_plans,
+    repeat_interleave_packet,
     repeat_packet,
     repeat_plans,
     roll_packet,
@@ -212,6 +222,42 @@ class IndexingMethods:
         except (KeyError, AttributeError, TypeError):
             plan = index_add__packet.miss_scaled_method(self, dim, index, source, alpha)
         return plan(self, index, source, alpha)
+
+    def index_reduce(
+        self, dim: Any, index: Any, source: Any, reduce: Any, *, include_self: Any = True, out: Any = None
+    ) -> Any:
+        """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return index_reduce_packet.call_method_parameters(
+                    self, dim, index, source, reduce, include_self, out=out
+                )
+            try:
+                plan = index_reduce_outs[
+                    self._spec, dim, index._spec, source._spec, reduce, include_self, out._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = index_reduce_packet.miss_out_method(
+                    self, dim, index, source, reduce, include_self, out
+                )
+            return plan(self, index, source, out)
+        try:
+            plan = index_reduce_plans[self._spec][dim, index._spec, source._spec, reduce, include_self]
+        except (KeyError, AttributeError, TypeError):
+            plan = index_reduce_packet.miss_method(self, dim, index, source, reduce, include_self)
+        return plan(self, index, source)
+
+    def index_reduce_(
+        self, dim: Any, index: Any, source: Any, reduce: Any, *, include_self: Any = True
+    ) -> Any:
+        """index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
+        if modes:
+            return index_reduce__packet.call_method_parameters(self, dim, index, source, reduce, include_self)
+        try:
+            plan = index_reduce__plans[self._spec][dim, index._spec, source._spec, reduce, include_self]
+        except (KeyError, AttributeError, TypeError):
+            plan = index_reduce__packet.miss_method(self, dim, index, source, reduce, include_self)
+        return plan(self, index, source)
 
     def index_copy(self, dim: Any, index: Any, source: Any, *, out: Any = None) -> Any:
         """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
@@ -459,16 +505,38 @@ class IndexingMethods:
             plan = masked_select_packet.miss_method(self, mask)
         return plan(self, mask)
 
-    def nonzero(self, *, as_tuple: Any = NOT_GIVEN) -> Any:
+    def nonzero(self, *, as_tuple: Any = NOT_GIVEN, out: Any = None) -> Any:
         """nonzero(Tensor self) -> Tensor
 
         nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]"""
-        if modes:
-            return nonzero_packet.call_method_parameters(self, as_tuple)
+        if modes or out is not None:
+            if modes:
+                return nonzero_packet.call_method_parameters(self, as_tuple, out=out)
+            try:
+                plan = nonzero_outs[self._spec, as_tuple, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = nonzero_packet.miss_out_method(self, as_tuple, out)
+            return plan(self, out)
         try:
             plan = nonzero_plans[self._spec][as_tuple]
         except (KeyError, AttributeError, TypeError):
             plan = nonzero_packet.miss_method(self, as_tuple)
+        return plan(self)
+
+    def nonzero_static(self, *, size: Any, fill_value: Any = -1, out: Any = None) -> Any:
+        """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return nonzero_static_packet.call_method_parameters(self, size, fill_value, out=out)
+            try:
+                plan = nonzero_static_outs[self._spec, size, fill_value, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = nonzero_static_packet.miss_out_method(self, size, fill_value, out)
+            return plan(self, out)
+        try:
+            plan = nonzero_static_plans[self._spec][size, fill_value]
+        except (KeyError, AttributeError, TypeError):
+            plan = nonzero_static_packet.miss_method(self, size, fill_value)
         return plan(self)
 
     def nonzero_numpy(self) -> Any:
@@ -594,6 +662,16 @@ class IndexingMethods:
         except (KeyError, AttributeError, TypeError):
             plan = repeat_packet.miss_method(self, repeats)
         return plan(self)
+
+    def repeat_interleave(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
+
+        repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
+
+        repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
+        if modes or "out" in kwargs:
+            return repeat_interleave_packet.call_method(self, *args, **kwargs)
+        return repeat_interleave_packet.general((self, *args), kwargs, METHOD)
 
     def tile(self, *sizes: Any, dims: Any = None) -> Any:
         """tile(Tensor self, SymInt[] dims) -> Tensor"""

@@ -14,6 +14,11 @@ from .functions_norm import (
     dist_packet,
     dist_plans,
     dist_scaled,
+    renorm__packet,
+    renorm__plans,
+    renorm_outs,
+    renorm_packet,
+    renorm_plans,
 )
 
 
@@ -45,3 +50,29 @@ class NormMethods:
         except (KeyError, AttributeError, TypeError):
             plan = dist_packet.miss_scaled_method(self, other, p)
         return plan(self, other, p)
+
+    def renorm(self, p: Any, dim: Any, maxnorm: Any, *, out: Any = None) -> Any:
+        """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return renorm_packet.call_method_parameters(self, p, dim, maxnorm, out=out)
+            try:
+                plan = renorm_outs[self._spec, p.__class__, dim, maxnorm.__class__, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = renorm_packet.miss_out_method(self, p, dim, maxnorm, out)
+            return plan(self, p, maxnorm, out)
+        try:
+            plan = renorm_plans[self._spec][p.__class__, dim, maxnorm.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = renorm_packet.miss_method(self, p, dim, maxnorm)
+        return plan(self, p, maxnorm)
+
+    def renorm_(self, p: Any, dim: Any, maxnorm: Any) -> Any:
+        """renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"""
+        if modes:
+            return renorm__packet.call_method_parameters(self, p, dim, maxnorm)
+        try:
+            plan = renorm__plans[self._spec][p.__class__, dim, maxnorm.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = renorm__packet.miss_method(self, p, dim, maxnorm)
+        return plan(self, p, maxnorm)

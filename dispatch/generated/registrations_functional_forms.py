@@ -160,9 +160,27 @@ def register() -> None:
     composite("unfold_copy", "CompositeExplicitAutogradNonFunctional", composition.unfold_copy)
     autograd("unfold_copy", autograd_functional_forms.plan_unfold_copy)
     define(
+        "unbind_copy.int",
+        "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
+        "native_functions/functional_forms.yaml:96",
+    )
+    composite("unbind_copy.int", "CompositeImplicitAutograd", composition.unbind_copy)
+    define(
+        "split_copy.Tensor",
+        "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+        "native_functions/functional_forms.yaml:100",
+    )
+    composite("split_copy.Tensor", "CompositeImplicitAutograd", composition.split_copy)
+    define(
+        "split_with_sizes_copy",
+        "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
+        "native_functions/functional_forms.yaml:104",
+    )
+    composite("split_with_sizes_copy", "CompositeImplicitAutograd", composition.split_with_sizes_copy)
+    define(
         "view_as_real_copy",
         "view_as_real_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:96",
+        "native_functions/functional_forms.yaml:108",
         ("view_copy",),
     )
     composite("view_as_real_copy", "CompositeExplicitAutogradNonFunctional", composition.view_as_real_copy)
@@ -170,7 +188,7 @@ def register() -> None:
     define(
         "view_as_complex_copy",
         "view_as_complex_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:101",
+        "native_functions/functional_forms.yaml:113",
         ("view_copy",),
     )
     composite(
@@ -180,14 +198,14 @@ def register() -> None:
     define(
         "select_scatter",
         "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
-        "native_functions/functional_forms.yaml:108",
+        "native_functions/functional_forms.yaml:120",
     )
     composite("select_scatter", "CompositeExplicitAutogradNonFunctional", composition.select_scatter)
     autograd("select_scatter", autograd_functional_forms.plan_select_scatter)
     define(
         "slice_scatter",
         "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
-        "native_functions/functional_forms.yaml:113",
+        "native_functions/functional_forms.yaml:125",
         ("core",),
     )
     composite("slice_scatter", "CompositeExplicitAutogradNonFunctional", composition.slice_scatter)
@@ -195,51 +213,51 @@ def register() -> None:
     define(
         "diagonal_scatter",
         "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-        "native_functions/functional_forms.yaml:119",
+        "native_functions/functional_forms.yaml:131",
     )
     composite("diagonal_scatter", "CompositeExplicitAutogradNonFunctional", composition.diagonal_scatter)
     autograd("diagonal_scatter", autograd_functional_forms.plan_diagonal_scatter)
     define(
         "as_strided_scatter",
         "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-        "native_functions/functional_forms.yaml:124",
+        "native_functions/functional_forms.yaml:136",
     )
     composite("as_strided_scatter", "CompositeImplicitAutograd", composition.as_strided_scatter)
     define(
         "_strided_scatter",
         "_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/functional_forms.yaml:129",
+        "native_functions/functional_forms.yaml:141",
     )
     composite("_strided_scatter", "CompositeExplicitAutogradNonFunctional", composition._strided_scatter)
     autograd("_strided_scatter", autograd_functional_forms.plan__strided_scatter)
     define(
         "copy",
         "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
-        "native_functions/functional_forms.yaml:135",
+        "native_functions/functional_forms.yaml:147",
     )
     composite("copy", "CompositeExplicitAutogradNonFunctional", composition.copy)
     autograd("copy", autograd_functional_forms.plan_copy)
     define(
         "_restride",
         "_restride(Tensor self, SymInt[] stride) -> Tensor",
-        "native_functions/functional_forms.yaml:140",
+        "native_functions/functional_forms.yaml:152",
     )
     composite("_restride", "CompositeExplicitAutogradNonFunctional", composition._restride)
     autograd("_restride", autograd_functional_forms.plan__restride)
     define(
         "lift_fresh_copy",
         "lift_fresh_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:144",
+        "native_functions/functional_forms.yaml:156",
     )
     composite("lift_fresh_copy", "CompositeExplicitAutogradNonFunctional", composition.lift_fresh_copy)
     autograd("lift_fresh_copy", autograd_functional_forms.plan_lift_fresh_copy)
-    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:149")
+    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:161")
     composite("zero", "CompositeExplicitAutogradNonFunctional", composition.zero)
     autograd("zero", autograd_functional_forms.plan_zero)
     define(
         "_arange",
         "_arange(Tensor self, Scalar start, Scalar step) -> Tensor",
-        "native_functions/functional_forms.yaml:154",
+        "native_functions/functional_forms.yaml:166",
         ("nondifferentiable",),
     )
     composite("_arange", "CompositeExplicitAutogradNonFunctional", composition._arange)
@@ -247,7 +265,7 @@ def register() -> None:
     define(
         "_linspace",
         "_linspace(Tensor self, Scalar start, Scalar end) -> Tensor",
-        "native_functions/functional_forms.yaml:160",
+        "native_functions/functional_forms.yaml:172",
         ("nondifferentiable",),
     )
     composite("_linspace", "CompositeExplicitAutogradNonFunctional", composition._linspace)
@@ -255,7 +273,7 @@ def register() -> None:
     define(
         "embedding_renorm",
         "embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
-        "native_functions/functional_forms.yaml:166",
+        "native_functions/functional_forms.yaml:178",
         ("nondifferentiable",),
     )
     composite("embedding_renorm", "CompositeExplicitAutogradNonFunctional", composition.embedding_renorm)
@@ -263,7 +281,7 @@ def register() -> None:
     define(
         "uniform",
         "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:172",
+        "native_functions/functional_forms.yaml:184",
         ("nondeterministic_seeded",),
     )
     composite("uniform", "CompositeExplicitAutogradNonFunctional", composition.uniform)
@@ -271,7 +289,7 @@ def register() -> None:
     define(
         "normal_functional",
         "normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:178",
+        "native_functions/functional_forms.yaml:190",
         ("nondeterministic_seeded",),
     )
     composite("normal_functional", "CompositeExplicitAutogradNonFunctional", composition.normal_functional)
@@ -279,7 +297,7 @@ def register() -> None:
     define(
         "log_normal",
         "log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:184",
+        "native_functions/functional_forms.yaml:196",
         ("nondeterministic_seeded",),
     )
     composite("log_normal", "CompositeExplicitAutogradNonFunctional", composition.log_normal)
@@ -287,7 +305,7 @@ def register() -> None:
     define(
         "cauchy",
         "cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:190",
+        "native_functions/functional_forms.yaml:202",
         ("nondeterministic_seeded",),
     )
     composite("cauchy", "CompositeExplicitAutogradNonFunctional", composition.cauchy)
@@ -295,7 +313,7 @@ def register() -> None:
     define(
         "exponential",
         "exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:196",
+        "native_functions/functional_forms.yaml:208",
         ("nondeterministic_seeded",),
     )
     composite("exponential", "CompositeExplicitAutogradNonFunctional", composition.exponential)
@@ -303,7 +321,7 @@ def register() -> None:
     define(
         "geometric",
         "geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:202",
+        "native_functions/functional_forms.yaml:214",
         ("nondeterministic_seeded",),
     )
     composite("geometric", "CompositeExplicitAutogradNonFunctional", composition.geometric)
@@ -311,7 +329,7 @@ def register() -> None:
     define(
         "random.from",
         "random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:208",
+        "native_functions/functional_forms.yaml:220",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -322,7 +340,7 @@ def register() -> None:
     define(
         "random.to",
         "random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:214",
+        "native_functions/functional_forms.yaml:226",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -333,7 +351,7 @@ def register() -> None:
     define(
         "random",
         "random(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:220",
+        "native_functions/functional_forms.yaml:232",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -344,7 +362,7 @@ def register() -> None:
     define(
         "bernoulli.Tensor",
         "bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:226",
+        "native_functions/functional_forms.yaml:238",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.Tensor", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)
@@ -352,7 +370,7 @@ def register() -> None:
     define(
         "bernoulli.float",
         "bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:232",
+        "native_functions/functional_forms.yaml:244",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.float", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)

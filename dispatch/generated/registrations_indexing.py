@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..autograd.recording import never_differentiable, out_refuses_grad
 from ..composite import indexing as composition
+from ..composite.forms import out_form
 from ..structured.native import indexing as native
 from ..structured.register import autograd, composite, define, planned, structured
 from . import autograd_indexing
@@ -51,20 +52,32 @@ def register() -> None:
         "native_functions/indexing.yaml:30",
     )
     composite("stack.out", "CompositeImplicitAutograd", composition.stack_out)
-    define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:34")
+    define(
+        "_chunk_cat",
+        "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
+        "native_functions/indexing.yaml:34",
+    )
+    composite("_chunk_cat", "CompositeImplicitAutograd", composition._chunk_cat)
+    define(
+        "_chunk_cat.out",
+        "_chunk_cat.out(Tensor[] tensors, int dim, int num_chunks, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:38",
+    )
+    composite("_chunk_cat.out", "CompositeImplicitAutograd", composition._chunk_cat_out)
+    define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:42")
     composite("hstack", "CompositeImplicitAutograd", composition.hstack)
-    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:38")
+    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:46")
     composite("vstack", "CompositeImplicitAutograd", composition.vstack)
-    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:42")
+    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:50")
     composite("row_stack", "CompositeImplicitAutograd", composition.vstack)
-    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:46")
+    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:54")
     composite("dstack", "CompositeImplicitAutograd", composition.dstack)
-    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:50")
+    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:58")
     composite("column_stack", "CompositeImplicitAutograd", composition.column_stack)
     define(
         "index.Tensor",
         "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "native_functions/indexing.yaml:54",
+        "native_functions/indexing.yaml:62",
         ("core",),
     )
     planned("index.Tensor", "index_stub", native.index)
@@ -72,7 +85,7 @@ def register() -> None:
     define(
         "index_put",
         "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:60",
+        "native_functions/indexing.yaml:68",
         ("core",),
     )
     planned("index_put", "index_put_stub", native.index_put)
@@ -80,21 +93,33 @@ def register() -> None:
     define(
         "index_put_",
         "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:60",
+        "native_functions/indexing.yaml:68",
         ("core",),
     )
     planned("index_put_", "index_put_stub", native.index_put)
     autograd("index_put_", autograd_indexing.plan_index_put_)
     define(
+        "_unsafe_index.Tensor",
+        "_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+        "native_functions/indexing.yaml:75",
+    )
+    composite("_unsafe_index.Tensor", "CompositeImplicitAutograd", composition._unsafe_index)
+    define(
+        "_unsafe_index_put",
+        "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+        "native_functions/indexing.yaml:79",
+    )
+    composite("_unsafe_index_put", "CompositeImplicitAutograd", composition._unsafe_index_put)
+    define(
         "_index_put_impl_",
         "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:67",
+        "native_functions/indexing.yaml:83",
     )
     composite("_index_put_impl_", "CompositeImplicitAutograd", composition.index_put_impl)
     define(
         "index_select",
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml:71",
+        "native_functions/indexing.yaml:87",
         ("core",),
     )
     structured("index_select", native.index_select, "index_select_stub", "functional", "index_select.out")
@@ -102,7 +127,7 @@ def register() -> None:
     define(
         "index_select.out",
         "index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:71",
+        "native_functions/indexing.yaml:87",
         ("core",),
     )
     structured("index_select.out", native.index_select, "index_select_stub", "out")
@@ -110,103 +135,124 @@ def register() -> None:
     define(
         "index_select.dimname",
         "index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml:77",
+        "native_functions/indexing.yaml:93",
     )
     composite("index_select.dimname", "CompositeImplicitAutograd", composition.index_select_by_name)
     define(
         "index_add",
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        "native_functions/indexing.yaml:83",
+        "native_functions/indexing.yaml:99",
     )
     structured("index_add", native.index_add, "index_add_stub", "functional", "index_add.out")
     autograd("index_add", autograd_indexing.plan_index_add)
     define(
         "index_add_",
         "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/indexing.yaml:83",
+        "native_functions/indexing.yaml:99",
     )
     structured("index_add_", native.index_add, "index_add_stub", "inplace", "index_add.out")
     autograd("index_add_", autograd_indexing.plan_index_add_)
     define(
         "index_add.out",
         "index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:83",
+        "native_functions/indexing.yaml:99",
     )
     structured("index_add.out", native.index_add, "index_add_stub", "out")
     autograd("index_add.out", out_refuses_grad)
     define(
+        "index_reduce",
+        "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
+        "native_functions/indexing.yaml:104",
+    )
+    structured("index_reduce", native.index_reduce, "index_reduce_stub", "functional", "index_reduce.out")
+    autograd("index_reduce", autograd_indexing.plan_index_reduce)
+    define(
+        "index_reduce_",
+        "index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)",
+        "native_functions/indexing.yaml:104",
+    )
+    structured("index_reduce_", native.index_reduce, "index_reduce_stub", "inplace", "index_reduce.out")
+    autograd("index_reduce_", autograd_indexing.plan_index_reduce_)
+    define(
+        "index_reduce.out",
+        "index_reduce.out(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:104",
+    )
+    structured("index_reduce.out", native.index_reduce, "index_reduce_stub", "out")
+    autograd("index_reduce.out", out_refuses_grad)
+    define(
         "index_copy",
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml:88",
+        "native_functions/indexing.yaml:109",
     )
     structured("index_copy", native.index_copy, "index_copy_stub", "functional", "index_copy.out")
     autograd("index_copy", autograd_indexing.plan_index_copy)
     define(
         "index_copy_",
         "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml:88",
+        "native_functions/indexing.yaml:109",
     )
     structured("index_copy_", native.index_copy, "index_copy_stub", "inplace", "index_copy.out")
     autograd("index_copy_", autograd_indexing.plan_index_copy_)
     define(
         "index_copy.out",
         "index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:88",
+        "native_functions/indexing.yaml:109",
     )
     structured("index_copy.out", native.index_copy, "index_copy_stub", "out")
     autograd("index_copy.out", out_refuses_grad)
     define(
         "index_fill.int_Scalar",
         "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:93",
+        "native_functions/indexing.yaml:114",
     )
     composite("index_fill.int_Scalar", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill.int_Tensor",
         "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:98",
+        "native_functions/indexing.yaml:119",
     )
     composite("index_fill.int_Tensor", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill.Dimname_Scalar",
         "index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:103",
+        "native_functions/indexing.yaml:124",
     )
     composite("index_fill.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill_by_name)
     define(
         "index_fill.Dimname_Tensor",
         "index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:109",
+        "native_functions/indexing.yaml:130",
     )
     composite("index_fill.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill_by_name)
     define(
         "index_fill_.int_Scalar",
         "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:115",
+        "native_functions/indexing.yaml:136",
     )
     composite("index_fill_.int_Scalar", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "index_fill_.int_Tensor",
         "index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:120",
+        "native_functions/indexing.yaml:141",
     )
     composite("index_fill_.int_Tensor", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "index_fill_.Dimname_Scalar",
         "index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:125",
+        "native_functions/indexing.yaml:146",
     )
     composite("index_fill_.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill__by_name)
     define(
         "index_fill_.Dimname_Tensor",
         "index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:131",
+        "native_functions/indexing.yaml:152",
     )
     composite("index_fill_.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill__by_name)
     define(
         "gather",
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml:137",
+        "native_functions/indexing.yaml:158",
         ("core",),
     )
     structured("gather", native.gather, "gather_stub", "functional", "gather.out")
@@ -214,7 +260,7 @@ def register() -> None:
     define(
         "gather.out",
         "gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:137",
+        "native_functions/indexing.yaml:158",
         ("core",),
     )
     structured("gather.out", native.gather, "gather_stub", "out")
@@ -222,19 +268,19 @@ def register() -> None:
     define(
         "gather.dimname",
         "gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml:143",
+        "native_functions/indexing.yaml:164",
     )
     composite("gather.dimname", "CompositeImplicitAutograd", composition.gather_by_name)
     define(
         "take_along_dim",
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-        "native_functions/indexing.yaml:149",
+        "native_functions/indexing.yaml:170",
     )
     composite("take_along_dim", "CompositeImplicitAutograd", composition.take_along_dim)
     define(
         "scatter.src",
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:154",
+        "native_functions/indexing.yaml:175",
         ("core",),
     )
     structured("scatter.src", native.scatter, "scatter_stub", "functional", "scatter.src_out")
@@ -242,7 +288,7 @@ def register() -> None:
     define(
         "scatter_.src",
         "scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:154",
+        "native_functions/indexing.yaml:175",
         ("core",),
     )
     structured("scatter_.src", native.scatter, "scatter_stub", "inplace", "scatter.src_out")
@@ -250,7 +296,7 @@ def register() -> None:
     define(
         "scatter.src_out",
         "scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:154",
+        "native_functions/indexing.yaml:175",
         ("core",),
     )
     structured("scatter.src_out", native.scatter, "scatter_stub", "out")
@@ -258,7 +304,7 @@ def register() -> None:
     define(
         "scatter.value",
         "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:161",
+        "native_functions/indexing.yaml:182",
         ("core",),
     )
     structured("scatter.value", native.scatter_value, "scatter_stub", "functional", "scatter.value_out")
@@ -266,7 +312,7 @@ def register() -> None:
     define(
         "scatter_.value",
         "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:161",
+        "native_functions/indexing.yaml:182",
         ("core",),
     )
     structured("scatter_.value", native.scatter_value, "scatter_stub", "inplace", "scatter.value_out")
@@ -274,7 +320,7 @@ def register() -> None:
     define(
         "scatter.value_out",
         "scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:161",
+        "native_functions/indexing.yaml:182",
         ("core",),
     )
     structured("scatter.value_out", native.scatter_value, "scatter_stub", "out")
@@ -282,26 +328,26 @@ def register() -> None:
     define(
         "scatter.reduce",
         "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:169",
+        "native_functions/indexing.yaml:190",
     )
     structured("scatter.reduce", native.scatter, "scatter_stub", "functional", "scatter.reduce_out")
     define(
         "scatter_.reduce",
         "scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:169",
+        "native_functions/indexing.yaml:190",
     )
     structured("scatter_.reduce", native.scatter, "scatter_stub", "inplace", "scatter.reduce_out")
     define(
         "scatter.reduce_out",
         "scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:169",
+        "native_functions/indexing.yaml:190",
     )
     structured("scatter.reduce_out", native.scatter, "scatter_stub", "out")
     autograd("scatter.reduce_out", out_refuses_grad)
     define(
         "scatter.value_reduce",
         "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:175",
+        "native_functions/indexing.yaml:196",
     )
     structured(
         "scatter.value_reduce", native.scatter_value, "scatter_stub", "functional", "scatter.value_reduce_out"
@@ -309,7 +355,7 @@ def register() -> None:
     define(
         "scatter_.value_reduce",
         "scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:175",
+        "native_functions/indexing.yaml:196",
     )
     structured(
         "scatter_.value_reduce", native.scatter_value, "scatter_stub", "inplace", "scatter.value_reduce_out"
@@ -317,14 +363,14 @@ def register() -> None:
     define(
         "scatter.value_reduce_out",
         "scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:175",
+        "native_functions/indexing.yaml:196",
     )
     structured("scatter.value_reduce_out", native.scatter_value, "scatter_stub", "out")
     autograd("scatter.value_reduce_out", out_refuses_grad)
     define(
         "scatter_add",
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:182",
+        "native_functions/indexing.yaml:203",
         ("core",),
     )
     structured("scatter_add", native.scatter_add, "scatter_stub", "functional", "scatter_add.out")
@@ -332,7 +378,7 @@ def register() -> None:
     define(
         "scatter_add_",
         "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:182",
+        "native_functions/indexing.yaml:203",
         ("core",),
     )
     structured("scatter_add_", native.scatter_add, "scatter_stub", "inplace", "scatter_add.out")
@@ -340,7 +386,7 @@ def register() -> None:
     define(
         "scatter_add.out",
         "scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:182",
+        "native_functions/indexing.yaml:203",
         ("core",),
     )
     structured("scatter_add.out", native.scatter_add, "scatter_stub", "out")
@@ -348,7 +394,7 @@ def register() -> None:
     define(
         "scatter_reduce.two",
         "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-        "native_functions/indexing.yaml:190",
+        "native_functions/indexing.yaml:211",
         ("core",),
     )
     structured(
@@ -362,7 +408,7 @@ def register() -> None:
     define(
         "scatter_reduce_.two",
         "scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)",
-        "native_functions/indexing.yaml:190",
+        "native_functions/indexing.yaml:211",
         ("core",),
     )
     structured(
@@ -376,7 +422,7 @@ def register() -> None:
     define(
         "scatter_reduce.two_out",
         "scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:190",
+        "native_functions/indexing.yaml:211",
         ("core",),
     )
     structured("scatter_reduce.two_out", native.scatter_reduce, "scatter_reduce_stub", "out")
@@ -384,20 +430,36 @@ def register() -> None:
     define(
         "masked_scatter",
         "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml:198",
+        "native_functions/indexing.yaml:219",
         ("core",),
     )
     composite("masked_scatter", "CompositeImplicitAutograd", composition.masked_scatter)
     define(
         "masked_scatter_",
         "masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml:204",
+        "native_functions/indexing.yaml:225",
     )
     composite("masked_scatter_", "CompositeImplicitAutograd", composition.masked_scatter_)
     define(
+        "_unsafe_masked_index",
+        "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
+        "native_functions/indexing.yaml:230",
+    )
+    composite("_unsafe_masked_index", "CompositeImplicitAutograd", composition._unsafe_masked_index)
+    define(
+        "_unsafe_masked_index_put_accumulate",
+        "_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
+        "native_functions/indexing.yaml:234",
+    )
+    composite(
+        "_unsafe_masked_index_put_accumulate",
+        "CompositeImplicitAutograd",
+        composition._unsafe_masked_index_put_accumulate,
+    )
+    define(
         "masked_fill.Scalar",
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:209",
+        "native_functions/indexing.yaml:238",
         ("core",),
     )
     structured("masked_fill.Scalar", native.masked_fill, "masked_fill_stub", "functional")
@@ -405,7 +467,7 @@ def register() -> None:
     define(
         "masked_fill_.Scalar",
         "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:209",
+        "native_functions/indexing.yaml:238",
         ("core",),
     )
     structured("masked_fill_.Scalar", native.masked_fill, "masked_fill_stub", "inplace")
@@ -413,33 +475,33 @@ def register() -> None:
     define(
         "masked_fill.Tensor",
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:216",
+        "native_functions/indexing.yaml:245",
     )
     structured("masked_fill.Tensor", native.masked_fill, "masked_fill_stub", "functional")
     autograd("masked_fill.Tensor", autograd_indexing.plan_masked_fill_Tensor)
     define(
         "masked_fill_.Tensor",
         "masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:216",
+        "native_functions/indexing.yaml:245",
     )
     structured("masked_fill_.Tensor", native.masked_fill, "masked_fill_stub", "inplace")
     autograd("masked_fill_.Tensor", autograd_indexing.plan_masked_fill__Tensor)
     define(
         "masked_select",
         "masked_select(Tensor self, Tensor mask) -> Tensor",
-        "native_functions/indexing.yaml:222",
+        "native_functions/indexing.yaml:251",
     )
     composite("masked_select", "CompositeImplicitAutograd", composition.masked_select)
     define(
         "masked_select.out",
         "masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:227",
+        "native_functions/indexing.yaml:256",
     )
     composite("masked_select.out", "CompositeImplicitAutograd", composition.masked_select_out)
     define(
         "nonzero",
         "nonzero(Tensor self) -> Tensor",
-        "native_functions/indexing.yaml:231",
+        "native_functions/indexing.yaml:260",
         (
             "core",
             "nondifferentiable",
@@ -448,41 +510,65 @@ def register() -> None:
     planned("nonzero", "nonzero_stub", native.nonzero)
     autograd("nonzero", never_differentiable)
     define(
+        "nonzero.out",
+        "nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:266",
+    )
+    composite("nonzero.out", "CompositeImplicitAutograd", composition.nonzero_out)
+    define(
+        "nonzero_static",
+        "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
+        "native_functions/indexing.yaml:270",
+        ("nondifferentiable",),
+    )
+    structured(
+        "nonzero_static", native.nonzero_static, "nonzero_static_stub", "functional", "nonzero_static.out"
+    )
+    autograd("nonzero_static", never_differentiable)
+    define(
+        "nonzero_static.out",
+        "nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:270",
+        ("nondifferentiable",),
+    )
+    structured("nonzero_static.out", native.nonzero_static, "nonzero_static_stub", "out")
+    autograd("nonzero_static.out", never_differentiable)
+    define(
         "nonzero.as_tuple",
         "nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-        "native_functions/indexing.yaml:237",
+        "native_functions/indexing.yaml:276",
     )
     composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:242")
+    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:281")
     composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:247")
+    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:286")
     composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:252")
+    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:291")
     structured("take", native.take, "take_stub", "functional", "take.out")
     autograd("take", autograd_indexing.plan_take)
     define(
         "take.out",
         "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:252",
+        "native_functions/indexing.yaml:291",
     )
     structured("take.out", native.take, "take_stub", "out")
     autograd("take.out", out_refuses_grad)
     define(
         "put",
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:257",
+        "native_functions/indexing.yaml:296",
     )
     composite("put", "CompositeImplicitAutograd", composition.put)
     define(
         "put_",
         "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:262",
+        "native_functions/indexing.yaml:301",
     )
     composite("put_", "CompositeImplicitAutograd", composition.put_)
     define(
         "embedding",
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml:267",
+        "native_functions/indexing.yaml:306",
         ("core",),
     )
     structured("embedding", native.embedding, "embedding_stub", "functional")
@@ -490,7 +576,7 @@ def register() -> None:
     define(
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml:271",
+        "native_functions/indexing.yaml:310",
         ("nondifferentiable",),
     )
     structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
@@ -498,7 +584,7 @@ def register() -> None:
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:277",
+        "native_functions/indexing.yaml:316",
         ("core",),
     )
     structured(
@@ -508,61 +594,89 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:281", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:320", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:286")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:325")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:291")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:330")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:296",
+        "native_functions/indexing.yaml:335",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:301",
+        "native_functions/indexing.yaml:340",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:306",
+        "native_functions/indexing.yaml:345",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:312")
+    define(
+        "repeat_interleave.Tensor",
+        "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
+        "native_functions/indexing.yaml:351",
+    )
+    composite("repeat_interleave.Tensor", "CompositeImplicitAutograd", composition.repeat_interleave)
+    define(
+        "repeat_interleave.Tensor_out",
+        "repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:351",
+    )
+    composite(
+        "repeat_interleave.Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("repeat_interleave", composition.repeat_interleave),
+    )
+    define(
+        "repeat_interleave.self_Tensor",
+        "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        "native_functions/indexing.yaml:356",
+    )
+    composite("repeat_interleave.self_Tensor", "CompositeImplicitAutograd", composition.repeat_interleave_by)
+    define(
+        "repeat_interleave.self_int",
+        "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        "native_functions/indexing.yaml:361",
+    )
+    composite("repeat_interleave.self_int", "CompositeImplicitAutograd", composition.repeat_interleave_each)
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:366")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:317")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:371")
     structured("tril", native.triangle, "tril_stub", "functional", "tril.out")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:317"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:371"
     )
     structured("tril_", native.triangle, "tril_stub", "inplace", "tril.out")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:317",
+        "native_functions/indexing.yaml:371",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:323")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:377")
     structured("triu", native.triangle, "triu_stub", "functional", "triu.out")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:323"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:377"
     )
     structured("triu_", native.triangle, "triu_stub", "inplace", "triu.out")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:323",
+        "native_functions/indexing.yaml:377",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)

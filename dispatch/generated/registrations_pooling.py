@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..autograd.recording import out_refuses_grad
 from ..composite import pooling as composition
+from ..composite.forms import out_form
 from ..structured.native import pooling as native
 from ..structured.register import autograd, composite, define, structured
 from . import autograd_pooling
@@ -290,3 +291,33 @@ def register() -> None:
         "functional",
     )
     autograd("adaptive_max_pool3d_backward", autograd_pooling.plan_adaptive_max_pool3d_backward)
+    define(
+        "max_unpool2d",
+        "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
+        "native_functions/pooling.yaml:129",
+    )
+    composite("max_unpool2d", "CompositeExplicitAutograd", composition.max_unpool2d)
+    autograd("max_unpool2d", autograd_pooling.plan_max_unpool2d)
+    define(
+        "max_unpool2d.out",
+        "max_unpool2d.out(Tensor self, Tensor indices, SymInt[2] output_size, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pooling.yaml:129",
+    )
+    composite(
+        "max_unpool2d.out", "CompositeExplicitAutograd", out_form("max_unpool2d", composition.max_unpool2d)
+    )
+    define(
+        "max_unpool3d",
+        "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
+        "native_functions/pooling.yaml:135",
+    )
+    composite("max_unpool3d", "CompositeExplicitAutograd", composition.max_unpool3d)
+    autograd("max_unpool3d", autograd_pooling.plan_max_unpool3d)
+    define(
+        "max_unpool3d.out",
+        "max_unpool3d.out(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pooling.yaml:135",
+    )
+    composite(
+        "max_unpool3d.out", "CompositeExplicitAutograd", out_form("max_unpool3d", composition.max_unpool3d)
+    )

@@ -11,6 +11,7 @@ from .methods_comparison import ComparisonMethods
 from .methods_contraction import ContractionMethods
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
+from .methods_embedding_bag import EmbeddingBagMethods
 from .methods_factories import FactoriesMethods
 from .methods_functional_forms import FunctionalFormsMethods
 from .methods_indexing import IndexingMethods
@@ -26,6 +27,7 @@ from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
 from .methods_reduction import ReductionMethods
 from .methods_scaled_mm import ScaledMmMethods
+from .methods_searching import SearchingMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
@@ -40,6 +42,7 @@ class TensorMethods(
     ContractionMethods,
     ConvolutionMethods,
     CopyMethods,
+    EmbeddingBagMethods,
     FactoriesMethods,
     FunctionalFormsMethods,
     IndexingMethods,
@@ -55,6 +58,7 @@ class TensorMethods(
     RandomMethods,
     ReductionMethods,
     ScaledMmMethods,
+    SearchingMethods,
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,

@@ -11,7 +11,7 @@ from .. import init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -118,4 +118,126 @@ class Embedding(Module):
             if getattr(self, name) != default:
                 parts.append(f"{name}={getattr(self, name)}")
         parts += [f"{name}=True" for name in ("scale_grad_by_freq", "sparse") if getattr(self, name)]
+        return ", ".join(parts)
+
+
+class EmbeddingBag(Module):
+    """The sum, mean or maximum of the rows of `weight` in each bag of indices (`torch.nn.EmbeddingBag`).
+
+    Args:
+        num_embeddings, embedding_dim: the weight's sizes.
+        max_norm, norm_type: rows that are used are scaled down to at most this norm.
+        scale_grad_by_freq: whether gradients are divided by how often a row was used.
+        mode: ``"sum"``, ``"mean"`` or ``"max"``.
+        include_last_offset: whether offsets say where the last bag ends, too.
+        padding_idx: a row that is zero, counts for nothing and gets no gradient.
+
+    The weight begins with normal numbers.
+
+    Raises AssertionError for a padding index outside the rows.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.EmbeddingBag(10, 3, mode="sum")(tt.tensor([1, 2, 4]), tt.tensor([0, 2])).shape
+        triten.Size([2, 3])
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Any = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError("padding_idx must be within num_embeddings")
+            padding_idx %= num_embeddings
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.padding_idx = padding_idx
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+        if _weight is None:
+            self.weight = Parameter(_ops.empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+            self.reset_parameters()
+        else:
+            if list(_weight.shape) != [num_embeddings, embedding_dim]:
+                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+            self.weight = Parameter(_weight)
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        made = cls(
+            *embeddings.shape,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            mode=mode,
+            sparse=sparse,
+            _weight=embeddings,
+            include_last_offset=include_last_offset,
+            padding_idx=padding_idx,
+        )
+        made.weight.requires_grad = not freeze
+        return made
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        """Indices (B, N), or (N,) with offsets of bags, give (B, embedding_dim)."""
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        for name, default in (("max_norm", None), ("norm_type", 2.0), ("scale_grad_by_freq", False)):
+            if getattr(self, name) != default:
+                parts.append(f"{name}={getattr(self, name)}")
+        parts.append(f"mode={self.mode!r}")
+        if self.padding_idx is not None:
+            parts.append(f"padding_idx={self.padding_idx}")
         return ", ".join(parts)

@@ -15,6 +15,7 @@ from .attention_samples import attention
 from .complex_samples import complex_numbers
 from .complex_samples import functions as complex_functions
 from .convolution_samples import convolutions
+from .indexing_samples import searches
 from .layout_samples import layouts
 from .normalization_samples import normalizations
 from .optimizer_samples import optimizers
@@ -65,6 +66,7 @@ def samples(capability: int) -> Iterator[Sample]:
         random_numbers,
         permutations,
         indexing,
+        searches,
         optimizers,
         sorting,
     ):
@@ -163,14 +165,14 @@ def indexing(capability: int) -> Iterator[Sample]:
         long = empty(1000, 4096, dtype=dtype)
         yield Sample(f"index long rows {dtype}", lambda x=long: x[picked], ("pick_runs",))
         yield Sample(f"index twice {dtype}", lambda x=x: x[picked, two])
-        yield Sample(f"gather {dtype}", lambda x=x: x.gather(0, each))
+        yield Sample(f"gather {dtype}", lambda x=x: x.gather(0, each), ("pick",))
         yield Sample(f"index_put {dtype}", lambda x=x, v=wide: x.index_put((picked,), v))
         yield Sample(f"index_put twice {dtype}", lambda x=x: x.index_put((picked, two), x[:16, :1]))
         yield Sample(f"tril {dtype}", lambda x=x: x.tril(-1))
     for dtype in NUMBERS:
         x, wide = empty(10000, 64, dtype=dtype), empty(4096, 64, dtype=dtype)
         yield Sample(f"index_add {dtype}", lambda x=x, v=wide: x.index_add(0, picked, v))
-        yield Sample(f"nonzero {dtype}", lambda x=x: x.nonzero())
+        yield Sample(f"nonzero {dtype}", lambda x=x: x.nonzero(), ("count_nonzero",))
     yield Sample("triu float32", lambda: empty(10000, 64).triu())
     for dtype in ("float32", "float64"):
         x, wide = empty(10000, 64, dtype=dtype), empty(4096, 64, dtype=dtype)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.device import device as Device
+from ...runtime.memory_format import contiguous_strides
 from ..geometry import Geometry, coalesced
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
 from ..reduction.sides import MAX_DIMS, dimension_arguments
@@ -33,6 +34,12 @@ class Space(NamedTuple):
     @property
     def numel(self) -> int:
         return math.prod(self.geometry.sizes)
+
+    def is_dense(self, *names: str) -> bool:
+        """Whether these operands have no gaps, and the order of the space."""
+        gapless = contiguous_strides(self.geometry.sizes[::-1])[::-1]
+        own = dict(zip(self.names, self.geometry.strides, strict=True))
+        return all(own[name] == gapless for name in names)
 
 
 def space(prefix: str, sizes: Sequence[int], strides: Mapping[str, Sequence[int]], ordered: bool) -> Space:
@@ -114,7 +121,7 @@ def launch_over(
         constants,
         divisible=divisible,
         # The flag of an index is one number, and not accessed in vectors.
-        elements=("flag",) if width else (),
+        elements=("flag",),
         num_warps=warps,
     )
     arguments = tuple(values[name] for name in order if name in values)

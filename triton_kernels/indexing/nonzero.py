@@ -1,65 +1,137 @@
-"""Places of elements that are not zero: counted by block, the counts summed, and written in order.
+"""Places of elements that are not zero: counted by part, the counts summed, and written in order.
 
-The host waits for the number of places, which is the result's size.
+As many programs as fill the device have a part of the elements each, so that one tile holds all counts and their sums
+take a single step. `nonzero` waits for the number of places, which is the result's size; `nonzero_static` does not.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cuda.lazy_triton import tl
 from ...runtime.cuda.transfer import copy_across
+from ...runtime.data_ptr import DataPtr
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
+from ..contiguous import contiguous_copy
 from ..conversion import compute_type
-from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
-from ..launch import cdiv
-from ..sorting.prefix_sum import plan_running_total
-from ..sorting.prefix_sum_kernels import count_nonzero, write_nonzero
+from ..elementwise.factories import fill
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted
+from ..sorting.prefix_sum import SCAN_BLOCK, plan_running_total
 from .index_bounds import allocate
-from .index_space import block_for, launch_over
+from .index_space import block_for
+from .nonzero_kernels import count_nonzero, write_nonzero
 
 WARPS = 8
 """Of a program that writes places: four 64-bit offsets for each lane and their sums, instead of eight."""
+WRITTEN_BLOCK = 1024
+COUNTED_BLOCK = {1: 4096, 2: 2048, 4: 1024, 8: 1024}
+"""Elements of a tile that is counted by their size: two vectors of 128 bits for each lane, at least."""
+
+
+class Parts(NamedTuple):
+    """How elements are shared out: programs, and of each the tiles that it counts and those that it writes."""
+
+    programs: int
+    counted: int
+    written: int
+    blocks: tuple[int, int]
+
+
+def parts_of(n: int, itemsize: int) -> Parts:
+    """Parts of whole tiles, as many as `SCAN_BLOCK` where there are elements for them."""
+    if interpreted():
+        block = block_for(-(-n // 2))
+        blocks, unit = (block, block), block
+    else:
+        blocks = (COUNTED_BLOCK[itemsize], WRITTEN_BLOCK)
+        unit = blocks[0]
+    size = cdiv(cdiv(n, SCAN_BLOCK), unit) * unit
+    return Parts(cdiv(n, size), size // blocks[0], size // blocks[1], blocks)
+
+
+class Finder:
+    """The launches over one tensor: counts and their sums, and one of each coordinate.
+
+    Args:
+        spec: with one element at least.
+    """
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec, self.device = spec, spec.device
+        self.flat, self.straightened = contiguous_copy(spec)
+        self.parts = parts = parts_of(spec.numel, spec.itemsize)
+        self.dtype: ScalarType = int32 if spec.numel < 2**31 else int64
+        self.total = plan_running_total(self.device, parts.programs, self.dtype)
+        run = self._launch(count_nonzero, parts.counted, parts.blocks[0], {}, 4)
+        self.count: Callable[[int, int], None] = lambda x, counts: run(x, counts, spec.numel, parts.counted)
+
+    def _launch(self, kernel: Any, tiles: int, block: int, numbers: dict[str, int], warps: int) -> Any:
+        x = f"*{self.spec.dtype.triton_name}"
+        counts = f"*{self.dtype.triton_name}"
+        kind = integer_type(
+            self.parts.programs * tiles * block,
+            *numbers.values(),
+            numbers.get("step", 0) * numbers.get("limit", 0),
+        )
+        pointers = {"x": x, "counts": counts} if not numbers else {"x": x, "starts": counts, "out": "*i64"}
+        launch = Launch(
+            self.device,
+            kernel,
+            {**pointers, "n": kind, "tiles": kind, **dict.fromkeys(numbers, kind)},
+            {
+                "TYPE": compute_type(self.spec.dtype),
+                "INDEX": tl.int32 if kind == "i32" else tl.int64,
+                "BLOCK": block,
+            },
+            divisible=["n"] if self.spec.numel % ALIGNMENT == 0 else [],
+            elements=("counts", "starts", "out"),
+            num_warps=warps,
+        )
+        return lambda *values: launch((self.parts.programs, 1, 1), *values)
+
+    def writes(self, step: int, limit: int) -> list[Callable[[int, int, int], None]]:
+        """For each dimension the function of x, starts and out that writes its coordinates `step` elements apart."""
+        made: list[Callable[[int, int, int], None]] = []
+        parts, n = self.parts, self.spec.numel
+        sizes = self.spec.sizes
+        for size, stride in zip(sizes, contiguous_strides(sizes), strict=True):
+            numbers = {"divisor": stride, "size": size, "step": step, "limit": limit}
+            run = self._launch(write_nonzero, parts.written, parts.blocks[1], numbers, WARPS)
+            values = (n, parts.written, *numbers.values())
+            made.append(lambda x, starts, out, run=run, values=values: run(x, starts, out, *values))
+        return made
+
+    def starts_of(self, data: Any) -> DataPtr:
+        """How many places there are before each part, and after the last."""
+        starts = allocate((self.parts.programs + 1) * self.dtype.itemsize, self.device)
+        self.count(data.address, starts.address)
+        self.total(starts.address)
+        return starts
 
 
 def nonzero(call: StructuredCall) -> PlannedKernel:
     """Gives the places, as (n, rank) over a (rank, n) block, and n."""
     spec = call.args["self"]
     check_dtypes(call, [spec])
-    device, n = spec.device, spec.numel
-    if n == 0:
+    device = spec.device
+    if spec.numel == 0:
         return PlannedKernel(lambda *_: None, lambda data: (allocate(0, device), 0))
-    flat = TensorSpec.contiguous(spec.sizes, spec.dtype, device)
-    straighten = None if spec.is_contiguous else copy_kernel(flat, spec)
-    dtype = int32 if n < 2**31 else int64
-    pointers = {"x": f"*{spec.dtype.triton_name}", "counts": f"*{dtype.triton_name}"}
-    constants: dict[str, object] = {"TYPE": compute_type(spec.dtype)}
-    count = launch_over(device, count_nonzero, n, pointers, [], {}, constants)
-    programs = cdiv(n, block_for(n))
-    total = plan_running_total(device, programs, dtype)
-    targets = {"x": pointers["x"], "starts": pointers["counts"], "out": "*i64"}
-    writes = [
-        launch_over(
-            device, write_nonzero, n, targets, [], {"divisor": stride, "size": size}, constants, warps=WARPS
-        )
-        for size, stride in zip(spec.sizes, contiguous_strides(spec.sizes), strict=True)
-    ]
+    finder = Finder(spec)
+    writes = finder.writes(1, spec.numel)
 
     def fresh(data: Any) -> Any:
-        if straighten is not None:
-            buffer = allocate(flat.nbytes, device)
-            straighten(buffer, data)
-            data = buffer
-        starts = allocate((programs + 1) * dtype.itemsize, device)
-        count(data.address, starts.address)
-        total(starts.address)
-        found = np.zeros((), dtype.np)
-        copy_across(found, starts.offset_by(programs * dtype.itemsize), dtype.itemsize)
+        data = finder.straightened(data)
+        starts = finder.starts_of(data)
+        found = np.zeros((), finder.dtype.np)
+        copy_across(found, starts.offset_by(finder.parts.programs * found.itemsize), found.itemsize)
         places = int(found)
         nbytes = places * int64.itemsize
         out = allocate(nbytes * len(writes), device)
@@ -71,4 +143,26 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(lambda *_: None, fresh)
 
 
+def nonzero_static(call: StructuredCall) -> PlannedKernel:
+    """As many places as are wanted, and a number where there are fewer."""
+    spec, out = call.args["self"], call.outputs[0]
+    check_dtypes(call, [spec])
+    number: int = call.args["fill_value"]
+    clear = fill(call).into
+    if spec.numel == 0 or out.numel == 0:
+        return PlannedKernel(lambda to, data: clear(to, number))
+    finder = Finder(spec)
+    writes = finder.writes(out.strides[0], out.sizes[0])
+
+    def into(to: Any, data: Any) -> None:
+        data = finder.straightened(data)
+        clear(to, number)
+        starts = finder.starts_of(data)
+        for d, write in enumerate(writes):
+            write(data.address, starts.address, to.address + d * out.strides[1] * int64.itemsize)
+
+    return PlannedKernel(into)
+
+
 register_stub("nonzero_stub", "cuda", nonzero)
+register_stub("nonzero_static_stub", "cuda", nonzero_static)

@@ -20,12 +20,14 @@ from ..elementwise.copy import as_real, copy_kernel
 from ..geometry import Geometry, broadcast_strides
 from ..launch import launch_nothing
 from .index_bounds import FLAG_BYTES, Bound, allocate, check_flags, flags_for, key_spec
-from .index_space import MOVED_AS, Space, launch_over, space, split
-from .indexing_kernels import locate, pick, pick_runs
+from .index_space import BLOCK, MOVED_AS, Space, launch_over, space, split
+from .picking_kernels import locate, pick, pick_runs
 
 SHORTEST_RUN = 16
 """Shorter runs have no whole vectors of 128 bits whatever their dtype."""
 LONGEST_RUN = 1 << 24
+PICKED_TILE = {1: 2048}
+"""Elements of a program by their size, where a vector of 128 bits for each lane takes more than `BLOCK`."""
 RUN_TILE = {1: 4096, 2: 2048, 4: 1024, 8: 1024}
 """Elements of a program by their size: two vectors of 128 bits for each lane at least."""
 
@@ -62,7 +64,11 @@ def plan_locate(
         largest = (bound.size - 1) * step + sum((m - 1) * s for m, s in zip(sizes, own, strict=True))
         for index_offset, start, key_offset in offsets:
             numbers = {"start": start, "step": step, "size": bound.size}
-            constants: dict[str, object] = {"ADDS": position > 0, "WRAPS": bound.wraps}
+            constants: dict[str, object] = {
+                "ADDS": position > 0,
+                "WRAPS": bound.wraps,
+                "DENSE": inner.is_dense("ij", "kj"),
+            }
             run = launch_over(
                 device, locate, inner.numel, pointers, [inner], numbers, constants, max(largest, 0)
             )
@@ -124,7 +130,11 @@ def plan_pick(
             width=width,
         )
     else:
-        run = launch_over(out.device, pick, inner.numel, pointers, [inner], numbers, constants, extent)
+        constants["DENSE"] = inner.is_dense("id", "od")
+        lanes = PICKED_TILE.get(out.itemsize, BLOCK)
+        run = launch_over(
+            out.device, pick, inner.numel, pointers, [inner], numbers, constants, extent, lanes=lanes
+        )
 
     def run_all(source_at: int, index_at: int, out_at: int, flag: int) -> None:
         for to, at, i in offsets:

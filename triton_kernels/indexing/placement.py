@@ -20,10 +20,11 @@ from ..elementwise.elementwise import number_for
 from ..launch import launch_nothing
 from ..reduction.sides import MAX_DIMS
 from ..sorting.sort_keys import plan_sort
+from .combining_kernels import combine_runs
 from .index_bounds import Bound, allocate, check_flags, filled_bytes, flags_for, key_spec
 from .index_space import MOVED_AS, launch_over, space
-from .indexing_kernels import combine_runs, elect, place
 from .picking import plan_check, plan_locate
+from .placing_kernels import elect, place
 
 RUN_LANES = 128
 """Lanes of a program over runs: all of them wait for the longest run among theirs."""
@@ -217,7 +218,7 @@ def put(placed: Placed) -> Callable[..., None]:
     key_type = f"*{placed.keys.dtype.triton_name}"
     type_ = f"*{MOVED_AS[p.out.itemsize]}"
     pointers = {"values": type_, "keys": key_type, "out": type_}
-    constants: dict[str, object] = {}
+    constants: dict[str, object] = {"DENSE": p.width == 1 and placed.j.is_dense("vj")}
     votes = not p.is_uniform and p.rows > 1
     if votes:
         pointers["winner"] = key_type

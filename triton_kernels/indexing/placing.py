@@ -14,8 +14,8 @@ from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
 from ..elementwise.factories import fill, zero
 from ..geometry import broadcast_strides
+from .combining_kernels import add, larger, multiply, smaller
 from .index_bounds import Bound, allocate
-from .indexing_kernels import add, larger, multiply, smaller
 from .picking import refuse_untyped
 from .placement import Finish, Placement, combining, placed_kernel, put
 
@@ -131,6 +131,15 @@ COMBINE = {
 }
 
 
+def index_reduce(call: StructuredCall) -> PlannedKernel:
+    """Slices of the source combined at the index."""
+    reduce: str = call.args["reduce"]
+    includes: bool = call.args["include_self"]
+    finish = combining(COMBINE[reduce], includes=includes, mean=reduce == "mean")
+    run = writing(call, slices(call), finish)
+    return PlannedKernel(lambda out, data, where, source: run(out, data, source, (where,)))
+
+
 def scatter(call: StructuredCall) -> PlannedKernel:
     """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
     out, where = with_dimension(call.outputs[0]), call.args["index"]
@@ -203,6 +212,7 @@ for _stub, _factory in {
     "index_put_stub": index_put,
     "index_add_stub": index_add,
     "index_copy_stub": index_copy,
+    "index_reduce_stub": index_reduce,
     "scatter_stub": scatter,
     "scatter_reduce_stub": scatter,
     "embedding_dense_backward_stub": embedding_dense_backward,

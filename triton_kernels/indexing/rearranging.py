@@ -16,8 +16,8 @@ from ..elementwise.elementwise import check_dtypes, complex_elementwise, element
 from ..elementwise.pairs import part_type
 from ..launch import launch_nothing
 from .index_space import MOVED_AS, launch_over, space, split
-from .indexing_kernels import triangle
 from .picking import refuse_untyped
+from .triangle_kernel import triangle
 
 
 @triton.jit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ...generated import functions as ops
 
@@ -113,7 +114,10 @@ def _part(src: Any, index: Any) -> Any:
 def scatter_reduce_self_backward(
     grad: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
 ) -> Any:
-    """The gradient of what elements were combined with; none where they replaced it."""
+    """The gradient of what elements were combined with; none where they replaced it.
+
+    Each element has a factor of its own, so that the tangent is made by it, too.
+    """
     if reduce == "sum":
         out = grad
     elif reduce == "prod":
@@ -143,18 +147,43 @@ def scatter_reduce_src_backward(
     part = _part(src, index)
     if reduce == "prod":
         # The product of all others: without the zero where there is one, and zero where there are more.
-        zero = part == 0
-        zeros = ops.zeros_like(self).scatter_add(dim, index, zero.to(self.dtype)).gather(dim, index)
-        single = ops.logical_and(zero, zeros == 1)
-        without = self.scatter_reduce(
-            dim, index, part.masked_fill(single, 1), "prod", include_self=include_self
-        )
+        zero, single, without = _zeros_of_product(self, dim, index, part, include_self)
         rest = (grad * result).gather(dim, index) / part.masked_fill(zero, 1)
         found = ops.where(single, (grad * without).gather(dim, index), rest)
     else:
         _, theirs, count = _attaining(self, dim, index, src, include_self, result)
         found = (grad / count).gather(dim, index) * theirs
     return _padded(found, src.shape)
+
+
+def _zeros_of_product(self: Any, dim: int, index: Any, part: Any, include_self: bool) -> tuple[Any, Any, Any]:
+    """Which factors are zero, which of them alone at their place, and the products without those."""
+    zero = part == 0
+    zeros = ops.zeros_like(self).scatter_add(dim, index, zero.to(self.dtype)).gather(dim, index)
+    single = ops.logical_and(zero, zeros == 1)
+    without = self.scatter_reduce(dim, index, part.masked_fill(single, 1), "prod", include_self=include_self)
+    return zero, single, without
+
+
+def scatter_reduce_src_jvp(
+    tangent: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The tangent by the elements that were combined."""
+    moved, part = _part(tangent, index), _part(src, index)
+
+    def added(values: Any) -> Any:
+        return ops.zeros_like(self).scatter_add(dim, index, values)
+
+    if reduce == "sum":
+        return added(moved)
+    if reduce == "mean":
+        return added(moved) / _shares(self, dim, index, include_self)
+    if reduce == "prod":
+        zero, single, without = _zeros_of_product(self, dim, index, part, include_self)
+        ratio = (moved / part.masked_fill(zero, 1)).masked_fill(zero, 0)
+        return result * added(ratio) + without * added(ops.where(single, moved, 0))
+    _, theirs, count = _attaining(self, dim, index, src, include_self, result)
+    return added(moved * theirs) / count
 
 
 def _padded(part: Any, shape: Sequence[int]) -> Any:
@@ -165,3 +194,57 @@ def _padded(part: Any, shape: Sequence[int]) -> Any:
             sizes = (*part._spec.sizes[:d], missing, *part._spec.sizes[d + 1 :])
             part = ops.cat([part, zeros_for(part, sizes)], d)
     return part
+
+
+def _of_slices(self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
+    """A vector that names slices as an index for each of their elements, and the slices with as many dimensions."""
+    spec = self._spec
+    sizes = [index._spec.numel if d == dim % spec.ndim else n for d, n in enumerate(spec.sizes)]
+    along = [-1 if d == dim % spec.ndim else 1 for d in range(spec.ndim)]
+    return index.to(int64).reshape(along).expand(sizes), source.reshape(sizes)
+
+
+def index_reduce_self_backward(
+    grad: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The gradient of what slices were combined with: that of `scatter_reduce` with an index for each element."""
+    if not self._spec.ndim:
+        one = index_reduce_self_backward(
+            *(
+                grad.reshape((1,)),
+                self.reshape((1,)),
+                0,
+                index,
+                source,
+                reduce,
+                include_self,
+                result.reshape((1,)),
+            )
+        )
+        return one.reshape(())
+    each, slices = _of_slices(self, dim, index, source)
+    return scatter_reduce_self_backward(grad, self, dim, each, slices, reduce, include_self, result)
+
+
+def index_reduce_source_backward(
+    grad: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The gradient of the slices that were combined."""
+    if not self._spec.ndim:
+        grad, self, result = (x.reshape((1,)) for x in (grad, self, result))
+    each, slices = _of_slices(self, dim, index, source)
+    found = scatter_reduce_src_backward(grad, self, dim, each, slices, reduce, include_self, result)
+    return found.reshape(source._spec.sizes)
+
+
+def index_reduce_source_jvp(
+    tangent: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    """The tangent by the slices that were combined."""
+    sizes = self._spec.sizes
+    if not self._spec.ndim:
+        self, result = self.reshape((1,)), result.reshape((1,))
+    each, slices = _of_slices(self, dim, index, source)
+    moved = tangent.reshape(slices._spec.sizes)
+    found = scatter_reduce_src_jvp(moved, self, dim, each, slices, reduce, include_self, result)
+    return found.reshape(sizes)

@@ -120,6 +120,51 @@ def _added(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any, al
     return x.scatter_add(d, _along(place, added._spec.sizes, d, count), added)
 
 
+def index_reduce(
+    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+) -> tuple[Any, Any]:
+    """`index_reduce`."""
+    rank = rank_of(self, dims[0])
+    x, d = stepped(self, dims[0], batch.size, 1), shifted(dim, rank)
+    forms = (x.index_reduce, x.scatter_reduce)
+    out = _reduced(batch, dims, x, d, index, source, reduce, include_self, forms)
+    return out if rank else out.reshape((batch.size,)), 0
+
+
+def index_reduce_(
+    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+) -> tuple[Any, Any]:
+    """The same in place."""
+    if dims[0] is None:
+        refuse_inplace(batch)
+    rank = rank_of(self, dims[0])
+    x, d = front(self, dims[0]), shifted(dim, rank)
+    x = x if rank else x.unsqueeze(1)
+    _reduced(batch, dims, x, d, index, source, reduce, include_self, (x.index_reduce_, x.scatter_reduce_))
+    return None, None
+
+
+def _reduced(
+    batch: Batch,
+    dims: Dims,
+    x: Any,
+    d: int,
+    index: Any,
+    source: Any,
+    reduce: str,
+    include_self: bool,
+    forms: tuple[Any, Any],
+) -> Any:
+    """The result by the first form, or by the second with an index for each element where examples differ in it."""
+    slices = _source_of(batch, dims, x, d, index, source)
+    if dims[2] is None:
+        return forms[0](d, index, slices, reduce, include_self=include_self)
+    place = front(index, dims[2])
+    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
+    each = _along(place, slices._spec.sizes, d, count)
+    return forms[1](d, each, slices, reduce, include_self=include_self)
+
+
 def _source_of(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any) -> Any:
     """The source with as many dimensions as the tensor that it goes to."""
     made = whole(source, dims[3], batch.size)
@@ -340,6 +385,8 @@ RULES: dict[str, Rule] = {
     "index_select": index_select,
     "index_add": index_add,
     "index_add_": index_add_,
+    "index_reduce": index_reduce,
+    "index_reduce_": index_reduce_,
     "index_copy": index_copy,
     "index_copy_": index_copy_,
     "take": take,

@@ -39,5 +39,6 @@ RULES: dict[str, Rule] = {
         (f"_adaptive_avg_pool{rank}d_backward", (0, 1)),
         (f"adaptive_max_pool{rank}d", (0,)),
         (f"adaptive_max_pool{rank}d_backward", (0, 1, 2)),
+        (f"max_unpool{rank}d", (0, 1)),
     )
 }

@@ -19,6 +19,7 @@ from . import (
     pooling,
     random,
     reduction,
+    searching,
     views,
 )
 from .layout import Batch, Dims, Rule
@@ -39,6 +40,7 @@ _FAMILIES = (
     functional_forms,
     memory,
     attention,
+    searching,
 )
 
 RULES: dict[str, Rule] = {
@@ -51,6 +53,9 @@ LOOPED = {
         "fills what a factory has just made, which is never mapped",
     ),
     "aten::_restride": "keeps strides, which belong to one example",
+    "aten::nonzero_static": "counts the places of one example",
+    "aten::_embedding_bag": "has bags that begin anew in each example",
+    "aten::_embedding_bag_forward_only": "has bags that begin anew in each example",
     "aten::embedding_renorm": "writes rows that repeat within an example",
     "aten::_copy_from": "is what a backend from outside copies by, below the mapped dimension",
     "aten::embedding_renorm_": "writes rows that repeat within an example",

@@ -306,6 +306,20 @@ def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return plan
 
 
+def nonzero_static(meta: MetaBase, self: TensorSpec, size: int, fill_value: int) -> None:
+    """The first `size` places of elements that are not zero, a row for each, and `fill_value` after the last."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    given = meta.maybe_get_output()
+    if given is not None and given.dtype is not int64:
+        raise RuntimeError(
+            "nonzero_static: Expected out tensor to have scalar type Long but got scalar type"
+            f"{given.dtype.scalar_name}"
+        )
+    sizes = (size, self.ndim)
+    meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=int64, device=self.device)
+
+
 def _check_index_vector(name: str, self: TensorSpec, index: TensorSpec) -> None:
     if index.dtype not in (int64, int32):
         raise RuntimeError(
@@ -366,6 +380,30 @@ def index_add(
 ) -> None:
     """`self` with slices of `source`, times `alpha`, added where a vector of numbers says."""
     meta.extra["dim"] = _slices("index_add_", self, dim, index, source)
+    meta.extra["scattered_writes"] = True
+    meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
+
+
+REDUCED = ("prod", "mean", "amax", "amin")
+
+
+def index_reduce(
+    meta: MetaBase,
+    self: TensorSpec,
+    dim: int,
+    index: TensorSpec,
+    source: TensorSpec,
+    reduce: str,
+    include_self: bool,
+) -> None:
+    """`self` with slices of `source` combined where a vector of numbers says."""
+    if reduce not in REDUCED:
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    meta.extra["dim"] = _slices("index_reduce_", self, dim, index, source)
+    if self.dtype is bool_ or self.dtype.is_complex:
+        raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
     meta.extra["scattered_writes"] = True
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 

@@ -55,6 +55,7 @@ SAMPLES = {
     "geometric_": (make(F), 0.5),
     "index_add_": (make(F), 0, make("index"), make(F)),
     "index_copy_": (make(F), 0, make("index"), make(F)),
+    "index_reduce_": (make(F), 0, make("index"), make(F), "mean"),
     "index_fill_.int_Scalar": (make(F), 0, tt.tensor([0, 2]), 9.0),
     "index_fill_.int_Tensor": (make(F), 0, tt.tensor([0, 2]), tt.tensor(9.0)),
     "index_put_": (make(F), (tt.tensor([0, 2]),), make(F, (2, 4))),
@@ -224,7 +225,28 @@ def test_in_place_operators(name, remove):
         assert views(functionalize(through_a_view, remove=remove), args[0]) == []
 
 
+LINE = tt.tensor([3, 1, 1, 2])
+BAGS = (make(F), tt.tensor([0, 2, 2, 1]), tt.tensor([0, 1]))
 OUT_SAMPLES = {
+    "_chunk_cat.out": ([make(F), make(F)], 0, 2),
+    "_embedding_bag.out": (*BAGS, False, 2),
+    "_embedding_bag_forward_only.out": (*BAGS, False, 1),
+    "_unique.out": (LINE, True, True),
+    "_unique2.out": (LINE, True, True, True),
+    "bucketize.Scalar_out": (2, tt.tensor([1, 2, 3])),
+    "bucketize.Tensor_out": (LINE, tt.tensor([1, 2, 3])),
+    "index_reduce.out": (make(F), 0, make("index"), make(F), "mean"),
+    "max_unpool2d.out": (make(F, (1, 2, 2)), tt.tensor([[[0, 3], [4, 6]]]), (3, 3)),
+    "max_unpool3d.out": (
+        *(make(F, (1, 1, 2, 2)), tt.tensor([[[[0, 3], [4, 6]]]])),
+        *((1, 3, 3), (1, 2, 2), (0, 0, 0)),
+    ),
+    "nonzero.out": (LINE,),
+    "repeat_interleave.Tensor_out": (LINE,),
+    "searchsorted.Scalar_out": (tt.tensor([1, 2, 3]), 2),
+    "unique_consecutive.out": (LINE, True, True),
+    "unique_dim.out": (LINE, 0, True, True, True),
+    "unique_dim_consecutive.out": (LINE, 0, True, True),
     "arange.out": (5,),
     "arange.start_out": (1, 7, 2),
     "_addmm_activation.out": SAMPLES["addmm_"],
@@ -328,13 +350,14 @@ def out_dtypes(op, args, kwargs):
     first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64]
     for last in first:
         for head in first:
-            kinds = [head] * (len(names) - 1) + [last]
-            trial = [tt.empty(0, dtype=kind) for kind in kinds]
-            try:
-                op(*args, **kwargs, **dict(zip(names, trial, strict=True)))
-            except (RuntimeError, TypeError, IndexError, NotImplementedError):
-                continue
-            return kinds
+            rest = len(names) - 1
+            for kinds in ([head] * rest + [last], [head] + [last] * rest):
+                trial = [tt.empty(0, dtype=kind) for kind in kinds]
+                try:
+                    op(*args, **kwargs, **dict(zip(names, trial, strict=True)))
+                except (RuntimeError, TypeError, IndexError, NotImplementedError):
+                    continue
+                return kinds
     raise TypeError(op.name())
 
 

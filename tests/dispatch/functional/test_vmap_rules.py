@@ -799,6 +799,43 @@ case(
     Index(6, 5),
     tag="by frequency",
 )
+for reduce in ("prod", "amax"):
+    case(
+        "index_reduce",
+        lambda x, i, s, r=reduce: x.index_reduce(0, i, s, r, include_self=False),
+        N(5, 2),
+        Index(5, 3),
+        N(3, 2),
+        tag=reduce,
+    )
+case(
+    "index_reduce_",
+    lambda x, i, s: x.clone().index_reduce_(1, i, s, "mean"),
+    N(2, 5),
+    Index(5, 3),
+    N(2, 3),
+    writes=True,
+)
+case("searchsorted", lambda s, v: tt.searchsorted(s.sort()[0], v.detach()), N(7), N(2, 3))
+case("searchsorted", lambda s, v: tt.searchsorted(s.sort()[0], v.detach()), N(7), N(), tag="number")
+case(
+    "searchsorted",
+    lambda s, v: tt.searchsorted(s, v.detach(), sorter=tt.argsort(s), side="right"),
+    N(2, 7),
+    N(2, 3),
+    tag="rows through a sorter",
+)
+case("bucketize", lambda v, s: tt.bucketize(v, s.sort()[0]), N(2, 3), N(7))
+case("isin", lambda x, y: tt.isin(x, y), Z(2, 3), Z(5))
+case("mode", lambda x: tt.mode(x, 1, True), Z(2, 9))
+case("mode", lambda x: tt.mode(x), Z(), tag="of a number")
+case(
+    "max_unpool2d",
+    lambda x, i: aten.max_unpool2d.default(x, i.reshape(1, 2, 2), [3, 3]),
+    N(1, 2, 2),
+    Distinct(9, 4),
+)
+case("repeat_interleave", lambda x: tt.repeat_interleave(x, 3, 1), N(2, 3))
 case("roll", lambda x: x.roll(1, 0), N(3, 2))
 case("repeat", lambda x: x.repeat(2, 1, 2), N(3, 2))
 case("zeros_like", lambda x: tt.zeros_like(x), N(2, 3))

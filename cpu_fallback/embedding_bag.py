@@ -1,0 +1,108 @@
+"""Bags of rows of a table: sums in the order of the indices, means, and the first of the largest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.structured.native.embedding_bag import MAX, MEAN, REFUSAL
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from .error_state import IGNORE, reset_state, set_state
+from .indexing import add_rows, is_within
+from .widen import FLOAT32, NARROW
+
+
+def check_bags(indices: Any, starts: Any, rows: int) -> None:
+    """Refuse bags that do not follow one another from the first index on, and indices outside the table."""
+    length = indices.size
+    if starts.size:
+        if starts[0] != 0:
+            raise RuntimeError(REFUSAL.first.format(wrong=int(starts[0])))
+        if starts[-1] > length:
+            raise RuntimeError(REFUSAL.last.format(wrong=int(starts[-1]), length=length))
+        falls = np.flatnonzero(starts[1:] < starts[:-1])
+        if falls.size:
+            raise RuntimeError(REFUSAL.between.format(wrong=int(starts[falls[0] + 1]), length=length))
+    if not is_within(indices, rows):
+        wrong = int(indices.max()) if indices.max() >= rows else int(indices.min())
+        raise RuntimeError(REFUSAL.index.format(wrong=wrong))
+
+
+def first_largest(values: Any, starts: Any) -> tuple[Any, Any]:
+    """The largest element of each column of each run of rows, and its first place; NaN only where it comes first."""
+    heads = np.zeros(len(values), np.bool_)
+    heads[starts] = True
+    values = np.where(np.isnan(values) & ~heads[:, None], -np.inf, values)
+    largest = np.maximum.reduceat(values, starts, 0)
+    lengths = np.diff(np.append(starts, len(values)))
+    spread = np.repeat(largest, lengths, 0)
+    attains = (values == spread) | np.isnan(values)
+    places = np.where(attains, np.arange(len(values))[:, None], len(values))
+    return largest, np.minimum.reduceat(places, starts, 0)
+
+
+def embedding_bag(call: StructuredCall) -> PlannedKernel:
+    """All four results; narrow floats are added in float32."""
+    spec = call.args["weight"]
+    rows, width = spec.sizes
+    mode: int = call.args["mode"]
+    padding: int = call.args["padding_idx"]
+    bags = call.outputs[0].sizes[0]
+    narrow = spec.dtype in NARROW
+
+    def into(
+        out: Any,
+        origin: Any,
+        sizes: Any,
+        attained: Any,
+        weight: Any,
+        indices: Any,
+        offsets: Any,
+        scale: Any = None,
+    ) -> None:
+        check_bags(indices, offsets, rows)
+        ends = offsets[1:] if len(offsets) > bags else np.append(offsets[1:], len(indices))
+        bag = np.repeat(np.arange(bags), ends[:bags] - offsets[:bags])
+        # What comes after the last offset is in no bag.
+        origin.fill(bags)
+        origin[: len(bag)] = bag
+        indices = indices[: len(bag)]
+        scale = None if scale is None else scale[: len(bag)]
+        if padding >= 0:
+            kept = indices != padding
+            indices, bag = indices[kept], bag[kept]
+            scale = None if scale is None else scale[kept]
+        count = np.bincount(bag, minlength=bags)
+        np.copyto(sizes, count)
+        out.fill(0)
+        attained.fill(0)
+        if mode != MAX:
+            np.copyto(attained, count)
+        if not out.size or not bag.size:
+            return
+        values = weight[indices]
+        if narrow:
+            values = values.astype(FLOAT32)
+        token = set_state(IGNORE)
+        try:
+            if mode == MAX:
+                filled = np.flatnonzero(count)
+                largest, places = first_largest(values, np.searchsorted(bag, filled))
+                out[filled] = largest.astype(out.dtype)
+                attained[filled] = indices[places]
+                return
+            if scale is not None:
+                values = values * scale.astype(values.dtype)[:, None]
+            total = np.zeros((bags, width), values.dtype)
+            add_rows(total, bag, values, False)
+            if mode == MEAN:
+                total /= np.maximum(count, 1)[:, None].astype(total.dtype)
+            np.copyto(out, total, casting="unsafe")
+        finally:
+            reset_state(token)
+
+    return PlannedKernel(into)
+
+
+register_stub("_embedding_bag_stub", "cpu", embedding_bag)

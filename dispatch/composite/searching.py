@@ -1,0 +1,273 @@
+"""Search, membership, unique elements and modes, made of sorting and of search in sorted sequences.
+
+Source: ATen/native/Bucketization.cpp, TensorCompare.cpp (isin), Unique.cpp, Sorting.cpp (mode). NaN equals nothing, so
+that each is unique; for `mode`, where PyTorch's answer depends on the order of NaN among the elements, they are one
+element above all numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import bool_, int64
+from ..generated import functions as ops
+from ..iterator.type_promotion import result_type
+from ..structured.native.dims import wrap_dim
+from ..structured.native.reduction import check_nonempty
+from .dimnames import by_name
+
+Number = bool | int | float | complex
+
+
+def searchsorted_scalar(
+    sorted_sequence: Any, self: Number, out_int32: bool, right: bool, side: str | None, sorter: Any
+) -> Any:
+    """`torch.searchsorted` of a number."""
+    value = _as_value(self, sorted_sequence)
+    return ops.searchsorted(
+        sorted_sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter
+    )
+
+
+def _as_value(number: Number, sequence: Any) -> Any:
+    """A number as a tensor of the dtype in which it is compared with a sequence."""
+    return ops.full((), number, dtype=result_type(sequence, number), device=sequence.device)
+
+
+def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+    """`torch.bucketize`: `searchsorted` with its arguments the other way round."""
+    rank = boundaries._spec.ndim
+    if rank != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({rank})")
+    return ops.searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+def bucketize_scalar(self: Number, boundaries: Any, out_int32: bool, right: bool) -> Any:
+    """`torch.bucketize` of a number."""
+    return bucketize(_as_value(self, boundaries), boundaries, out_int32, right)
+
+
+def _check_member(*tensors: Any) -> None:
+    for each in tensors:
+        dtype = each._spec.dtype
+        if dtype is bool_ or dtype.is_complex:
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {dtype.scalar_name}")
+
+
+def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    """`torch.isin`: whether each element is one of those to test, which are sorted and searched."""
+    _check_member(elements, test_elements)
+    count = test_elements._spec.numel
+    compare = ops.ne if invert else ops.eq
+    if count == 0:
+        return ops.full_like(elements, invert, dtype=bool_)
+    flat = test_elements.reshape((-1,))
+    if count == 1:
+        return compare(elements, flat.reshape(()))
+    ordered = ops.sort(flat)[0]
+    place = ops.searchsorted(ordered, elements)
+    nearest = ops.take(ordered, ops.clamp(place, max=count - 1))
+    return compare(elements, nearest)
+
+
+def isin_scalar(elements: Any, test_element: Number, assume_unique: bool, invert: bool) -> Any:
+    """`torch.isin` of one number to test."""
+    _check_member(elements)
+    _check_number(test_element)
+    return (ops.ne if invert else ops.eq)(elements, test_element)
+
+
+def isin_of_scalar(element: Number, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    """`torch.isin` of one number."""
+    _check_member(test_elements)
+    _check_number(element)
+    found = ops.any(ops.eq(test_elements, element))
+    return ops.logical_not(found) if invert else found
+
+
+def _check_number(value: Number) -> None:
+    if isinstance(value, bool | complex):
+        name = "Bool" if isinstance(value, bool) else "ComplexDouble"
+        raise RuntimeError(f"Unsupported input type encountered for isin(): {name}")
+
+
+def _shifted(x: Any, dim: int) -> tuple[Any, Any]:
+    """All elements along a dimension but the first, and but the last."""
+    n = x._spec.sizes[dim]
+    return x.slice(dim, 1, n, 1), x.slice(dim, 0, n - 1, 1)
+
+
+def _begins(different: Any, dim: int) -> Any:
+    """Where runs begin along a dimension: at its first place, and where a place differs from the one before."""
+    sizes = list(different._spec.sizes)
+    sizes[dim] = 1
+    return ops.cat([ops.ones(sizes, dtype=bool_, device=different.device), different], dim)
+
+
+def _runs(begins: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
+    """Runs of a line: where they begin, the run of each element of the line before it was ordered, their lengths."""
+    n, device = begins._spec.numel, begins.device
+    starts = ops.nonzero(begins).reshape((-1,))
+    nothing = ops.empty((0,), dtype=int64, device=device)
+    run, length = nothing, nothing
+    if inverse:
+        run = ops.cumsum(begins, 0) - 1
+        if order is not None:
+            run = ops.empty_like(run).index_copy(0, order, run)
+    if counts:
+        ends = ops.cat([starts, ops.full((1,), n, dtype=int64, device=device)])
+        later, earlier = _shifted(ends, 0)
+        length = later - earlier
+    return starts, run, length
+
+
+def _check_unique(self: Any) -> None:
+    spec = self._spec
+    if spec.dtype.is_complex:
+        raise NotImplementedError(f"\"unique\" not implemented for '{spec.dtype.scalar_name}'")
+
+
+def _of_vector(self: Any, sort: bool, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
+    """Unique elements of the flattened tensor; without sorting, of each run of equal ones."""
+    _check_unique(self)
+    spec = self._spec
+    flat = self.reshape((-1,))
+    if not spec.numel:
+        nothing = ops.empty((0,), dtype=int64, device=self.device)
+        run = ops.empty(spec.sizes if inverse else (0,), dtype=int64, device=self.device)
+        return ops.empty((0,), dtype=self.dtype, device=self.device), run, nothing
+    order = None
+    if sort:
+        flat, order = ops.sort(flat, stable=True)
+    starts, run, length = _runs(_begins(ops.ne(*_shifted(flat, 0)), 0), order, inverse, counts)
+    return flat.index_select(0, starts), run.reshape(spec.sizes) if inverse else run, length
+
+
+def _unique(self: Any, sorted: bool, return_inverse: bool) -> tuple[Any, Any]:
+    """`torch._unique`: always sorted."""
+    values, inverse, _ = _of_vector(self, True, return_inverse, False)
+    return values, inverse
+
+
+def _unique2(self: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+    """`torch._unique2`: always sorted."""
+    return _of_vector(self, True, return_inverse, return_counts)
+
+
+def unique_consecutive(
+    self: Any, return_inverse: bool, return_counts: bool, dim: int | None
+) -> tuple[Any, Any, Any]:
+    """`torch.unique_consecutive`."""
+    if dim is None:
+        return _of_vector(self, False, return_inverse, return_counts)
+    return unique_dim_consecutive(self, dim, return_inverse, return_counts)
+
+
+def _entries(self: Any, dim: int) -> tuple[int, Any]:
+    """The wrapped dimension, and its entries as rows; None for none of them."""
+    _check_unique(self)
+    spec = self._spec
+    d = wrap_dim(dim, spec.ndim, scalar_ok=False)
+    empty = spec.sizes.count(0)
+    if spec.sizes[d] == 0:
+        if empty != 1:
+            raise RuntimeError(
+                "Number of zero sized dimensions is more than one, so unique cannot be applied "
+            )
+        return d, None
+    if empty:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+    return d, ops.movedim(self, d, 0).reshape((spec.sizes[d], -1))
+
+
+def _selected(
+    self: Any, d: int, begins: Any, order: Any, inverse: bool, counts: bool
+) -> tuple[Any, Any, Any]:
+    starts, run, length = _runs(begins, order, inverse, counts)
+    return self.index_select(d, starts if order is None else order.index_select(0, starts)), run, length
+
+
+def _nothing_selected(self: Any) -> tuple[Any, Any, Any]:
+    empty = ops.empty((0,), dtype=int64, device=self.device)
+    return ops.empty_like(self), empty, empty.clone()
+
+
+def unique_dim(
+    self: Any, dim: int, sorted: bool, return_inverse: bool, return_counts: bool
+) -> tuple[Any, Any, Any]:
+    """`torch.unique` along a dimension, whose entries are compared as the strings of their elements are."""
+    d, rows = _entries(self, dim)
+    if rows is None:
+        return _nothing_selected(self)
+    ordered, order = ops.sort(_ranks_of_rows(rows), stable=True)
+    begins = _begins(ops.ne(*_shifted(ordered, 0)), 0)
+    return _selected(self, d, begins, order, return_inverse, return_counts)
+
+
+def _ranks_of_rows(rows: Any) -> Any:
+    """The rank of each row in lexicographic order, the same for equal ones.
+
+    Columns become ranks, and neighbours one column of pairs of them, until one is left: a sort of all columns for
+    each halving of their number, in place of a comparison of rows, which no vector instruction does.
+    """
+    count = rows._spec.sizes[0]
+    ranks = _ranks_of_columns(rows)
+    while ranks._spec.sizes[1] > 1:
+        width = ranks._spec.sizes[1]
+        pairs = ranks.slice(1, 0, width - 1, 2) * count + ranks.slice(1, 1, width, 2)
+        halved = _ranks_of_columns(pairs)
+        ranks = ops.cat([halved, ranks.slice(1, width - 1, width, 1)], 1) if width % 2 else halved
+    return ranks.reshape((-1,))
+
+
+def _ranks_of_columns(x: Any) -> Any:
+    """For each element how many different ones of its column are below it."""
+    ordered, order = ops.sort(x, stable=True, dim=0)
+    ranks = ops.cumsum(_begins(ops.ne(*_shifted(ordered, 0)), 0), 0) - 1
+    return ops.empty_like(ranks).scatter(0, order, ranks)
+
+
+def unique_dim_consecutive(
+    self: Any, dim: int, return_inverse: bool, return_counts: bool
+) -> tuple[Any, Any, Any]:
+    """`torch.unique_consecutive` along a dimension."""
+    d, rows = _entries(self, dim)
+    if rows is None:
+        return _nothing_selected(self)
+    begins = _begins(ops.any(ops.ne(*_shifted(rows, 0)), 1), 0)
+    return _selected(self, d, begins, None, return_inverse, return_counts)
+
+
+def mode(self: Any, dim: int, keepdim: bool) -> Sequence[Any]:
+    """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last place."""
+    spec = self._spec
+    if spec.dtype.is_complex:
+        raise NotImplementedError(
+            f"\"mode_{spec.device.type}\" not implemented for '{spec.dtype.scalar_name}'"
+        )
+    d = wrap_dim(dim, spec.ndim)
+    check_nonempty("mode", spec, (d,))
+    if not spec.ndim:
+        return self.clone(), ops.zeros((), dtype=int64, device=self.device)
+    values, order = ops.sort(self, stable=True, dim=d)
+    later, earlier = _shifted(values, d)
+    different = ops.ne(later, earlier)
+    if spec.dtype.is_floating_point:
+        different = ops.logical_and(different, ops.eq(earlier, earlier))
+    place = ops.arange(spec.sizes[d], device=self.device)
+    place = place.reshape((-1,) + (1,) * (spec.ndim - d - 1))
+    start = ops.cummax(place * _begins(different, d), d)[0] if spec.numel else place
+    # The last element of the first of the longest runs.
+    best = ops.argmax(place - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
+    found, where = values.gather(d, best), order.gather(d, best)
+    if keepdim:
+        return found, where
+    # Tensors of their own, and no views of ones that nobody else sees.
+    return found.squeeze(d).detach(), where.squeeze(d).detach()
+
+
+mode_by_name = by_name("mode")
+mode_by_name_out = by_name("mode.values")

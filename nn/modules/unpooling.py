@@ -1,0 +1,58 @@
+"""Layers that undo max pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import functional as F
+from .module import Module
+
+__all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"]
+
+
+class _MaxUnpool(Module):
+    function: Callable[..., Any]
+    rank: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        given = (kernel_size, kernel_size if stride is None else stride, padding)
+        self.kernel_size, self.stride, self.padding = (
+            (size,) * self.rank if isinstance(size, int) else tuple(size) for size in given
+        )
+
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+        """Maxima (N, C, *) or (C, *) and their places give what they were pooled from, zeros elsewhere."""
+        return type(self).function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The maxima of `MaxPool1d` where they were, zeros elsewhere (`torch.nn.MaxUnpool1d`)."""
+
+    function = staticmethod(F.max_unpool1d)
+    rank = 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The maxima of `MaxPool2d` where they were, zeros elsewhere (`torch.nn.MaxUnpool2d`).
+
+    Example:
+        >>> import triten as tt
+        >>> pool, unpool = tt.nn.MaxPool2d(2, return_indices=True), tt.nn.MaxUnpool2d(2)
+        >>> unpool(*pool(tt.arange(4.0).view(1, 2, 2))).tolist()
+        [[[0.0, 0.0], [0.0, 3.0]]]
+    """
+
+    function = staticmethod(F.max_unpool2d)
+    rank = 2
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The maxima of `MaxPool3d` where they were, zeros elsewhere (`torch.nn.MaxUnpool3d`)."""
+
+    function = staticmethod(F.max_unpool3d)
+    rank = 3

@@ -1,0 +1,134 @@
+"""Bags of rows of a table: one launch, a program for each bag and block of columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...dispatch.structured.native.embedding_bag import MAX, REFUSAL
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import storage_size
+from ...runtime.cuda.device_guard import device_guard
+from ...runtime.cuda.graph_capture import GraphFlags
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.cuda.transfer import copy_across
+from ..contiguous import contiguous_copy
+from ..conversion import compute_type
+from ..elementwise.elementwise import check_dtypes
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
+from .embedding_bag_kernels import pool_bags
+from .index_bounds import REPLAYED, extreme, lowered_flags
+
+TILE = {2: (8, 256), 4: (8, 128), 8: (8, 64)}
+"""Rows and columns of a program by the size of an element; for maxima as many columns as both together, but half."""
+
+NAMES = ("weight", "indices", "offsets", "scale", "out", "origin", "sizes", "attained")
+
+
+def embedding_bag(call: StructuredCall) -> PlannedKernel:
+    """All four results. Waits for the flags that wrong indices and offsets raise."""
+    weight, indices, offsets = (call.args[name] for name in ("weight", "indices", "offsets"))
+    scale = call.args["per_sample_weights"]
+    out, origin, sizes, attained = call.outputs
+    check_dtypes(call, [weight])
+    mode: int = call.args["mode"]
+    device = call.device
+    rows, width = weight.sizes
+    bags, n = out.sizes[0], indices.numel
+    copied = None
+    if width > 1 and weight.strides[1] != 1:
+        weight, copied = contiguous_copy(weight)
+    parts, columns = TILE[weight.itemsize]
+    if mode == MAX:
+        parts, columns = 1, parts * columns // 2
+    block = next_power_of_2(width) if interpreted() else min(next_power_of_2(max(width, 1)), columns)
+    numbers = {
+        "bags": bags,
+        "bounds": offsets.numel,
+        "n": n,
+        "width": width,
+        "rows": rows,
+        "padding": call.args["padding_idx"],
+        "row_step": weight.strides[0],
+        "index_step": indices.strides[0],
+        "offset_step": offsets.strides[0],
+        "scale_step": 0 if scale is None else scale.strides[0],
+    }
+    specs = (weight, indices, offsets, scale, out, origin, sizes, attained)
+    extents = [storage_size(spec.sizes, spec.strides) for spec in specs if spec is not None]
+    kind = integer_type(*numbers.values(), *extents, bags * width + block, n + parts)
+    pointers = {
+        name: f"*{spec.dtype.triton_name}"
+        for name, spec in zip(NAMES, specs, strict=True)
+        if spec is not None
+    }
+    constants: dict[str, object] = {
+        "MODE": mode,
+        "TYPE": compute_type(weight.dtype),
+        "INDEX": tl.int32 if kind == "i32" else tl.int64,
+        "ROWS": parts,
+        "BLOCK": block,
+    }
+    if scale is None:
+        constants["scale"] = None
+    launch = Launch(
+        device,
+        pool_bags,
+        {**pointers, "flag": "*i32", **dict.fromkeys(numbers, kind)},
+        constants,
+        divisible=[name for name, value in numbers.items() if value % ALIGNMENT == 0],
+        elements=("flag", "indices", "offsets", "scale", "origin", "sizes"),
+    )
+    grid = (bags, cdiv(max(width, 1), block), 1)
+    values = tuple(numbers.values())
+
+    def errors() -> list[Exception]:
+        return [
+            RuntimeError(REFUSAL.index.format(wrong=REPLAYED)),
+            RuntimeError(REFUSAL.between.format(wrong=REPLAYED, length=n)),
+        ]
+
+    def check(flags: Any, where: Any, starts: Any) -> None:
+        if isinstance(flags, GraphFlags):
+            return
+        found = np.zeros(2, np.int32)
+        copy_across(found, flags, found.nbytes)
+        if found[1]:
+            raise offset_error(starts)
+        if found[0]:
+            wrong = extreme("amax_stub", indices, where)
+            wrong = extreme("amin_stub", indices, where) if wrong < rows else wrong
+            raise RuntimeError(REFUSAL.index.format(wrong=wrong))
+
+    def offset_error(starts: Any) -> Exception:
+        """The error of the offsets: the first one's, or of one beyond the indices, or of one that descends."""
+        first = np.empty((), offsets.dtype.np)
+        copy_across(first, starts, first.nbytes)
+        if first != 0:
+            return RuntimeError(REFUSAL.first.format(wrong=int(first)))
+        largest = extreme("amax_stub", offsets, starts)
+        if largest > n:
+            return RuntimeError(REFUSAL.last.format(wrong=largest, length=n))
+        return RuntimeError(REFUSAL.between.format(wrong="descending ones", length=n))
+
+    def into(
+        to: Any, bag_of: Any, counts: Any, best: Any, table: Any, where: Any, starts: Any, factors: Any = None
+    ) -> None:
+        if not bags:
+            if n:
+                with device_guard(device.resolved_index) as cuda:
+                    stream = cuda.current_stream(device.resolved_index)
+                    cuda.memset(bag_of.address, 0, origin.nbytes, stream)
+            return
+        flags = lowered_flags(2, device, errors)
+        data = (table if copied is None else copied(table), where, starts)
+        given = () if factors is None else (factors.address,)
+        addresses = [each.address for each in (*data, to, bag_of, counts, best)]
+        launch(grid, *addresses[:3], *given, *addresses[3:], flags.address, *values)
+        check(flags, where, starts)
+
+    return PlannedKernel(into)
+
+
+register_stub("_embedding_bag_stub", "cuda", embedding_bag)

@@ -1,0 +1,219 @@
+"""The programs that read at indices: picked elements, picked runs, and the places that several indices mean."""
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..reduction.reduction_kernels import offset_of
+from .dense_tiles import dense_tile, store_dense_tile
+
+
+@triton.jit
+def checked(i, size, flag, mask, WRAPS: tl.constexpr):
+    """The place that an index means; one out of bounds raises the flag and becomes negative."""
+    i = i.to(tl.int64)
+    if WRAPS:
+        wrong = mask & ((i >= size) | (i < -size))
+        i = tl.where(i < 0, i + size, i)
+    else:
+        wrong = mask & ((i >= size) | (i < 0))
+    tl.store(flag + tl.zeros_like(i), 1, mask=wrong)
+    return tl.where(wrong, -1, i)
+
+
+@triton.jit
+def pick(
+    source,
+    index,
+    out,
+    flag,
+    n,
+    step,
+    size,
+    d0,
+    d1,
+    d2,
+    sd0,
+    sd1,
+    sd2,
+    sd3,
+    id0,
+    id1,
+    id2,
+    id3,
+    od0,
+    od1,
+    od2,
+    od3,
+    DENSE: tl.constexpr,
+    CHECKED: tl.constexpr,
+    WRAPS: tl.constexpr,
+    NDIM_D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out[d] = source[d, index[d]]; `step` is the source's stride along what the index counts.
+
+    DENSE says that index and output have no gaps and the order of d.
+    """
+    start = tl.program_id(0).to(INDEX) * BLOCK
+    d = start + tl.arange(0, BLOCK).to(INDEX)
+    mask = d < n
+    if DENSE:
+        i = dense_tile(index, start, n, BLOCK)
+    else:
+        i = tl.load(index + offset_of(d, d0, d1, d2, id0, id1, id2, id3, NDIM_D), mask=mask, other=0)
+    if CHECKED:
+        i = checked(i, size, flag, mask, WRAPS)
+        mask = mask & (i >= 0)
+    at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
+    if DENSE:
+        # Where an index is wrong a zero is written: the host raises an error.
+        store_dense_tile(out, tl.load(source + at, mask=mask, other=0), start, n, BLOCK)
+    else:
+        to = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+        tl.store(to, tl.load(source + at, mask=mask), mask=mask)
+
+
+@triton.jit
+def pick_runs(
+    source,
+    index,
+    out,
+    flag,
+    n,
+    width,
+    step,
+    size,
+    d0,
+    d1,
+    d2,
+    sd0,
+    sd1,
+    sd2,
+    sd3,
+    id0,
+    id1,
+    id2,
+    id3,
+    od0,
+    od1,
+    od2,
+    od3,
+    CHECKED: tl.constexpr,
+    WRAPS: tl.constexpr,
+    NDIM_D: tl.constexpr,
+    INDEX: tl.constexpr,
+    RUNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out[d, c] = source[d, index[d], c], where the `width` elements of c lie side by side in both."""
+    d = tl.program_id(0).to(INDEX) * RUNS + tl.arange(0, RUNS).to(INDEX)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = d < n
+    i = tl.load(index + offset_of(d, d0, d1, d2, id0, id1, id2, id3, NDIM_D), mask=mask, other=0)
+    if CHECKED:
+        i = checked(i, size, flag, mask, WRAPS)
+        mask = mask & (i >= 0)
+    at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
+    to = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+    inside = mask[:, None] & (c < width)[None, :]
+    value = tl.load(source + at[:, None] + c[None, :], mask=inside)
+    tl.store(out + to[:, None] + c[None, :], value, mask=inside)
+
+
+@triton.jit
+def locate(
+    index,
+    keys,
+    flag,
+    n,
+    start,
+    step,
+    size,
+    j0,
+    j1,
+    j2,
+    ij0,
+    ij1,
+    ij2,
+    ij3,
+    bj0,
+    bj1,
+    bj2,
+    bj3,
+    kj0,
+    kj1,
+    kj2,
+    kj3,
+    DENSE: tl.constexpr,
+    ADDS: tl.constexpr,
+    WRAPS: tl.constexpr,
+    NDIM_J: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """keys[j] = start + base of j + index[j] * step, added to what is there if ADDS.
+
+    DENSE says that index and keys have no gaps and the order of j.
+    """
+    first = tl.program_id(0).to(INDEX) * BLOCK
+    j = first + tl.arange(0, BLOCK).to(INDEX)
+    mask = j < n
+    if DENSE:
+        i = dense_tile(index, first, n, BLOCK)
+    else:
+        i = tl.load(index + offset_of(j, j0, j1, j2, ij0, ij1, ij2, ij3, NDIM_J), mask=mask, other=0)
+    i = tl.maximum(checked(i, size, flag, mask, WRAPS), 0)
+    key = start + offset_of(j, j0, j1, j2, bj0, bj1, bj2, bj3, NDIM_J) + i.to(INDEX) * step
+    if DENSE:
+        if ADDS:
+            key += dense_tile(keys, first, n, BLOCK).to(INDEX)
+        store_dense_tile(keys, key.to(keys.dtype.element_ty), first, n, BLOCK)
+    else:
+        to = keys + offset_of(j, j0, j1, j2, kj0, kj1, kj2, kj3, NDIM_J)
+        if ADDS:
+            key += tl.load(to, mask=mask, other=0).to(INDEX)
+        tl.store(to, key.to(keys.dtype.element_ty), mask=mask)
+
+
+GATHERING = (
+    "32 warps: each lane waits for an index, then for the element that it names, and other warps hide that"
+)
+LANES = (Configuration((1024,)),)
+
+declare(
+    pick,
+    why=GATHERING,
+    dtypes={("i32", "i64", "i16"): LANES, ("i8",): (Configuration((2048,)),)},
+    operations="an offset for each element",
+    traffic="n (8 + 2 itemsize); where rows are short, a sector of 32 bytes for each of them",
+    loads=("index",),
+    stores=("out",),
+)
+
+declare(
+    pick_runs,
+    why="32 warps: a program waits for its indices, then for runs that it loads 128 bits at a time; others hide that",
+    tile=("RUNS", "BLOCK"),
+    dtypes={
+        ("i32", "i64"): (Configuration((1, 1024)), Configuration((16, 64))),
+        ("i16",): (Configuration((1, 2048)), Configuration((32, 64))),
+        ("i8",): (Configuration((1, 4096)), Configuration((64, 64))),
+    },
+    smaller=True,
+    operations="an offset for each run",
+    traffic="n (8 + 2 width itemsize)",
+    loads=("source",),
+    stores=("out",),
+)
+
+declare(
+    locate,
+    why=GATHERING,
+    operand="index",
+    dtypes=("i64", "i32"),
+    configurations=LANES,
+    operations="an offset for each index",
+    traffic="n (itemsize of index + itemsize of keys)",
+    loads=("index",),
+    stores=("keys",),
+)
