@@ -49,8 +49,11 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         for key, kernel in f.dispatch:
             composition = f"composition.{kernel}"
             if f.written:
-                composition = f'{f.form}_form("{f.base}", {composition})'
-                forms.add(f"{f.form}_form")
+                several = f.form == "out" and len(f.schema.returns) > 1
+                form = "several_out_form" if several else f"{f.form}_form"
+                count = f", {len(f.schema.returns)}" if several else ""
+                composition = f'{form}("{f.base}", {composition}{count})'
+                forms.add(form)
             lines.append(f'composite("{f.name}", "{key}", {composition})')
             used.add("composite")
             modules.add("composition")

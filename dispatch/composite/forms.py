@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..structured.native.indexing import can_cast
+from ..structured.result_types import named_results
 
 
 def write_out(name: str, out: Any, result: Any) -> Any:
@@ -31,13 +32,30 @@ def write_out(name: str, out: Any, result: Any) -> Any:
 
 
 def out_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The ``out=`` form of a composition with one result or several, which takes its outputs last."""
+    """The ``out=`` form of a composition with one result, which takes its output last."""
 
     def form(*args: Any) -> Any:
         result = function(*args[: len(args) - 1])
         return write_out(name, args[-1], result)
 
     return form
+
+
+def several_out_form(name: str, function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The ``out=`` form of a composition with `count` results, which takes its outputs last."""
+
+    def form(*args: Any) -> Any:
+        results = function(*args[: len(args) - count])
+        written = [write_out(name, out, r) for out, r in zip(args[len(args) - count :], results, strict=True)]
+        make = getattr(results, "_make", tuple)
+        return make(written)
+
+    return form
+
+
+def named(base: str, **results: Any) -> Any:
+    """The results of an operator, by their names in its schema."""
+    return named_results(base, tuple(results))(**results)
 
 
 def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -672,6 +672,259 @@ def eye(
 def eye(n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def eye(n: int, m: int, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_lu_factor_ex(
+    A: Tensor, *, pivot: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu_factor_ex(
+    A: Tensor, *, pivot: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor: ...
+@overload
+def linalg_cholesky_ex(
+    input: Tensor, *, upper: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_cholesky_ex(
+    input: Tensor, *, upper: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_solve_triangular(
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = ..., unitriangular: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_solve_triangular(
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = ..., unitriangular: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def geqrf(input: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor: ...
+@overload
+def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def ormqr(
+    input: Tensor, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ...
+) -> Tensor: ...
+@overload
+def ormqr(
+    input: Tensor, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def _linalg_eigh(A: Tensor, UPLO: str = ..., compute_v: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def _linalg_eigh(
+    A: Tensor, UPLO: str = ..., compute_v: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eig(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+def _linalg_eigvals(input: Tensor) -> Tensor: ...
+@overload
+def _linalg_svd(
+    A: Tensor, full_matrices: bool = ..., compute_uv: bool = ..., *, driver: str | None = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_svd(
+    A: Tensor,
+    full_matrices: bool = ...,
+    compute_uv: bool = ...,
+    *,
+    driver: str | None = ...,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _least_squares(
+    A: Tensor, B: Tensor, rcond: float, driver: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_ldl_factor_ex(
+    input: Tensor, *, hermitian: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_ldl_factor_ex(
+    input: Tensor, *, hermitian: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_ldl_solve(
+    LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_ldl_factor(input: Tensor, *, hermitian: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_ldl_factor(
+    input: Tensor, *, hermitian: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_lu_factor(A: Tensor, *, pivot: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_lu_factor(
+    A: Tensor, *, pivot: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+def _lu_with_info(
+    input: Tensor, pivot: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = ..., unpack_pivots: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def lu_unpack(
+    LU_data: Tensor,
+    LU_pivots: Tensor,
+    unpack_data: bool = ...,
+    unpack_pivots: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu(A: Tensor, *, pivot: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu(
+    A: Tensor, *, pivot: bool = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = ..., adjoint: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = ..., adjoint: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...
+@overload
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_inv_ex(A: Tensor, *, check_errors: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_inv_ex(
+    A: Tensor, *, check_errors: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_inv(A: Tensor) -> Tensor: ...
+@overload
+def linalg_inv(A: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def inverse(input: Tensor) -> Tensor: ...
+@overload
+def inverse(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def _linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_solve_ex(
+    A: Tensor,
+    B: Tensor,
+    *,
+    left: bool = ...,
+    check_errors: bool = ...,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ...) -> Tensor: ...
+@overload
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ..., out: Tensor) -> Tensor: ...
+@overload
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = ..., transpose: bool = ..., unitriangular: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def triangular_solve(
+    input: Tensor,
+    A: Tensor,
+    upper: bool = ...,
+    transpose: bool = ...,
+    unitriangular: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_cholesky(input: Tensor, *, upper: bool = ...) -> Tensor: ...
+@overload
+def linalg_cholesky(input: Tensor, *, upper: bool = ..., out: Tensor) -> Tensor: ...
+@overload
+def cholesky(input: Tensor, upper: bool = ...) -> Tensor: ...
+@overload
+def cholesky(input: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = ...) -> Tensor: ...
+@overload
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def cholesky_inverse(input: Tensor, upper: bool = ...) -> Tensor: ...
+@overload
+def cholesky_inverse(input: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_qr(A: Tensor, mode: str = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_qr(A: Tensor, mode: str = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def qr(input: Tensor, some: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def qr(input: Tensor, some: bool = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def orgqr(input: Tensor, input2: Tensor) -> Tensor: ...
+@overload
+def orgqr(input: Tensor, input2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_eigh(input: Tensor, UPLO: str = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eigh(input: Tensor, UPLO: str = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eigvalsh(input: Tensor, UPLO: str = ...) -> Tensor: ...
+@overload
+def linalg_eigvalsh(input: Tensor, UPLO: str = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_eigvals(input: Tensor) -> Tensor: ...
+@overload
+def linalg_eigvals(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_svd(
+    A: Tensor, full_matrices: bool = ..., *, driver: str | None = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_svd(
+    A: Tensor, full_matrices: bool = ..., *, driver: str | None = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_svdvals(A: Tensor, *, driver: str | None = ...) -> Tensor: ...
+@overload
+def linalg_svdvals(A: Tensor, *, driver: str | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def svd(input: Tensor, some: bool = ..., compute_uv: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def svd(
+    input: Tensor, some: bool = ..., compute_uv: bool = ..., *, out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lstsq(
+    input: Tensor, b: Tensor, rcond: float | None = ..., *, driver: str | None = ...
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lstsq(
+    input: Tensor,
+    b: Tensor,
+    rcond: float | None = ...,
+    *,
+    driver: str | None = ...,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _linalg_check_errors(info: Tensor, api_name: str, *, is_matrix: bool) -> None: ...
 def view_copy(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -1162,6 +1415,116 @@ def multi_margin_loss(
     weight: Tensor | None = ...,
     reduction: int = ...,
 ) -> Tensor: ...
+@overload
+def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_det(A: Tensor, *, out: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_det(A: Tensor) -> Tensor: ...
+@overload
+def linalg_det(A: Tensor, *, out: Tensor) -> Tensor: ...
+def det(input: Tensor) -> Tensor: ...
+@overload
+def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_slogdet(
+    A: Tensor, *, out: tuple[Tensor, Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def slogdet(input: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+def logdet(input: Tensor) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: float, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: float, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: Tensor, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: Tensor, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+def pinverse(input: Tensor, rcond: float = ...) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: float, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: float, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: Tensor, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: Tensor, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: Number | None = ...) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: Number | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: str) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: str, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_power(input: Tensor, n: int) -> Tensor: ...
+@overload
+def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor) -> Tensor: ...
+@overload
+def matrix_power(input: Tensor, n: int) -> Tensor: ...
+@overload
+def matrix_power(input: Tensor, n: int, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_exp(input: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_exp(input: Tensor, *, out: Tensor) -> Tensor: ...
+def matrix_exp(input: Tensor) -> Tensor: ...
+@overload
+def linalg_tensorinv(input: Tensor, ind: int = ...) -> Tensor: ...
+@overload
+def linalg_tensorinv(input: Tensor, ind: int = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = ...) -> Tensor: ...
+@overload
+def linalg_tensorsolve(
+    input: Tensor, other: Tensor, dims: Sequence[int] | None = ..., *, out: Tensor
+) -> Tensor: ...
+def linalg_vander(x: Tensor, *, N: int | None = ...) -> Tensor: ...
+def vander(x: Tensor, N: int | None = ..., increasing: bool = ...) -> Tensor: ...
+@overload
+def linalg_matmul(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def linalg_matmul(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 def _pin_memory(input: Tensor, device: device | str | int | None = ...) -> Tensor: ...
 @overload
 def linalg_vector_norm(
@@ -3166,9 +3529,19 @@ __all__ = [
     "_fused_sdp_choice",
     "_fused_sgd_",
     "_index_put_impl_",
+    "_least_squares",
+    "_linalg_check_errors",
+    "_linalg_det",
+    "_linalg_eigh",
+    "_linalg_eigvals",
+    "_linalg_slogdet",
+    "_linalg_solve_ex",
+    "_linalg_svd",
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_lu_solve",
+    "_lu_with_info",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",
@@ -3286,6 +3659,9 @@ __all__ = [
     "celu_",
     "chain_matmul",
     "channel_shuffle",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
     "chunk",
     "clamp",
     "clamp_",
@@ -3334,6 +3710,7 @@ __all__ = [
     "cumsum",
     "cumsum_",
     "cumulative_trapezoid",
+    "det",
     "detach",
     "detach_copy",
     "diag",
@@ -3399,6 +3776,7 @@ __all__ = [
     "gelu",
     "gelu_",
     "gelu_backward",
+    "geqrf",
     "ger",
     "glu",
     "gradient",
@@ -3429,6 +3807,7 @@ __all__ = [
     "index_select",
     "inner",
     "instance_norm",
+    "inverse",
     "isclose",
     "isfinite",
     "isinf",
@@ -3450,11 +3829,45 @@ __all__ = [
     "lerp_",
     "less",
     "less_equal",
+    "linalg_cholesky",
+    "linalg_cholesky_ex",
+    "linalg_cond",
     "linalg_cross",
+    "linalg_det",
     "linalg_diagonal",
+    "linalg_eig",
+    "linalg_eigh",
+    "linalg_eigvals",
+    "linalg_eigvalsh",
+    "linalg_householder_product",
+    "linalg_inv",
+    "linalg_inv_ex",
+    "linalg_ldl_factor",
+    "linalg_ldl_factor_ex",
+    "linalg_ldl_solve",
+    "linalg_lstsq",
+    "linalg_lu",
+    "linalg_lu_factor",
+    "linalg_lu_factor_ex",
+    "linalg_lu_solve",
+    "linalg_matmul",
+    "linalg_matrix_exp",
     "linalg_matrix_norm",
+    "linalg_matrix_power",
+    "linalg_matrix_rank",
     "linalg_multi_dot",
     "linalg_norm",
+    "linalg_pinv",
+    "linalg_qr",
+    "linalg_slogdet",
+    "linalg_solve",
+    "linalg_solve_ex",
+    "linalg_solve_triangular",
+    "linalg_svd",
+    "linalg_svdvals",
+    "linalg_tensorinv",
+    "linalg_tensorsolve",
+    "linalg_vander",
     "linalg_vecdot",
     "linalg_vector_norm",
     "linear",
@@ -3470,6 +3883,7 @@ __all__ = [
     "log_sigmoid",
     "log_softmax",
     "logcumsumexp",
+    "logdet",
     "logical_and",
     "logical_and_",
     "logical_not",
@@ -3481,12 +3895,16 @@ __all__ = [
     "logsumexp",
     "lt",
     "lt_",
+    "lu_solve",
+    "lu_unpack",
     "margin_ranking_loss",
     "masked_fill",
     "masked_fill_",
     "masked_scatter",
     "masked_select",
     "matmul",
+    "matrix_exp",
+    "matrix_power",
     "max",
     "max_pool1d",
     "max_pool1d_with_indices",
@@ -3543,10 +3961,13 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "orgqr",
+    "ormqr",
     "outer",
     "pairwise_distance",
     "permute",
     "permute_copy",
+    "pinverse",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -3556,6 +3977,7 @@ __all__ = [
     "prelu",
     "prod",
     "put",
+    "qr",
     "rand",
     "rand_like",
     "randint",
@@ -3615,6 +4037,7 @@ __all__ = [
     "slice_backward",
     "slice_copy",
     "slice_scatter",
+    "slogdet",
     "smooth_l1_loss",
     "soft_margin_loss",
     "softmax",
@@ -3636,6 +4059,7 @@ __all__ = [
     "sub",
     "sub_",
     "sum",
+    "svd",
     "swapaxes",
     "swapdims",
     "t",
@@ -3659,6 +4083,7 @@ __all__ = [
     "transpose_copy",
     "trapezoid",
     "trapz",
+    "triangular_solve",
     "tril",
     "tril_",
     "triplet_margin_loss",
@@ -3675,6 +4100,7 @@ __all__ = [
     "unsqueeze",
     "unsqueeze_copy",
     "value_selecting_reduction_backward",
+    "vander",
     "var",
     "var_mean",
     "vdot",

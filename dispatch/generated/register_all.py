@@ -13,11 +13,13 @@ from . import (
     registrations_convolution,
     registrations_copy,
     registrations_factories,
+    registrations_factorization,
     registrations_functional_forms,
     registrations_indexing,
     registrations_integration,
     registrations_linalg,
     registrations_loss,
+    registrations_matrix_functions,
     registrations_memory,
     registrations_norm,
     registrations_normalization,
@@ -44,11 +46,13 @@ def register_all() -> None:
     registrations_convolution.register()
     registrations_copy.register()
     registrations_factories.register()
+    registrations_factorization.register()
     registrations_functional_forms.register()
     registrations_indexing.register()
     registrations_integration.register()
     registrations_linalg.register()
     registrations_loss.register()
+    registrations_matrix_functions.register()
     registrations_memory.register()
     registrations_norm.register()
     registrations_normalization.register()

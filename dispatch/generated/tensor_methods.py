@@ -12,11 +12,13 @@ from .methods_contraction import ContractionMethods
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
+from .methods_factorization import FactorizationMethods
 from .methods_functional_forms import FunctionalFormsMethods
 from .methods_indexing import IndexingMethods
 from .methods_integration import IntegrationMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
+from .methods_matrix_functions import MatrixFunctionsMethods
 from .methods_memory import MemoryMethods
 from .methods_norm import NormMethods
 from .methods_normalization import NormalizationMethods
@@ -41,11 +43,13 @@ class TensorMethods(
     ConvolutionMethods,
     CopyMethods,
     FactoriesMethods,
+    FactorizationMethods,
     FunctionalFormsMethods,
     IndexingMethods,
     IntegrationMethods,
     LinalgMethods,
     LossMethods,
+    MatrixFunctionsMethods,
     MemoryMethods,
     NormMethods,
     NormalizationMethods,
