@@ -23,6 +23,7 @@ def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
         batch = (call.outputs[routine.copies[0][0]] if routine.copies else first).sizes[:-2]
         places = [names.index(name) for name in routine.reads]
         copies = [(out, names.index(name)) for out, name in routine.copies]
+        numbers = [names.index(name) for name in routine.numbers]
         tails = [-1 if name in routine.vectors else -2 for name in routine.reads]
 
         def into(*data: Any) -> None:
@@ -33,6 +34,7 @@ def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
                 np.broadcast_to(arguments[place], (*batch, *arguments[place].shape[tail:]))
                 for place, tail in zip(places, tails, strict=True)
             ]
+            inputs += [arguments[place] for place in numbers]
             info = np.zeros(batch, np.int32) if routine.info is None else outputs[routine.info]
             quiet(routine.run)(lapack, outputs, inputs, info)
             if routine.failure is not None:

@@ -14,7 +14,7 @@ from ...runtime.scalar_type import finfo, int32, int64
 from ..autograd.formulas.factorization import adjoint
 from ..core.overload_packet import packets
 from ..generated import functions as ops
-from ..structured.library_routine import raise_failure
+from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
 from ..structured.native.factorization import (
     broadcast_batches,
     check_compatible,
@@ -23,7 +23,7 @@ from ..structured.native.factorization import (
     check_square,
     column_major,
 )
-from .forms import named
+from .forms import named, owned
 
 
 def _linalg_check_errors(info: Any, api_name: str, is_matrix: bool) -> None:
@@ -150,7 +150,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
         )
     if not left:
         # X op(A) = B is op(A)^H X^H = B^H.
-        return adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint))
+        return owned(adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint)))
     batch = broadcast_batches(LU._spec.sizes[:-2], B._spec.sizes[:-2])
     n, columns = B._spec.sizes[-2:]
     return packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
@@ -195,7 +195,7 @@ def is_vector_side(A: Any, B: Any) -> bool:
 def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     """The solution of A X = B or X A = B, with A's factors. Vectors are columns."""
     name = "linalg.solve"
-    check_floating(name, A._spec, narrow=False)
+    check_floating(name, A._spec)
     if A.dtype is not B.dtype:
         raise RuntimeError(
             f"{name}: Expected A and B to have the same dtype, but found A of type {A.dtype.scalar_name} and B of type "
@@ -203,8 +203,6 @@ def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
         )
     check_square(name, A._spec)
     vector = is_vector_side(A, B)
-    if vector and not left:
-        raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported for left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)")
     B_ = B.unsqueeze(-1) if vector else B
     check_compatible(name, A._spec, B_._spec, left)
     batch = broadcast_batches(A._spec.sizes[:-2], B_._spec.sizes[:-2])
@@ -214,7 +212,7 @@ def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
     if check_errors:
         _check(info, "torch.linalg.solve_ex")
     if vector:
-        result = result.squeeze(-1)
+        result = owned(result.squeeze(-1))
     return named("_linalg_solve_ex", result=result, LU=LU, pivots=pivots, info=info)
 
 
@@ -278,6 +276,7 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
 def cholesky(self: Any, upper: bool) -> Any:
     """`torch.cholesky`."""
     check_square("cholesky", self._spec)
+    check_routine_dtype("cholesky", self)
     L, info = ops.linalg_cholesky_ex(self, upper=upper)
     check_errors(info, "cholesky")
     return L
@@ -289,6 +288,7 @@ def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
         if x._spec.ndim < 2:
             raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x._spec.ndim} dimensions instead")
     _check_linear_solve("cholesky_solve", self, input2)
+    check_routine_dtype("cholesky_solve", self)
     first = adjoint_of(input2) if upper else input2
     second = input2 if upper else adjoint_of(input2)
     half = ops.linalg_solve_triangular(first, self, upper=False)
@@ -298,8 +298,21 @@ def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
 def cholesky_inverse(self: Any, upper: bool) -> Any:
     """`torch.cholesky_inverse`: the inverse of the matrix whose Cholesky factor is given."""
     check_square("cholesky_inverse", self._spec)
+    check_routine_dtype("cholesky_inverse_out", self)
+    # The first zero on the diagonal, as LAPACK's potri tells of it.
+    if self._spec.sizes[-1]:
+        zeros = ops.eq(ops.diagonal(self, 0, -2, -1), 0)
+        found = ops.any(zeros, -1)
+        first = ops.argmax(zeros.to(int32), -1) + 1
+        check_errors(ops.where(found, first, 0).to(int32), "cholesky_inverse")
     whole = identity_like(self, self._spec.sizes[-1]).expand(self._spec.sizes)
     return in_columns(cholesky_solve(whole, self, upper))
+
+
+def check_routine_dtype(kernel: str, x: Any) -> None:
+    """Refuse dtypes that libraries do not have, by the name of PyTorch's kernel."""
+    if x.dtype.scalar_name not in LIBRARY_DTYPES:
+        raise NotImplementedError(f"\"{kernel}_{x.device.type}\" not implemented for '{x.dtype.scalar_name}'")
 
 
 def linalg_qr(A: Any, mode: str) -> Any:
@@ -385,7 +398,7 @@ def linalg_svdvals(A: Any, driver: str | None) -> Any:
 def svd(self: Any, some: bool, compute_uv: bool) -> Any:
     """`torch.svd`: U, S and V; without vectors U and V are zeros."""
     if self._spec.ndim < 2:
-        raise RuntimeError("linalg.svd: input should have at least 2 dimensions")
+        raise RuntimeError(f"linalg.svd: input should have at least 2 dimensions, but has {self._spec.ndim} dimensions instead")
     if compute_uv:
         U, S, Vh = packets["_linalg_svd"].call(self, not some, True)
         return named("svd", U=U, S=S, V=adjoint_of(Vh))
@@ -420,6 +433,8 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
                 f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
             )
         raise RuntimeError(f"{name}: `driver` other than `gels` is not supported on CUDA")
+    if spec.dtype.scalar_name not in LIBRARY_DTYPES:
+        raise RuntimeError("This function doesn't handle types other than float and double")
     vector = spec.ndim > 1 and is_vector_side_of_least_squares(spec, other)
     B = b.unsqueeze(-1) if vector else b
     if B._spec.sizes[-2] != spec.sizes[-2]:
@@ -445,7 +460,7 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
         residuals = ops.sum(ops.mul(rest, rest), [-2])
     return named(
         "linalg_lstsq",
-        solution=solution.squeeze(-1) if vector else solution,
+        solution=owned(solution.squeeze(-1) if vector else solution),
         residuals=residuals,
         rank=empty(dtype=int64) if wanted == "gels" else rank,
         singular_values=values if wanted in ("gelsd", "gelss") else empty(dtype=real),

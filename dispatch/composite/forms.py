@@ -71,3 +71,8 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return self.copy_(result)
 
     return form
+
+
+def owned(x: Any) -> Any:
+    """A result made below autograd as a tensor of its own, where the last step of making it was a view."""
+    return x if x._view_base is None else type(x).from_data(x._data, x._spec)

@@ -12,7 +12,7 @@ from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
 from ..structured.native.factorization import check_floating, check_matrix, check_square
-from .forms import named
+from .forms import named, owned
 
 
 def _linalg_det(A: Any) -> Any:
@@ -35,8 +35,10 @@ def _linalg_slogdet(A: Any) -> Any:
     check_floating("linalg.slogdet", A._spec, narrow=False)
     LU, pivots, _ = ops.linalg_lu_factor_ex(A)
     diagonal = ops.diagonal(LU, 0, -2, -1)
-    sign = ops.prod(ops.sgn(diagonal), -1) * pivots_sign(pivots).to(A.dtype)
-    logabsdet = ops.sum(ops.log(ops.abs(diagonal)), [-1])
+    sizes = ops.abs(diagonal)
+    signs = ops.where(ops.eq(sizes, 0), 0.0, diagonal / sizes) if A.dtype.is_complex else ops.sign(diagonal)
+    sign = ops.prod(signs, -1) * pivots_sign(pivots).to(A.dtype)
+    logabsdet = ops.sum(ops.log(sizes), [-1])
     return named("_linalg_slogdet", sign=sign, logabsdet=logabsdet, LU=LU, pivots=pivots)
 
 
@@ -53,6 +55,8 @@ def slogdet(self: Any) -> Any:
 
 def logdet(self: Any) -> Any:
     """`torch.logdet`: NaN for a negative determinant."""
+    check_square("logdet", self._spec)
+    check_floating("logdet", self._spec, narrow=False)
     sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(self)
     if self.dtype.is_complex:
         return ops.log(sign) + logabsdet
@@ -111,11 +115,11 @@ def linalg_pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
         sizes = ops.abs(values)
         kept = ops.gt(sizes, _threshold(sizes, atol, rtol))
         inverse = ops.where(kept, ops.reciprocal(values), 0.0).to(self.dtype)
-        return ops.matmul(vectors * inverse.unsqueeze(-2), adjoint(vectors))
+        return owned(ops.matmul(vectors * inverse.unsqueeze(-2), adjoint(vectors)))
     U, S, Vh = ops.linalg_svd(self, full_matrices=False)
     kept = ops.gt(S, _threshold(S, atol, rtol))
     inverse = ops.where(kept, ops.reciprocal(S), 0.0).to(self.dtype)
-    return ops.matmul(adjoint(Vh) * inverse.unsqueeze(-2), adjoint(U))
+    return owned(ops.matmul(adjoint(Vh) * inverse.unsqueeze(-2), adjoint(U)))
 
 
 def _as_tensor(x: Any, value: float | None) -> Any:
@@ -174,14 +178,15 @@ def linalg_matrix_rank_tol_tensor(input: Any, tol: Any, hermitian: bool) -> Any:
 
 def linalg_cond(self: Any, p: Any) -> Any:
     """`torch.linalg.cond`: the norm of A times that of its inverse; infinite for singular matrices."""
-    check_matrix("linalg.cond", self._spec)
+    if self._spec.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         values = ops.linalg_svdvals(self)
         if not values.numel() or not values._spec.sizes[-1]:
             return ops.zeros(values._spec.sizes[:-1], dtype=values.dtype, device=values.device)
         largest, least = values.select(-1, 0), values.select(-1, -1)
         return least / largest if p == -2 else largest / least
-    check_square("linalg.cond", self._spec)
+    check_square(f"linalg.cond(ord={p})", self._spec)
     if isinstance(p, str) and p == "nuc":
         values = ops.linalg_svdvals(self)
         return ops.sum(values, [-1]) * ops.sum(ops.reciprocal(values), [-1])
@@ -199,7 +204,7 @@ def linalg_matrix_power(self: Any, n: int) -> Any:
     check_square(name, self._spec)
     if n == 0:
         whole = ops.eye(self._spec.sizes[-1], dtype=self.dtype, device=self.device)
-        return whole.expand(self._spec.sizes).clone()
+        return self.clone().copy_(whole)
     if n < 0:
         check_floating(name, self._spec)
         return linalg_matrix_power(ops.linalg_inv(self), -n)
@@ -245,7 +250,7 @@ def linalg_matrix_exp(self: Any) -> Any:
     if self.dtype in (float16, bfloat16):
         return linalg_matrix_exp(self.to(float32)).to(self.dtype)
     if self._spec.sizes[-1] == 1:
-        return ops.exp(self).contiguous()
+        return owned(ops.exp(self).contiguous())
     order, theta = THETA[_real(self.dtype).itemsize]
     norms = ops.amax(ops.sum(ops.abs(self), [-2]), [-1])
     scalings = ops.ceil(ops.clamp(ops.log2(norms / theta), min=0.0))
@@ -264,7 +269,7 @@ def linalg_matrix_exp(self: Any) -> Any:
         result = ops.where(ops.gt(counts, step), ops.matmul(result, result), result)
     if not math.isfinite(bound):
         result = ops.where(unsound, math.nan, result)
-    return result.contiguous()
+    return owned(result.contiguous())
 
 
 def _pade(A: Any, order: int) -> Any:
@@ -296,7 +301,7 @@ def matrix_exp(self: Any) -> Any:
 def linalg_tensorinv(self: Any, ind: int) -> Any:
     """`torch.linalg.tensorinv`: the inverse of the matrix from the last dimensions to the first `ind`."""
     if ind <= 0:
-        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     sizes = self._spec.sizes
     first, last = sizes[:ind], sizes[ind:]
     if math.prod(first) != math.prod(last):
@@ -333,8 +338,7 @@ def linalg_vander(x: Any, N: int | None) -> Any:
     """`torch.linalg.vander`: powers 0 to N - 1 of each element of the last dimension."""
     if x.dtype.scalar_name == "Bool":
         raise RuntimeError("linalg.vander supports floating point, complex, and integer tensors, but got Bool")
-    if x._spec.ndim == 0:
-        raise RuntimeError("linalg.vander: x must be at least 1-D")
+    x = x if x._spec.ndim else x.unsqueeze(0)
     n = x._spec.sizes[-1] if N is None else N
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")

@@ -12,6 +12,8 @@ from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.factorization import (
     cholesky_backward,
+    cholesky_inverse_backward,
+    cholesky_solve_backward,
     eig_backward,
     eigh_backward,
     householder_product_backward,
@@ -914,3 +916,134 @@ def plan_linalg_lstsq(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
         ),
     )
+
+
+class CholeskySolveBackward0(Node):
+    """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
+
+    __slots__ = ("input2", "input2_version", "result", "result_version", "self_", "self__version", "upper")
+
+    input2: Any
+    input2_version: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+    upper: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_input2: Any = None
+        if edges[0] is not None or edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            input2 = unpack(self, self.input2, self.input2_version)
+            upper = self.upper
+            result = unpack_result(self, self.result, self.result_version, 0)
+            output_mask = (edges[0] is not None, edges[1] is not None)
+            grad_self, grad_input2 = cholesky_solve_backward(grad, self_, input2, result, upper, output_mask)
+        return grad_self, grad_input2
+
+    def release(self) -> None:
+        self.self_ = self.input2 = self.result = FREED
+
+
+def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_input2 = requires_grad(args[1])
+    upper = args[2]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    input2_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, input2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, input2)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(input2) if needs_input2 else None)
+        out = inner(self_, input2)
+        node = CholeskySolveBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_input2:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_input2:
+            node.input2 = input2
+            cell = input2._version_cell if input2_is_tensor else None
+            node.input2_version = 0 if cell is None else cell[0]
+        node.upper = upper
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class CholeskyInverseBackward0(Node):
+    """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version", "upper")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+    upper: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        upper = self.upper
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (cholesky_inverse_backward(grad, self_, result, upper),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    upper = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = CholeskyInverseBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.upper = upper
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

@@ -447,7 +447,8 @@ def register() -> None:
         "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
         "native_functions/factorization.yaml:158",
     )
-    composite("cholesky_solve", "CompositeImplicitAutograd", composition.cholesky_solve)
+    composite("cholesky_solve", "CompositeExplicitAutograd", composition.cholesky_solve)
+    autograd("cholesky_solve", autograd_factorization.plan_cholesky_solve)
     define(
         "cholesky_solve.out",
         "cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
@@ -455,7 +456,7 @@ def register() -> None:
     )
     composite(
         "cholesky_solve.out",
-        "CompositeImplicitAutograd",
+        "CompositeExplicitAutograd",
         out_form("cholesky_solve", composition.cholesky_solve),
     )
     define(
@@ -463,7 +464,8 @@ def register() -> None:
         "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
         "native_functions/factorization.yaml:164",
     )
-    composite("cholesky_inverse", "CompositeImplicitAutograd", composition.cholesky_inverse)
+    composite("cholesky_inverse", "CompositeExplicitAutograd", composition.cholesky_inverse)
+    autograd("cholesky_inverse", autograd_factorization.plan_cholesky_inverse)
     define(
         "cholesky_inverse.out",
         "cholesky_inverse.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
@@ -471,7 +473,7 @@ def register() -> None:
     )
     composite(
         "cholesky_inverse.out",
-        "CompositeImplicitAutograd",
+        "CompositeExplicitAutograd",
         out_form("cholesky_inverse", composition.cholesky_inverse),
     )
     define(

@@ -26,6 +26,7 @@ class LibraryRoutine(NamedTuple):
         info: the output that is `info`; None where it is no output.
         failure: the message for what the routine could not do, from the flag of failure; None where nothing is raised.
         vectors: inputs that are one vector for each matrix.
+        numbers: arguments whose values the routine is given behind the inputs.
     """
 
     run: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
@@ -36,6 +37,7 @@ class LibraryRoutine(NamedTuple):
     info: int | None = None
     failure: str | None = None
     vectors: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
 
 NOT_FINITE = -4
@@ -199,9 +201,9 @@ def _least_squares(call: StructuredCall) -> LibraryRoutine:
 
     def run(library: Any, outputs: Sequence[Any], inputs: Sequence[Any], info: Any) -> None:
         x, s, rank, _ = outputs
-        library.least_squares(driver, inputs[0], inputs[1], x, s, rank, call.args["rcond"], info)
+        library.least_squares(driver, *inputs[:2], x, s, rank, inputs[2], info)
 
-    return LibraryRoutine(run, reads=("A", "B"), consumes=True, info=3, failure="torch.linalg.lstsq")
+    return LibraryRoutine(run, reads=("A", "B"), consumes=True, info=3, numbers=("rcond",))
 
 
 def _ldl_factor(call: StructuredCall) -> LibraryRoutine:
@@ -241,6 +243,9 @@ ROUTINES: dict[str, Callable[[StructuredCall], LibraryRoutine]] = {
 }
 """The routine of each stub."""
 
+LIBRARY_DTYPES = frozenset({"Float", "Double", "ComplexFloat", "ComplexDouble"})
+"""What LAPACK and cuSOLVER compute in."""
+
 KERNEL_NAMES = {
     "linalg_lu_factor_ex_stub": "lu",
     "_lu_solve_stub": "lu_solve",
@@ -259,7 +264,7 @@ KERNEL_NAMES = {
 def routine_of(stub: str, call: StructuredCall) -> LibraryRoutine:
     """The routine of a call. Raises NotImplementedError for dtypes other than float, double and their complex ones."""
     spec = next(value for value in call.args.values() if hasattr(value, "dtype"))
-    if spec.dtype.scalar_name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+    if spec.dtype.scalar_name not in LIBRARY_DTYPES:
         kernel = KERNEL_NAMES.get(stub)
         if kernel is None:
             raise call.refuse(spec)

@@ -147,6 +147,27 @@ def cholesky_backward(grad: Any, L: Any, upper: bool) -> Any:
     return (made + adjoint(made)) / 2
 
 
+def cholesky_solve_backward(grad: Any, B: Any, L: Any, X: Any, upper: bool, mask: Any) -> Any:
+    """gB = A^-1 grad; of the factor as a whole, though one triangle is read, as PyTorch has it."""
+    if grad is None:
+        return None, None
+    gB = ops.cholesky_solve(grad, L, upper)
+    gL = None
+    if mask[1]:
+        outer = ops.matmul(gB, adjoint(X))
+        both = outer + adjoint(outer)
+        gL = summed_to(-ops.matmul(L, both) if upper else -ops.matmul(both, L), L.shape)
+    return summed_to(gB, B.shape) if mask[0] else None, gL
+
+
+def cholesky_inverse_backward(grad: Any, L: Any, inverse: Any, upper: bool) -> Any:
+    """The same for the inverse."""
+    if grad is None:
+        return None
+    both = ops.matmul(inverse, ops.matmul(grad + adjoint(grad), inverse))
+    return -ops.matmul(L, both) if upper else -ops.matmul(both, L)
+
+
 def solve_triangular_backward(
     grad: Any, A: Any, B: Any, X: Any, upper: bool, left: bool, unitriangular: bool, mask: Any
 ) -> Any:

@@ -102,15 +102,14 @@ def linalg_solve_triangular(
     """The solution of A X = B, or of X A = B, from one triangle of A."""
     name = "linalg.solve_triangular"
     check_compatible(name, self, B, left)
-    check_square(name, self)
     check_same_device(name, self, B)
     batch = broadcast_batches(self.sizes[:-2], B.sizes[:-2])
     _columns(meta, 0, (*batch, *B.sizes[-2:]), self.dtype)
 
 
 def check_compatible(name: str, A: TensorSpec, B: TensorSpec, left: bool) -> None:
-    """Refuse sides of an equation that do not fit (ATen/native/LinearAlgebraUtils.h, `linearSolveCheckInputs`)."""
-    check_matrix(name, A)
+    """Refuse sides of an equation that do not fit (ATen/native/LinearAlgebraUtils.h, `checkInputsSolver`)."""
+    check_square(name, A)
     check_matrix(name, B, "B")
     if A.dtype is not B.dtype:
         raise RuntimeError(
@@ -119,9 +118,9 @@ def check_compatible(name: str, A: TensorSpec, B: TensorSpec, left: bool) -> Non
         )
     fits = A.sizes[-2] == B.sizes[-2] if left else A.sizes[-1] == B.sizes[-1]
     if not fits:
-        a, b = (f"({s.sizes[-2]}x{s.sizes[-1]})" for s in (A, B))
+        a, b = (f"{s.sizes[-2]}x{s.sizes[-1]}" for s in (A, B))
         equation = "AX = B" if left else "XA = B"
-        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {equation} {a} and {b}")
+        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {equation} ({a} and {b})")
 
 
 def broadcast_batches(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
