@@ -447,9 +447,11 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
     real = spec.dtype.to_real() if spec.dtype.is_complex else spec.dtype
     tolerance = rcond if rcond is not None else finfo(real).eps * max(m, n)
     matrices = A.expand((*batch, m, n))
-    made, values, rank, info = packets["_least_squares"].call(
-        matrices, B.expand((*batch, m, columns)), tolerance, wanted
-    )
+    right = B.expand((*batch, m, columns))
+    if on_host or A.is_meta:
+        made, values, rank, info = packets["_least_squares"].call(matrices, right, tolerance, wanted)
+    else:
+        made, info = _least_squares_by_qr(matrices, right)
     if wanted == "gels":
         check_errors(info, name)
     solution = ops.narrow(made, -2, 0, n) if made._spec.sizes[-2] > n else made
@@ -465,6 +467,25 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
         rank=empty(dtype=int64) if wanted == "gels" else rank,
         singular_values=values if wanted in ("gelsd", "gelss") else empty(dtype=real),
     )
+
+
+def _least_squares_by_qr(A: Any, B: Any) -> tuple[Any, Any]:
+    """What ``gels`` leaves in the place of B, by A = Q R or by A^H = Q R, and the first zero of R's diagonal."""
+    m, n = A._spec.sizes[-2:]
+    if m >= n:
+        packed, tau = ops.geqrf(A)
+        turned = ops.ormqr(packed, tau, B, True, True)
+        R = ops.narrow(packed, -2, 0, n)
+        solution = ops.linalg_solve_triangular(R, ops.narrow(turned, -2, 0, n), upper=True)
+        made = ops.cat([solution, ops.narrow(turned, -2, n, m - n)], -2) if m > n else solution
+    else:
+        Q, R = ops.linalg_qr(adjoint_of(A))
+        made = ops.matmul(Q, ops.linalg_solve_triangular(adjoint_of(R), B, upper=False))
+    zeros = ops.eq(ops.diagonal(R, 0, -2, -1), 0)
+    if not zeros._spec.sizes[-1]:
+        return made, ops.zeros(A._spec.sizes[:-2], dtype=int32, device=A.device)
+    first = (ops.argmax(zeros.to(int32), -1) + 1).to(int32)
+    return made, ops.where(ops.any(zeros, -1), first, 0).to(int32)
 
 
 def is_vector_side_of_least_squares(A: Any, b: Any) -> bool:

@@ -26,6 +26,7 @@ class LibraryRoutine(NamedTuple):
         info: the output that is `info`; None where it is no output.
         failure: the message for what the routine could not do, from the flag of failure; None where nothing is raised.
         vectors: inputs that are one vector for each matrix.
+        as_complex: whether a device's library wants real matrices converted to complex ones.
         numbers: arguments whose values the routine is given behind the inputs.
     """
 
@@ -38,6 +39,7 @@ class LibraryRoutine(NamedTuple):
     failure: str | None = None
     vectors: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    as_complex: bool = False
 
 
 NOT_FINITE = -4
@@ -181,7 +183,7 @@ def _eig(vectors: bool) -> Callable[[StructuredCall], LibraryRoutine]:
             library.geev(inputs[0], outputs[0], outputs[1] if vectors else None, vectors, info)
 
         name = "torch.linalg.eig" if vectors else "torch.linalg.eigvals"
-        return LibraryRoutine(run, reads=("self",), consumes=True, failure=name)
+        return LibraryRoutine(run, reads=("self",), consumes=True, failure=name, as_complex=True)
 
     return routine
 
@@ -213,7 +215,7 @@ def _ldl_factor(call: StructuredCall) -> LibraryRoutine:
         library.sytrf(outputs[0], outputs[1], hermitian, info)
 
     failure = "torch.linalg.ldl_factor_ex" if call.args["check_errors"] else None
-    return LibraryRoutine(run, ((0, "self"),), triangle="lower", info=2, failure=failure)
+    return LibraryRoutine(run, ((0, "self"),), info=2, failure=failure)
 
 
 def _ldl_solve(call: StructuredCall) -> LibraryRoutine:
