@@ -425,14 +425,10 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
         raise RuntimeError(
             f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
         )
-    on_host = A.device.type == "cpu"
+    on_host = A.device.type != "cuda"
     wanted = driver if driver is not None else "gelsy" if on_host else "gels"
-    if wanted not in (DRIVERS if on_host else ("gels",)):
-        if on_host:
-            raise RuntimeError(
-                f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
-            )
-        raise RuntimeError(f"{name}: `driver` other than `gels` is not supported on CUDA")
+    if wanted not in DRIVERS:
+        raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     if spec.dtype.scalar_name not in LIBRARY_DTYPES:
         raise RuntimeError("This function doesn't handle types other than float and double")
     vector = spec.ndim > 1 and is_vector_side_of_least_squares(spec, other)
@@ -448,10 +444,12 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
     tolerance = rcond if rcond is not None else finfo(real).eps * max(m, n)
     matrices = A.expand((*batch, m, n))
     right = B.expand((*batch, m, columns))
-    if on_host or A.is_meta:
+    if on_host:
         made, values, rank, info = packets["_least_squares"].call(matrices, right, tolerance, wanted)
-    else:
+    elif wanted == "gels":
         made, info = _least_squares_by_qr(matrices, right)
+    else:
+        made, values, rank = _least_squares_by_values(matrices, right, tolerance)
     if wanted == "gels":
         check_errors(info, name)
     solution = ops.narrow(made, -2, 0, n) if made._spec.sizes[-2] > n else made
@@ -486,6 +484,23 @@ def _least_squares_by_qr(A: Any, B: Any) -> tuple[Any, Any]:
         return made, ops.zeros(A._spec.sizes[:-2], dtype=int32, device=A.device)
     first = (ops.argmax(zeros.to(int32), -1) + 1).to(int32)
     return made, ops.where(ops.any(zeros, -1), first, 0).to(int32)
+
+
+def _least_squares_by_values(A: Any, B: Any, rcond: float) -> tuple[Any, Any, Any]:
+    """What ``gelsd`` leaves in the place of B, the singular values, and how many of them count.
+
+    It serves the drivers that find a rank where there is no LAPACK: PyTorch has none of them on CUDA.
+    """
+    m, n = A._spec.sizes[-2:]
+    U, S, Vh = packets["_linalg_svd"].call(A, m > n, True)
+    counts = ops.gt(S, rcond * ops.amax(S, [-1], True)) if S._spec.sizes[-1] else ops.ne(S, 0)
+    inverse = ops.where(counts, ops.reciprocal(S), 0.0).to(A.dtype)
+    turned = ops.matmul(adjoint_of(U), B)
+    k = min(m, n)
+    made = ops.matmul(adjoint_of(Vh), inverse.unsqueeze(-1) * ops.narrow(turned, -2, 0, k))
+    if m > n:
+        made = ops.cat([made, ops.narrow(turned, -2, n, m - n)], -2)
+    return made, S, ops.sum(counts, [-1])
 
 
 def is_vector_side_of_least_squares(A: Any, b: Any) -> bool:

@@ -12,6 +12,7 @@ FAMILIES = (
     "contraction",
     "convolution",
     "copy",
+    "distance",
     "factories",
     "factorization",
     "functional_forms",

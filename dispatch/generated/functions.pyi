@@ -422,6 +422,27 @@ def _to_copy(
     non_blocking: bool = ...,
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
+def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: int | None = ...) -> Tensor: ...
+@overload
+def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor: ...
+@overload
+def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None, *, out: Tensor) -> Tensor: ...
+@overload
+def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor: ...
+@overload
+def _cdist_backward(
+    grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor, *, out: Tensor
+) -> Tensor: ...
+def pdist(input: Tensor, p: float = ...) -> Tensor: ...
+@overload
+def _pdist_forward(input: Tensor, p: float = ...) -> Tensor: ...
+@overload
+def _pdist_forward(input: Tensor, p: float = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def _pdist_backward(grad: Tensor, input: Tensor, p: float, pdist: Tensor) -> Tensor: ...
+@overload
+def _pdist_backward(grad: Tensor, input: Tensor, p: float, pdist: Tensor, *, out: Tensor) -> Tensor: ...
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor: ...
 @overload
 def empty(
     *size: int | Sequence[int],
@@ -3518,6 +3539,8 @@ __all__ = [
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
+    "_cdist_backward",
+    "_cdist_forward",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",
@@ -3545,6 +3568,8 @@ __all__ = [
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",
+    "_pdist_backward",
+    "_pdist_forward",
     "_pin_memory",
     "_restride",
     "_scaled_dot_product_attention_math",
@@ -3633,6 +3658,7 @@ __all__ = [
     "baddbmm_",
     "batch_norm",
     "bernoulli",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "bitwise_and",
@@ -3653,6 +3679,7 @@ __all__ = [
     "broadcast_to",
     "cartesian_prod",
     "cat",
+    "cdist",
     "ceil",
     "ceil_",
     "celu",
@@ -3965,6 +3992,7 @@ __all__ = [
     "ormqr",
     "outer",
     "pairwise_distance",
+    "pdist",
     "permute",
     "permute_copy",
     "pinverse",

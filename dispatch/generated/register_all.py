@@ -12,6 +12,7 @@ from . import (
     registrations_contraction,
     registrations_convolution,
     registrations_copy,
+    registrations_distance,
     registrations_factories,
     registrations_factorization,
     registrations_functional_forms,
@@ -45,6 +46,7 @@ def register_all() -> None:
     registrations_contraction.register()
     registrations_convolution.register()
     registrations_copy.register()
+    registrations_distance.register()
     registrations_factories.register()
     registrations_factorization.register()
     registrations_functional_forms.register()

@@ -11,6 +11,7 @@ from .methods_comparison import ComparisonMethods
 from .methods_contraction import ContractionMethods
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
+from .methods_distance import DistanceMethods
 from .methods_factories import FactoriesMethods
 from .methods_factorization import FactorizationMethods
 from .methods_functional_forms import FunctionalFormsMethods
@@ -42,6 +43,7 @@ class TensorMethods(
     ContractionMethods,
     ConvolutionMethods,
     CopyMethods,
+    DistanceMethods,
     FactoriesMethods,
     FactorizationMethods,
     FunctionalFormsMethods,
