@@ -22,6 +22,7 @@ __all__ = [
     "block_diag",
     "broadcast_tensors",
     "cartesian_prod",
+    "cdist",
     "chain_matmul",
     "einsum",
     "meshgrid",
@@ -214,6 +215,35 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         )
         indexing = "ij"
     return _ops.meshgrid(_listed(tensors), indexing=indexing)
+
+
+_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
+
+
+@overridable
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Any:
+    """The distance of each row of `x1` (..., P, M) from each of `x2` (..., R, M): (..., P, R) (`torch.cdist`).
+
+    Args:
+        p: the order of the norm, at least 0; 0 counts differing elements.
+        compute_mode: whether Euclidean distances are made of products of matrices, which is quicker and less exact:
+            ``"use_mm_for_euclid_dist_if_necessary"`` for more than 25 rows, ``"use_mm_for_euclid_dist"`` or
+            ``"donot_use_mm_for_euclid_dist"``.
+
+    Raises ValueError for another mode, RuntimeError for rows of different lengths, integers and a negative `p`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cdist(tt.zeros(1, 2), tt.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[5., 1.]])
+    """
+    if compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    return _ops.cdist(x1, x2, p, _MODES[compute_mode])
 
 
 @overridable

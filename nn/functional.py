@@ -18,6 +18,7 @@ from ..dispatch.core.tensor_function import (
     plain_classes,
 )
 from ..dispatch.generated.functions import (
+    bilinear,
     channel_shuffle,
     conv1d,
     conv2d,
@@ -31,6 +32,7 @@ from ..dispatch.generated.functions import (
     linear,
     neg,
     nll_loss_nd,
+    pdist,
     pixel_shuffle,
     pixel_unshuffle,
     scaled_dot_product_attention,

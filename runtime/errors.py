@@ -130,3 +130,7 @@ def _check_type(cond: bool, message: Message | None = None) -> None:
 def _check_not_implemented(cond: bool, message: Message | None = None) -> None:
     """`check` that raises NotImplementedError."""
     check(cond, message, NotImplementedError)
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no such factorisation, or none was found (`tt.linalg.LinAlgError`): singular, not positive definite."""

@@ -23,6 +23,7 @@ REGISTERING = (
     "elementwise.factories",
     "elementwise.iterator_kernel",
     "elementwise.pointwise",
+    "factorization.library",
     "indexing.embedding_bag",
     "indexing.nonzero",
     "indexing.picking",

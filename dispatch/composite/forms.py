@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..structured.native.indexing import can_cast
+from ..structured.result_types import named_results
 
 
-def write_out(name: str, out: Any, result: Any) -> Any:
-    """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
+def check_out(name: str, out: Any, result: Any) -> None:
+    """Raise RuntimeError where a result cannot be put into an ``out=`` tensor."""
     if out._spec.device is not result._spec.device:
         raise RuntimeError(
             f"{name}(): expected out tensor to be on device {result._spec.device}, but got "
@@ -25,21 +26,38 @@ def write_out(name: str, out: Any, result: Any) -> Any:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
             "of the arguments requires grad."
         )
+
+
+def write_out(name: str, out: Any, result: Any) -> Any:
+    """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
+    check_out(name, out, result)
     if out._spec.sizes != result._spec.sizes:
         out.resize_(result._spec.sizes)
     return out.copy_(result)
 
 
 def out_form(name: str, function: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
-    """The ``out=`` form of a composition with `count` results, which takes its outputs last."""
+    """The ``out=`` form of a composition with `count` results, which takes its outputs last.
+
+    Of several outputs none is written unless all can be.
+    """
+    if count == 1:
+        return lambda *args: write_out(name, args[-1], function(*args[:-1]))
 
     def form(*args: Any) -> Any:
-        result = function(*args[: len(args) - count])
-        if count == 1:
-            return write_out(name, args[-1], result)
-        return tuple([write_out(name, out, each) for out, each in zip(args[-count:], result, strict=True)])
+        results, outputs = function(*args[:-count]), args[-count:]
+        for out, result in zip(outputs, results, strict=True):
+            check_out(name, out, result)
+        written = [write_out(name, out, result) for out, result in zip(outputs, results, strict=True)]
+        make = getattr(results, "_make", tuple)
+        return make(written)
 
     return form
+
+
+def named(base: str, **results: Any) -> Any:
+    """The results of an operator, by their names in its schema."""
+    return named_results(base, tuple(results))(**results)
 
 
 def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,3 +73,8 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return self.copy_(result)
 
     return form
+
+
+def owned(x: Any) -> Any:
+    """A result made below autograd as a tensor of its own, where the last step of making it was a view."""
+    return x if x._view_base is None else type(x).from_data(x._data, x._spec)

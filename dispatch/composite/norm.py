@@ -65,15 +65,33 @@ def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, d
         raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
     if ord == "fro":
         return ops.linalg_vector_norm(self, 2, [rows, columns], keepdim, dtype=dtype)
-    if ord in ("nuc", 2, -2):
-        raise NotImplementedError(f"{name}: Order {ord} needs singular values, which are not implemented")
-    if isinstance(ord, str) or abs(ord) not in (1, math.inf):
+    if isinstance(ord, str) and ord != "nuc" or not isinstance(ord, str) and abs(ord) not in (1, 2, math.inf):
         raise RuntimeError(f"{name}: Order {ord} not supported.")
+    if ord in ("nuc", 2, -2):
+        return _norm_of_singular_values(self, ord, rows, columns, keepdim, dtype)
     summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = ops.linalg_vector_norm(self, 1, [summed], keepdim, dtype=dtype)
     if not keepdim and chosen > summed:
         chosen -= 1
+    if ord > 0 and sums._spec.sizes[chosen] == 0:
+        return ops.sum(sums, [chosen], keepdim)
     return (ops.amax if ord > 0 else ops.amin)(sums, [chosen], keepdim)
+
+
+def _norm_of_singular_values(self: Any, ord: Any, rows: int, columns: int, keepdim: bool, dtype: Any) -> Any:
+    """The sum, the largest or the smallest of the singular values of matrices in two dimensions."""
+    x = ops.movedim(self if dtype is None else self.to(dtype), [rows, columns], [-2, -1])
+    values = ops.linalg_svdvals(x)
+    if ord == "nuc":
+        result = ops.sum(values, [-1])
+    elif ord == 2 and not values._spec.sizes[-1]:
+        result = ops.zeros(values._spec.sizes[:-1], dtype=values.dtype, device=values.device)
+    else:
+        result = (ops.amax if ord > 0 else ops.amin)(values, [-1])
+    if keepdim:
+        for d in sorted((rows, columns)):
+            result = result.unsqueeze(d)
+    return result
 
 
 def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:

@@ -24,6 +24,7 @@ from .cupy_kernel import CuPyKernel, version_text
 from .device_properties import DeviceProperties
 from .driver import CompiledKernel, Driver, LaunchObserver, ThreadState, current_driver
 from .machine_code import MachineCode
+from .solver import Solver
 
 SUCCESS, OUT_OF_MEMORY, INSUFFICIENT_DRIVER, NOT_READY = 0, 2, 35, 600
 STREAM_NON_BLOCKING = 1
@@ -272,6 +273,11 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     def library_handle(self, name: str) -> int:
         device = self.current_device()
         return library_handle(name, self.current_stream(device))
+
+    def solver(self) -> Solver:
+        from .cupy_solver import CuPySolver
+
+        return CuPySolver(self.library_handle("cusolver"), self.library_handle("cublas"), self.current_device())
 
     def machine_code(self) -> MachineCode:
         from .cupy_code import CuPyCode

@@ -21,6 +21,7 @@ from .device_properties import DeviceProperties as DeviceProperties
 
 if TYPE_CHECKING:
     from .machine_code import MachineCode
+    from .solver import Solver
     from .tensor_map import DescribedTensor
 
 Grid = tuple[int, int, int]
@@ -191,6 +192,13 @@ class Driver(StreamCapture):
 
         Raises RuntimeError where the library is missing, ValueError for another name.
         """
+
+    def solver(self) -> Solver:
+        """The library of factorisations, whose routines run on the current stream of the current device.
+
+        Raises RuntimeError where it is missing.
+        """
+        raise RuntimeError(f"{type(self).__name__} has no library of linear algebra")
 
     @abstractmethod
     def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:

@@ -21,8 +21,10 @@ from .interpreter_capture import CapturedRecord, refuse_waiting
 from .interpreter_graph import InterpreterCapture
 from .interpreter_memory import DeviceMemory, HostMemory
 from .interpreter_semantics import ProgramRunner, argument_type, described, scalar_or_pointer
+from .interpreter_solver import InterpreterSolver
 from .interpreter_stream import Event, EventRecord, Scheduler, Stream, most_urgent
 from .real_triton import real, real_constants
+from .solver import Solver
 from .tensor_map import DescribedTensor, descriptor_type
 
 DEVICE_COUNT = 2
@@ -267,7 +269,8 @@ class InterpreterDriver(Driver, InterpreterCapture):
         else:
             on.enqueue_now(lambda: blocks.give_back(address))
 
-    def _check_range(self, what: str, address: int, nbytes: int) -> None:
+    def check_range(self, what: str, address: int, nbytes: int) -> None:
+        """Raise RuntimeError for memory that no live block of a device holds."""
         if not any(memory.blocks.holds(address, nbytes) for memory in self._memories):
             places = "; ".join(
                 f"device {i}: {memory.blocks.describe(address)}" for i, memory in enumerate(self._memories)
@@ -279,7 +282,7 @@ class InterpreterDriver(Driver, InterpreterCapture):
 
     def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
         def copy() -> None:
-            self._check_range("copy from host to device", dst, src.nbytes)
+            self.check_range("copy from host to device", dst, src.nbytes)
             ctypes.memmove(dst, src.__array_interface__["data"][0], src.nbytes)
 
         _check_contiguous("copy_host_to_device", src)
@@ -294,7 +297,7 @@ class InterpreterDriver(Driver, InterpreterCapture):
 
     def _copy_page_locked(self, dst: int, src: int, host: int, nbytes: int) -> None:
         what = "copy from host to device" if host == src else "copy from device to host"
-        self._check_range(what, dst if host == src else src, nbytes)
+        self.check_range(what, dst if host == src else src, nbytes)
         if not self.host_memory.holds(host, nbytes):
             raise RuntimeError(
                 f"CUDA error: an illegal memory access was encountered: {what} of {nbytes} bytes: page-locked memory "
@@ -354,9 +357,12 @@ class InterpreterDriver(Driver, InterpreterCapture):
             raise ValueError(f"library_handle(): expected 'cublas', 'cusolver' or 'cusparse', got {name!r}")
         raise RuntimeError(f"library_handle(): Triton's interpreter has no {name}; it needs a GPU")
 
+    def solver(self) -> Solver:
+        return InterpreterSolver(self)
+
     def copy_device_to_host(self, dst: HostArray, src: int, stream: int) -> None:
         def copy() -> None:
-            self._check_range("copy from device to host", src, dst.nbytes)
+            self.check_range("copy from device to host", src, dst.nbytes)
             ctypes.memmove(dst.__array_interface__["data"][0], src, dst.nbytes)
 
         _check_contiguous("copy_device_to_host", dst)
@@ -368,8 +374,8 @@ class InterpreterDriver(Driver, InterpreterCapture):
 
     def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
         def copy() -> None:
-            self._check_range("copy into device", dst, nbytes)
-            self._check_range("copy from device", src, nbytes)
+            self.check_range("copy into device", dst, nbytes)
+            self.check_range("copy from device", src, nbytes)
             ctypes.memmove(dst, src, nbytes)
 
         if nbytes:
@@ -377,7 +383,7 @@ class InterpreterDriver(Driver, InterpreterCapture):
 
     def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:
         def fill() -> None:
-            self._check_range("memset", dst, nbytes)
+            self.check_range("memset", dst, nbytes)
             ctypes.memset(dst, value, nbytes)
 
         if nbytes:

@@ -1,0 +1,202 @@
+"""Distances between all pairs of rows, and bilinear forms (ATen/native/Distance.cpp, Linear.cpp)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..core.overload_packet import packets
+from ..generated import functions as ops
+from ..structured.native.factorization import broadcast_batches
+from .forms import owned
+
+USE_PRODUCTS_FROM = 25
+"""Rows above which Euclidean distances are made of products of matrices unless the call says otherwise."""
+DIFFERENCES = 1 << 24
+"""How many elements of differences exist at a time: rows are taken in parts."""
+
+
+def cdist(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
+    """`torch.cdist`: the distance of each row of one matrix from each of another's, batches broadcast."""
+    for name, x in (("X1", x1), ("X2", x2)):
+        if x._spec.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x._spec.ndim}D")
+    columns = x1._spec.sizes[-1]
+    if columns != x2._spec.sizes[-1]:
+        raise RuntimeError(
+            f"X1 and X2 must have the same number of columns. X1: {columns} X2: {x2._spec.sizes[-1]}"
+        )
+    for name, x in (("X1", x1), ("X2", x2)):
+        if not x.dtype.is_floating_point:
+            raise RuntimeError(
+                f"cdist only supports floating-point dtypes, {name} got: {x.dtype.scalar_name}"
+            )
+    if not p >= 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    if x1.device != x2.device:
+        raise RuntimeError(f"X1 and X2 must have the same device. X1: {x1.device} X2: {x2.device}")
+    if compute_mode is not None and not 0 <= compute_mode <= 2:
+        raise RuntimeError(f"possible modes: 0, 1, 2, but was: {compute_mode}")
+    batch = broadcast_batches(x1._spec.sizes[:-2], x2._spec.sizes[:-2])
+    first = x1.expand((*batch, *x1._spec.sizes[-2:]))
+    second = x2.expand((*batch, *x2._spec.sizes[-2:]))
+    return packets["_cdist_forward"].call(first, second, p, compute_mode)
+
+
+def refuse_narrow(kernel: str, x: Any) -> None:
+    """Refuse dtypes that PyTorch's kernels do not have."""
+    if x.dtype.scalar_name not in ("Float", "Double"):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{x.dtype.scalar_name}'")
+
+
+def _cdist_forward(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
+    """Distances by differences, or Euclidean ones by products; the modes are PyTorch's: 0 chooses by size."""
+    refuse_narrow("cdist", x1)
+    rows, others = x1._spec.sizes[-2], x2._spec.sizes[-2]
+    many = rows > USE_PRODUCTS_FROM or others > USE_PRODUCTS_FROM
+    if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
+        return owned(_by_products(x1, x2))
+    return owned(_over_parts(x1, x2, lambda part, _: _norms(_differences(part, x2), p)))
+
+
+def _over_parts(x1: Any, x2: Any, distances: Any) -> Any:
+    """`distances(rows, where)` of parts of the first matrix's rows, one behind the other."""
+    *batch, rows, columns = x1._spec.sizes
+    each = math.prod(batch) * x2._spec.sizes[-2] * columns
+    step = max(1, DIFFERENCES // max(each, 1))
+    if rows <= step:
+        return distances(x1, slice(0, rows))
+    parts = [
+        distances(ops.narrow(x1, -2, start, min(step, rows - start)), slice(start, min(rows, start + step)))
+        for start in range(0, rows, step)
+    ]
+    return ops.cat(parts, -2)
+
+
+def _differences(x1: Any, x2: Any) -> Any:
+    return x1.unsqueeze(-2) - x2.unsqueeze(-3)
+
+
+def _norms(differences: Any, p: float) -> Any:
+    size = ops.abs(differences)
+    if not differences._spec.sizes[-1]:
+        return ops.sum(size, [-1])
+    if p == 0:
+        return ops.sum(ops.ne(size, 0).to(size.dtype), [-1])
+    if p == 1:
+        return ops.sum(size, [-1])
+    if p == 2:
+        return ops.sqrt(ops.sum(size * size, [-1]))
+    if p == math.inf:
+        return ops.amax(size, [-1])
+    return ops.pow(ops.sum(ops.pow(size, p), [-1]), 1.0 / p)
+
+
+def _by_products(x1: Any, x2: Any) -> Any:
+    """|a|^2 - 2 a b + |b|^2 as one product of matrices, at least zero before the root."""
+    squares1 = ops.sum(x1 * x1, [-1], True)
+    squares2 = ops.sum(x2 * x2, [-1], True)
+    left = ops.cat([x1 * -2.0, squares1, ops.ones_like(squares1)], -1)
+    right = ops.cat([x2, ops.ones_like(squares2), squares2], -1)
+    return ops.sqrt(ops.clamp(ops.matmul(left, right.transpose(-2, -1)), min=0.0))
+
+
+def _cdist_backward(grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Any:
+    """The gradient of the first matrix; 0 where a distance is 0."""
+    if not x1.numel() or not x2.numel() or p == 0:
+        return ops.zeros_like(x1)
+
+    def part(rows: Any, where: slice) -> Any:
+        count = where.stop - where.start
+        own = [ops.narrow(x, -2, where.start, count).unsqueeze(-1) for x in (grad, cdist)]
+        return ops.sum(_directions(_differences(rows, x2), p, own[1]) * own[0], [-2])
+
+    return _over_parts(x1, x2, part)
+
+
+def _directions(differences: Any, p: float, distances: Any) -> Any:
+    """The derivative of each distance by its differences."""
+    if p == 1:
+        return ops.sign(differences)
+    apart = ops.ne(distances, 0)
+    if p == 2:
+        return ops.where(apart, differences / ops.where(apart, distances, 1.0), 0.0)
+    if p == math.inf:
+        return ops.sign(differences) * ops.eq(ops.abs(differences), distances).to(differences.dtype)
+    size = ops.abs(differences)
+    moved = ops.logical_and(apart, ops.ne(size, 0))
+    powers = ops.pow(ops.where(moved, size, 1.0), p - 1) / ops.pow(ops.where(apart, distances, 1.0), p - 1)
+    return ops.where(moved, ops.sign(differences) * powers, 0.0)
+
+
+def pdist(self: Any, p: float) -> Any:
+    """`torch.pdist`: the distances between the rows of a matrix, each pair once."""
+    if self._spec.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {self._spec.ndim}D")
+    if not self.dtype.is_floating_point:
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if not p >= 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    return packets["_pdist_forward"].call(self.contiguous(), p)
+
+
+def _pairs(n: int, device: Any) -> tuple[Any, Any]:
+    """The rows and columns of the pairs i < j, in order."""
+    starts = ops.arange(n - 1, device=device)
+    starts = starts * (2 * n - 1 - starts) // 2
+    number = ops.arange(n * (n - 1) // 2, device=device)
+    row = ops.cumsum(ops.index_add(ops.zeros_like(number), 0, starts, ops.ones_like(starts)), 0) - 1
+    column = number - ops.gather(starts, 0, row) + row + 1
+    return row, column
+
+
+def _pdist_forward(self: Any, p: float) -> Any:
+    """Distances of the pairs i < j: the upper triangle of those of all pairs."""
+    refuse_narrow("pdist", self)
+    n = self._spec.sizes[0]
+    if n <= 1:
+        return ops.empty((0,), dtype=self.dtype, device=self.device)
+    whole = _cdist_forward(self, self, p, 2)
+    row, column = _pairs(n, self.device)
+    return ops.index_select(whole.reshape((n * n,)), 0, row * n + column)
+
+
+def _pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
+    """Each pair's gradient counts for both of its rows."""
+    n = self._spec.sizes[0]
+    if n <= 1:
+        return ops.zeros_like(self)
+    row, column = _pairs(n, self.device)
+    places = ops.cat([row * n + column, column * n + row])
+    wholes = [
+        ops.index_add(ops.zeros((n * n,), dtype=x.dtype, device=x.device), 0, places, ops.cat([x, x]))
+        for x in (grad, pdist)
+    ]
+    square, distances = (whole.reshape((n, n)) for whole in wholes)
+    return _cdist_backward(square, self, self, p, distances)
+
+
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
+    """`torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
+    first, second, form = input1._spec.sizes, input2._spec.sizes, weight._spec.sizes
+    if len(first) != len(second):
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {len(first)} and {len(second)}")
+    for i, (a, b) in enumerate(zip(first[:-1], second[:-1], strict=True)):
+        if a != b:
+            raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}")
+    for number, sizes, wanted in (("input1", first, form[1]), ("input2", second, form[-1])):
+        if sizes[-1] != wanted:
+            raise RuntimeError(
+                f"bilinear(): {number} size does not match weight size: got {sizes[-1]} but expected {wanted}"
+            )
+    if bias is not None and bias._spec.sizes[0] != form[0]:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias._spec.sizes[0]} but expected {form[0]}"
+        )
+    outputs, m, n = form
+    rows = math.prod(first[:-1])
+    x1, x2 = input1.reshape((rows, m)), input2.reshape((rows, n))
+    turned = weight.permute((1, 0, 2)).reshape((m, outputs * n))
+    inner = ops.mm(x1, turned).reshape((rows, outputs, n))
+    result = ops.bmm(inner, x2.unsqueeze(2)).reshape((*first[:-1], outputs))
+    return result if bias is None else result + bias

@@ -1,0 +1,517 @@
+"""Factorisations as users call them, and equations solved by them (ATen/native/BatchLinearAlgebra.cpp).
+
+They are made of the operators whose kernels are a library's: LU, Cholesky, QR, eigenvalues, singular values.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ...runtime.scalar_type import finfo, int32, int64
+from ..autograd.formulas.factorization import adjoint
+from ..core.overload_packet import packets
+from ..generated import functions as ops
+from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
+from ..structured.native.factorization import (
+    broadcast_batches,
+    check_compatible,
+    check_floating,
+    check_matrix,
+    check_square,
+    column_major,
+)
+from .forms import named, owned
+
+
+def _linalg_check_errors(info: Any, api_name: str, is_matrix: bool) -> None:
+    """Raise the error of the first matrix whose `info` is not zero; it waits for the device."""
+    if not info.is_meta:
+        raise_failure(api_name, np.array(info.tolist(), np.int64))
+
+
+def check_errors(info: Any, name: str) -> None:
+    """`_linalg_check_errors` of an operator's flags."""
+    packets["_linalg_check_errors"].call(info, name, is_matrix=info._spec.ndim == 0)
+
+
+def in_columns(x: Any) -> Any:
+    """The tensor with column-major matrices, as a library would have written it."""
+    strides = column_major(x._spec.sizes)
+    return x if x._spec.strides == strides else packets["_restride"].call(x, strides)
+
+
+def identity_like(x: Any, size: int) -> Any:
+    """The identity of an order, with a tensor's dtype and device."""
+    return ops.eye(size, dtype=x.dtype, device=x.device)
+
+
+def linalg_lu_factor(A: Any, pivot: bool) -> Any:
+    """`torch.linalg.lu_factor`."""
+    LU, pivots, info = ops.linalg_lu_factor_ex(A, pivot=pivot)
+    check_errors(info, "torch.linalg.lu_factor")
+    return named("linalg_lu_factor", LU=LU, pivots=pivots)
+
+
+def lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
+    """`torch._lu_with_info`, which `torch.lu` calls."""
+    LU, pivots, info = ops.linalg_lu_factor_ex(self, pivot=pivot, check_errors=check_errors)
+    return named("_lu_with_info", LU=LU, pivots=pivots, info=info)
+
+
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:
+    """`torch.lu_unpack`: the permutation and both triangles; what is not asked for is empty."""
+    check_matrix("torch.lu_unpack", LU_data._spec, "LU_data")
+    if unpack_pivots and LU_pivots.dtype is not int32:
+        raise RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
+            "Note: this function is intended to be used with the output produced by torch.linalg.lu_factor"
+        )
+    P, L, U = _unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
+    return named("lu_unpack", P=P, L=L, U=U)
+
+
+def _unpacked(LU: Any, pivots: Any, data: bool, permutation: bool) -> tuple[Any, Any, Any]:
+    nothing = ops.empty((0,), dtype=LU.dtype, device=LU.device)
+    P = L = U = nothing
+    m, n = LU._spec.sizes[-2:]
+    k = min(m, n)
+    if data:
+        columns = LU if n == k else ops.narrow(LU, -1, 0, k)
+        rows = LU if m == k else ops.narrow(LU, -2, 0, k)
+        lower = ops.tril(columns.contiguous(), -1)
+        L = lower + ops.eye(m, k, dtype=LU.dtype, device=LU.device)
+        U = ops.triu(rows.contiguous())
+    if permutation:
+        P = permutation_matrix(pivots, m, LU.dtype)
+    return P, L, U
+
+
+def permutation_matrix(pivots: Any, rows: int, dtype: Any) -> Any:
+    """P of A = P L U, from the interchanges of rows that were made one after another."""
+    order = interchanged(pivots, rows)
+    targets = ops.arange(rows, device=pivots.device).unsqueeze(1)
+    return ops.eq(targets, order.unsqueeze(-2)).to(dtype)
+
+
+def interchanged(pivots: Any, rows: int) -> Any:
+    """Where each row comes from when rows were interchanged with `pivots`, counted from 1, one after another.
+
+    Interchanges are permutations and compose pairwise, so that as many steps as the logarithm of their number do.
+    """
+    *batch, count = pivots._spec.sizes
+    places = ops.arange(rows, device=pivots.device)
+    if count == 0:
+        return places.expand((*batch, rows))
+    step = ops.arange(count, device=pivots.device).unsqueeze(1)
+    other = (pivots.to(int64) - 1).unsqueeze(-1)
+    swaps = ops.where(ops.eq(places, step), other, ops.where(ops.eq(places, other), step, places))
+    while count > 1:
+        if count % 2:
+            swaps = ops.cat([swaps, places.expand((*batch, 1, rows))], -2)
+        pairs = swaps.reshape((*batch, (count + 1) // 2, 2, rows))
+        # The later one picks from what the earlier one has left.
+        swaps = ops.gather(pairs.select(-2, 0), -1, pairs.select(-2, 1))
+        count = (count + 1) // 2
+    return swaps.squeeze(-2)
+
+
+def linalg_lu(A: Any, pivot: bool) -> Any:
+    """`torch.linalg.lu`: P L U; P is empty without pivoting."""
+    if A._spec.ndim < 2:
+        raise RuntimeError(
+            f"linalg.lu: Expected tensor with 2 or more dimensions. Got size: {list(A._spec.sizes)} instead"
+        )
+    LU, pivots, _ = ops.linalg_lu_factor_ex(A, pivot=pivot)
+    P, L, U = _unpacked(LU, pivots, True, pivot)
+    return named("linalg_lu", P=P, L=L, U=U)
+
+
+def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> Any:
+    """`torch.linalg.lu_solve`: A X = B or X A = B, A or its adjoint, from A's LU factors."""
+    name = "torch.linalg.lu_solve"
+    check_floating(name, LU._spec)
+    if LU.dtype is not B.dtype:
+        raise RuntimeError(
+            f"linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {LU.dtype.scalar_name} "
+            f"and B of type {B.dtype.scalar_name} instead"
+        )
+    if pivots.dtype is not int32:
+        raise RuntimeError(
+            "linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32"
+        )
+    check_square(name, LU._spec, "LU")
+    check_compatible("linalg.lu_solve", LU._spec, B._spec, left)
+    if LU._spec.sizes[:-1] != pivots._spec.sizes:
+        raise RuntimeError(
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
+        )
+    if not left:
+        # X op(A) = B is op(A)^H X^H = B^H.
+        return owned(adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint)))
+    batch = broadcast_batches(LU._spec.sizes[:-2], B._spec.sizes[:-2])
+    n, columns = B._spec.sizes[-2:]
+    return packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
+
+
+adjoint_of = adjoint
+
+
+def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    """`torch.lu_solve`."""
+    return ops.linalg_lu_solve(LU_data, LU_pivots, self)
+
+
+def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
+    """`torch.linalg.inv_ex`: the solution of A X = I."""
+    check_square("linalg.inv", A._spec)
+    check_floating("linalg.inv", A._spec, narrow=False)
+    LU, pivots, info = ops.linalg_lu_factor_ex(A)
+    whole = identity_like(A, A._spec.sizes[-1]).expand(A._spec.sizes)
+    inverse = packets["_lu_solve"].call(LU, pivots, whole, False)
+    if check_errors:
+        _check(info, "linalg.inv_ex")
+    return named("linalg_inv_ex", inverse=inverse, info=info)
+
+
+_check = check_errors
+
+
+def linalg_inv(A: Any) -> Any:
+    """`torch.linalg.inv`."""
+    inverse, info = ops.linalg_inv_ex(A)
+    check_errors(info, "linalg.inv")
+    return inverse
+
+
+def is_vector_side(A: Any, B: Any) -> bool:
+    """Whether B is a batch of vectors: one, or one for each matrix of A."""
+    a, b = A._spec, B._spec
+    return b.ndim == 1 or (a.ndim - 1 == b.ndim and b.sizes == a.sizes[:-1])
+
+
+def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
+    """The solution of A X = B or X A = B, with A's factors. Vectors are columns."""
+    name = "linalg.solve"
+    check_floating(name, A._spec)
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found A of type {A.dtype.scalar_name} and B of type "
+            f"{B.dtype.scalar_name} instead"
+        )
+    check_square(name, A._spec)
+    vector = is_vector_side(A, B)
+    B_ = B.unsqueeze(-1) if vector else B
+    check_compatible(name, A._spec, B_._spec, left)
+    batch = broadcast_batches(A._spec.sizes[:-2], B_._spec.sizes[:-2])
+    LU, pivots, info = ops.linalg_lu_factor_ex(A)
+    rows, columns = B_._spec.sizes[-2:]
+    result = linalg_lu_solve(LU, pivots, B_.expand((*batch, rows, columns)), left, False)
+    if check_errors:
+        _check(info, "torch.linalg.solve_ex")
+    if vector:
+        result = owned(result.squeeze(-1))
+    return named("_linalg_solve_ex", result=result, LU=LU, pivots=pivots, info=info)
+
+
+def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
+    """`torch.linalg.solve_ex`."""
+    result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left, check_errors=check_errors)
+    return named("linalg_solve_ex", result=result, info=info)
+
+
+def linalg_solve(A: Any, B: Any, left: bool) -> Any:
+    """`torch.linalg.solve`."""
+    result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left)
+    check_errors(info, "torch.linalg.solve")
+    return result
+
+
+def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
+    """`torch.triangular_solve`: A X = B with one triangle of A, or with its transpose."""
+    name = "torch.triangular_solve"
+    if self._spec.ndim < 2:
+        raise RuntimeError(f"{name}: Expected b to have at least 2 dimensions, but it has {self._spec.ndim} dimensions instead")
+    if A._spec.ndim < 2:
+        raise RuntimeError(f"{name}: Expected A to have at least 2 dimensions, but it has {A._spec.ndim} dimensions instead")
+    _check_linear_solve("triangular_solve", self, A)
+    matrix, triangle = (A.transpose(-2, -1), not upper) if transpose else (A, upper)
+    solution = ops.linalg_solve_triangular(matrix, self, upper=triangle, unitriangular=unitriangular)
+    batch = solution._spec.sizes[:-2]
+    coefficient = in_columns(A.expand((*batch, *A._spec.sizes[-2:])).clone())
+    return named("triangular_solve", solution=solution, cloned_coefficient=coefficient)
+
+
+def _check_linear_solve(name: str, b: Any, A: Any) -> None:
+    if b.device != A.device:
+        raise RuntimeError(
+            f"Expected b and A to be on the same device, but found b on {b.device} and A on {A.device} instead."
+        )
+    if b.dtype is not A.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {b.dtype.scalar_name} and A of type "
+            f"{A.dtype.scalar_name} instead."
+        )
+    rows, columns = A._spec.sizes[-2:]
+    if rows != columns:
+        raise RuntimeError(
+            f"A must be batches of square matrices, but they are {rows} by {columns} matrices"
+        )
+    if columns != b._spec.sizes[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for {name}: each A matrix is {columns} by {columns} but each b matrix is "
+            f"{b._spec.sizes[-2]} by {b._spec.sizes[-1]}"
+        )
+
+
+def linalg_cholesky(self: Any, upper: bool) -> Any:
+    """`torch.linalg.cholesky`."""
+    L, info = ops.linalg_cholesky_ex(self, upper=upper)
+    check_errors(info, "linalg.cholesky")
+    return L
+
+
+def cholesky(self: Any, upper: bool) -> Any:
+    """`torch.cholesky`."""
+    check_square("cholesky", self._spec)
+    check_routine_dtype("cholesky", self)
+    L, info = ops.linalg_cholesky_ex(self, upper=upper)
+    check_errors(info, "cholesky")
+    return L
+
+
+def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
+    """`torch.cholesky_solve`: A X = B from A's Cholesky factor, two triangular equations."""
+    for name, x in (("b", self), ("u", input2)):
+        if x._spec.ndim < 2:
+            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x._spec.ndim} dimensions instead")
+    _check_linear_solve("cholesky_solve", self, input2)
+    check_routine_dtype("cholesky_solve", self)
+    first = adjoint_of(input2) if upper else input2
+    second = input2 if upper else adjoint_of(input2)
+    half = ops.linalg_solve_triangular(first, self, upper=False)
+    return ops.linalg_solve_triangular(second, half, upper=True)
+
+
+def cholesky_inverse(self: Any, upper: bool) -> Any:
+    """`torch.cholesky_inverse`: the inverse of the matrix whose Cholesky factor is given."""
+    check_square("cholesky_inverse", self._spec)
+    check_routine_dtype("cholesky_inverse_out", self)
+    # The first zero on the diagonal, as LAPACK's potri tells of it.
+    if self._spec.sizes[-1]:
+        zeros = ops.eq(ops.diagonal(self, 0, -2, -1), 0)
+        found = ops.any(zeros, -1)
+        first = ops.argmax(zeros.to(int32), -1) + 1
+        check_errors(ops.where(found, first, 0).to(int32), "cholesky_inverse")
+    whole = identity_like(self, self._spec.sizes[-1]).expand(self._spec.sizes)
+    return in_columns(cholesky_solve(whole, self, upper))
+
+
+def check_routine_dtype(kernel: str, x: Any) -> None:
+    """Refuse dtypes that libraries do not have, by the name of PyTorch's kernel."""
+    if x.dtype.scalar_name not in LIBRARY_DTYPES:
+        raise NotImplementedError(f"\"{kernel}_{x.device.type}\" not implemented for '{x.dtype.scalar_name}'")
+
+
+def linalg_qr(A: Any, mode: str) -> Any:
+    """`torch.linalg.qr`: reduced, complete, or R alone with an empty Q."""
+    check_matrix("linalg.qr", A._spec)
+    check_floating("linalg.qr", A._spec)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    *batch, m, n = A._spec.sizes
+    k = min(m, n)
+    columns = m if mode == "complete" else k
+    packed, tau = ops.geqrf(A)
+    R = in_columns(ops.triu(_resized(packed, -2, columns)))
+    if mode == "r":
+        Q = ops.empty((0,), dtype=A.dtype, device=A.device)
+    else:
+        Q = ops.linalg_householder_product(_resized(packed, -1, columns), tau)
+    return named("linalg_qr", Q=Q, R=R)
+
+
+def _resized(x: Any, dim: int, size: int) -> Any:
+    """The first `size` slices of a dimension, with zeros behind those that there are."""
+    have = x._spec.sizes[dim]
+    if have >= size:
+        return x if have == size else ops.narrow(x, dim, 0, size)
+    sizes = list(x._spec.sizes)
+    sizes[dim] = size - have
+    return ops.cat([x, ops.zeros(sizes, dtype=x.dtype, device=x.device)], dim)
+
+
+def qr(self: Any, some: bool) -> Any:
+    """`torch.qr`."""
+    Q, R = ops.linalg_qr(self, "reduced" if some else "complete")
+    return named("qr", Q=Q, R=R)
+
+
+def orgqr(self: Any, input2: Any) -> Any:
+    """`torch.orgqr`."""
+    return ops.linalg_householder_product(self, input2)
+
+
+def linalg_eigh(self: Any, UPLO: str) -> Any:
+    """`torch.linalg.eigh`."""
+    values, vectors = packets["_linalg_eigh"].call(self, UPLO, True)
+    return named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
+
+
+def linalg_eigvalsh(self: Any, UPLO: str) -> Any:
+    """`torch.linalg.eigvalsh`; with vectors where a derivative will ask for them."""
+    return packets["_linalg_eigh"].call(self, UPLO, _may_be_differentiated(self))[0]
+
+
+def _may_be_differentiated(x: Any) -> bool:
+    return bool(x.requires_grad) or _has_tangent(x)
+
+
+def _has_tangent(x: Any) -> bool:
+    from ..autograd.forward_ad import unpack_dual
+
+    return unpack_dual(x).tangent is not None
+
+
+def linalg_eigvals(self: Any) -> Any:
+    """`torch.linalg.eigvals`."""
+    if _may_be_differentiated(self):
+        return ops.linalg_eig(self)[0]
+    return packets["_linalg_eigvals"].call(self)
+
+
+def linalg_svd(A: Any, full_matrices: bool, driver: str | None) -> Any:
+    """`torch.linalg.svd`."""
+    U, S, Vh = packets["_linalg_svd"].call(A, full_matrices, True, driver=driver)
+    return named("linalg_svd", U=U, S=S, Vh=Vh)
+
+
+def linalg_svdvals(A: Any, driver: str | None) -> Any:
+    """`torch.linalg.svdvals`; with vectors where a derivative will ask for them."""
+    return packets["_linalg_svd"].call(A, False, _may_be_differentiated(A), driver=driver)[1]
+
+
+def svd(self: Any, some: bool, compute_uv: bool) -> Any:
+    """`torch.svd`: U, S and V; without vectors U and V are zeros."""
+    if self._spec.ndim < 2:
+        raise RuntimeError(f"linalg.svd: input should have at least 2 dimensions, but has {self._spec.ndim} dimensions instead")
+    if compute_uv:
+        U, S, Vh = packets["_linalg_svd"].call(self, not some, True)
+        return named("svd", U=U, S=S, V=adjoint_of(Vh))
+    *batch, m, n = self._spec.sizes
+    S = ops.linalg_svdvals(self)
+    zeros = functools.partial(ops.zeros, dtype=self.dtype, device=self.device)
+    return named("svd", U=zeros((*batch, m, m)), S=S, V=zeros((*batch, n, n)))
+
+
+DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> Any:
+    """`torch.linalg.lstsq`: the least-squares solution, residuals, ranks and singular values as the driver gives them."""
+    name = "torch.linalg.lstsq"
+    A, spec, other = self, self._spec, b._spec
+    if spec.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if other.ndim < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if spec.dtype is not other.dtype:
+        raise RuntimeError(f"{name}: Expected input and other to have the same dtype, but got input's dtype {spec.dtype.scalar_name} and other's dtype {other.dtype.scalar_name}")
+    if not 0 <= spec.ndim - other.ndim <= 1:
+        raise RuntimeError(
+            f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
+        )
+    on_host = A.device.type != "cuda"
+    wanted = driver if driver is not None else "gelsy" if on_host else "gels"
+    if wanted not in DRIVERS:
+        raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    if spec.dtype.scalar_name not in LIBRARY_DTYPES:
+        raise RuntimeError("This function doesn't handle types other than float and double")
+    vector = spec.ndim > 1 and is_vector_side_of_least_squares(spec, other)
+    B = b.unsqueeze(-1) if vector else b
+    if B._spec.sizes[-2] != spec.sizes[-2]:
+        where, size = ("-1", other.sizes[-1]) if vector else ("-2", B._spec.sizes[-2])
+        del size
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size({where})")
+    *_, m, n = spec.sizes
+    batch = broadcast_batches(spec.sizes[:-2], B._spec.sizes[:-2])
+    columns = B._spec.sizes[-1]
+    real = spec.dtype.to_real() if spec.dtype.is_complex else spec.dtype
+    tolerance = rcond if rcond is not None else finfo(real).eps * max(m, n)
+    matrices = A.expand((*batch, m, n))
+    right = B.expand((*batch, m, columns))
+    if on_host:
+        made, values, rank, info = packets["_least_squares"].call(matrices, right, tolerance, wanted)
+    elif wanted == "gels":
+        made, info = _least_squares_by_qr(matrices, right)
+    else:
+        made, values, rank = _least_squares_by_values(matrices, right, tolerance)
+    if wanted == "gels":
+        check_errors(info, name)
+    solution = ops.narrow(made, -2, 0, n) if made._spec.sizes[-2] > n else made
+    empty = functools.partial(ops.empty, (0,), device=A.device)
+    residuals = empty(dtype=real)
+    if m > n and wanted != "gelsy" and (wanted == "gels" or A.is_meta or bool(ops.all(ops.eq(rank, n)))):
+        rest = ops.abs(ops.narrow(made, -2, n, m - n))
+        residuals = ops.sum(ops.mul(rest, rest), [-2])
+    return named(
+        "linalg_lstsq",
+        solution=owned(solution.squeeze(-1) if vector else solution),
+        residuals=residuals,
+        rank=empty(dtype=int64) if wanted == "gels" else rank,
+        singular_values=values if wanted in ("gelsd", "gelss") else empty(dtype=real),
+    )
+
+
+def _least_squares_by_qr(A: Any, B: Any) -> tuple[Any, Any]:
+    """What ``gels`` leaves in the place of B, by A = Q R or by A^H = Q R, and the first zero of R's diagonal."""
+    m, n = A._spec.sizes[-2:]
+    if m >= n:
+        packed, tau = ops.geqrf(A)
+        turned = ops.ormqr(packed, tau, B, True, True)
+        R = ops.narrow(packed, -2, 0, n)
+        solution = ops.linalg_solve_triangular(R, ops.narrow(turned, -2, 0, n), upper=True)
+        made = ops.cat([solution, ops.narrow(turned, -2, n, m - n)], -2) if m > n else solution
+    else:
+        Q, R = ops.linalg_qr(adjoint_of(A))
+        made = ops.matmul(Q, ops.linalg_solve_triangular(adjoint_of(R), B, upper=False))
+    zeros = ops.eq(ops.diagonal(R, 0, -2, -1), 0)
+    if not zeros._spec.sizes[-1]:
+        return made, ops.zeros(A._spec.sizes[:-2], dtype=int32, device=A.device)
+    first = (ops.argmax(zeros.to(int32), -1) + 1).to(int32)
+    return made, ops.where(ops.any(zeros, -1), first, 0).to(int32)
+
+
+def _least_squares_by_values(A: Any, B: Any, rcond: float) -> tuple[Any, Any, Any]:
+    """What ``gelsd`` leaves in the place of B, the singular values, and how many of them count.
+
+    It serves the drivers that find a rank where there is no LAPACK: PyTorch has none of them on CUDA.
+    """
+    m, n = A._spec.sizes[-2:]
+    U, S, Vh = packets["_linalg_svd"].call(A, m > n, True)
+    counts = ops.gt(S, rcond * ops.amax(S, [-1], True)) if S._spec.sizes[-1] else ops.ne(S, 0)
+    inverse = ops.where(counts, ops.reciprocal(S), 0.0).to(A.dtype)
+    turned = ops.matmul(adjoint_of(U), B)
+    k = min(m, n)
+    made = ops.matmul(adjoint_of(Vh), inverse.unsqueeze(-1) * ops.narrow(turned, -2, 0, k))
+    if m > n:
+        made = ops.cat([made, ops.narrow(turned, -2, n, m - n)], -2)
+    return made, S, ops.sum(counts, [-1])
+
+
+def is_vector_side_of_least_squares(A: Any, b: Any) -> bool:
+    """Whether the right-hand side is a batch of vectors."""
+    if b.ndim == 1:
+        return True
+    return bool(A.ndim - 1 == b.ndim and A.sizes[:-1] == b.sizes)
+
+
+def linalg_ldl_factor(self: Any, hermitian: bool) -> Any:
+    """`torch.linalg.ldl_factor`."""
+    LD, pivots, info = ops.linalg_ldl_factor_ex(self, hermitian=hermitian)
+    check_errors(info, "torch.linalg.ldl_factor")
+    return named("linalg_ldl_factor", LD=LD, pivots=pivots)

@@ -1,0 +1,368 @@
+"""Functions of matrices over factorisations (ATen/native/LinearAlgebra.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import bfloat16, finfo, float16, float32
+from ..autograd.formulas.factorization import adjoint, pivots_sign
+from ..core.overload_packet import packets
+from ..generated import functions as ops
+from ..structured.native.dims import wrap_dim
+from ..structured.native.factorization import check_floating, check_matrix, check_square
+from .forms import named, owned
+
+
+def _linalg_det(A: Any) -> Any:
+    """The determinant, and the factors that it is made of."""
+    check_square("linalg.det", A._spec)
+    check_floating("linalg.det", A._spec)
+    LU, pivots, _ = ops.linalg_lu_factor_ex(A)
+    result = ops.prod(ops.diagonal(LU, 0, -2, -1), -1) * pivots_sign(pivots).to(A.dtype)
+    return named("_linalg_det", result=result, LU=LU, pivots=pivots)
+
+
+def linalg_det(A: Any) -> Any:
+    """`torch.linalg.det`."""
+    return packets["_linalg_det"].call(A)[0]
+
+
+def _linalg_slogdet(A: Any) -> Any:
+    """The sign of the determinant, the logarithm of its size, and the factors."""
+    check_square("linalg.slogdet", A._spec)
+    check_floating("linalg.slogdet", A._spec, narrow=False)
+    LU, pivots, _ = ops.linalg_lu_factor_ex(A)
+    diagonal = ops.diagonal(LU, 0, -2, -1)
+    sizes = ops.abs(diagonal)
+    signs = ops.where(ops.eq(sizes, 0), 0.0, diagonal / sizes) if A.dtype.is_complex else ops.sign(diagonal)
+    sign = ops.prod(signs, -1) * pivots_sign(pivots).to(A.dtype)
+    logabsdet = ops.sum(ops.log(sizes), [-1])
+    return named("_linalg_slogdet", sign=sign, logabsdet=logabsdet, LU=LU, pivots=pivots)
+
+
+def linalg_slogdet(A: Any) -> Any:
+    """`torch.linalg.slogdet`."""
+    sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(A)
+    return named("linalg_slogdet", sign=sign, logabsdet=logabsdet)
+
+
+def slogdet(self: Any) -> Any:
+    """`torch.slogdet`."""
+    return named("slogdet", **linalg_slogdet(self)._asdict())
+
+
+def logdet(self: Any) -> Any:
+    """`torch.logdet`: NaN for a negative determinant."""
+    check_square("logdet", self._spec)
+    check_floating("logdet", self._spec, narrow=False)
+    sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(self)
+    if self.dtype.is_complex:
+        return ops.log(sign) + logabsdet
+    return ops.where(ops.eq(sign, -1.0), math.nan, logabsdet)
+
+
+def _real(dtype: Any) -> Any:
+    return dtype.to_real() if dtype.is_complex else dtype
+
+
+def _tolerances(name: str, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Absolute and relative tolerance as tensors in the dtype of singular values, or numbers.
+
+    Without either the relative one is the larger side times the machine's precision; given an absolute one it is 0.
+    """
+    real = _real(A.dtype)
+    if rtol is None:
+        rtol = finfo(real).eps * max(A._spec.sizes[-2:])
+        if atol is not None:
+            rtol = ops.where(ops.gt(atol, 0), 0.0, rtol).to(real) if hasattr(atol, "_spec") else 0.0 if atol > 0 else rtol
+    if atol is None:
+        atol = 0.0
+    for what, value in (("atol", atol), ("rtol", rtol)):
+        if hasattr(value, "_spec") and value.dtype.is_complex:
+            raise RuntimeError(f"{name}: {what} tensor of complex type is not supported. Got {value.dtype.scalar_name}")
+    return atol, rtol
+
+
+def _column(value: Any) -> Any:
+    return value.unsqueeze(-1) if hasattr(value, "_spec") else value
+
+
+def _threshold(values: Any, atol: Any, rtol: Any) -> Any:
+    """The tolerance of each matrix from its largest singular value, as a column beside the values."""
+    relative = _column(rtol) * ops.amax(values, [-1], True)
+    absolute = _column(atol)
+    if not hasattr(absolute, "_spec"):
+        return relative if absolute == 0 else ops.clamp(relative, min=absolute)
+    return ops.maximum(relative, absolute.to(relative.dtype))
+
+
+def linalg_pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    """`torch.linalg.pinv`: by singular values, or by eigenvalues; those within the tolerance count as zero."""
+    spec = self._spec
+    if spec.ndim < 2 or spec.dtype.scalar_name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+        raise RuntimeError(
+            f"linalg.pinv({spec.dtype.scalar_name}{{{list(spec.sizes)}}}): expected a tensor with 2 or more dimensions "
+            "of float, double, cfloat or cdouble types"
+        )
+    if not self.numel():
+        *batch, m, n = spec.sizes
+        return ops.empty((*batch, n, m), dtype=self.dtype, device=self.device)
+    atol, rtol = _tolerances("torch.linalg.pinv", self, atol, rtol)
+    if hermitian:
+        values, vectors = ops.linalg_eigh(self)
+        sizes = ops.abs(values)
+        kept = ops.gt(sizes, _threshold(sizes, atol, rtol))
+        inverse = ops.where(kept, ops.reciprocal(values), 0.0).to(self.dtype)
+        return owned(ops.matmul(vectors * inverse.unsqueeze(-2), adjoint(vectors)))
+    U, S, Vh = ops.linalg_svd(self, full_matrices=False)
+    kept = ops.gt(S, _threshold(S, atol, rtol))
+    inverse = ops.where(kept, ops.reciprocal(S), 0.0).to(self.dtype)
+    return owned(ops.matmul(adjoint(Vh) * inverse.unsqueeze(-2), adjoint(U)))
+
+
+def _as_tensor(x: Any, value: float | None) -> Any:
+    return None if value is None else ops.full((), value, dtype=_real(x.dtype), device=x.device)
+
+
+def linalg_pinv_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+    """``linalg.pinv`` with tolerances in numbers."""
+    absolute, relative = (None, None) if not (self.dtype.is_floating_point or self.dtype.is_complex) else (_as_tensor(self, atol), _as_tensor(self, rtol))
+    return ops.linalg_pinv(self, atol=absolute, rtol=relative, hermitian=hermitian)
+
+
+def linalg_pinv_rcond(self: Any, rcond: float, hermitian: bool) -> Any:
+    """``linalg.pinv(A, rcond)``."""
+    return linalg_pinv_float(self, 0.0, rcond, hermitian)
+
+
+def linalg_pinv_rcond_tensor(self: Any, rcond: Any, hermitian: bool) -> Any:
+    """``linalg.pinv(A, rcond)`` with a tensor."""
+    return ops.linalg_pinv(self, atol=_as_tensor(self, 0.0), rtol=rcond, hermitian=hermitian)
+
+
+def pinverse(self: Any, rcond: float) -> Any:
+    """`torch.pinverse`."""
+    return linalg_pinv_rcond(self, rcond, False)
+
+
+def linalg_matrix_rank(input: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    """`torch.linalg.matrix_rank`: how many singular values exceed the tolerance."""
+    name = "torch.linalg.matrix_rank"
+    check_matrix(name, input._spec, "input")
+    atol, rtol = _tolerances(name, input, atol, rtol)
+    if not input.numel():
+        sizes = input._spec.sizes[:-2]
+        return ops.zeros(sizes, dtype=ops.arange(0).dtype, device=input.device)
+    values = ops.abs(ops.linalg_eigvalsh(input)) if hermitian else ops.linalg_svdvals(input)
+    return ops.sum(ops.gt(values, _threshold(values, atol, rtol)), [-1])
+
+
+def linalg_matrix_rank_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+    """``linalg.matrix_rank`` with tolerances in numbers."""
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError("This function doesn't handle types other than float and double")
+    return linalg_matrix_rank(self, atol, rtol, hermitian)
+
+
+def linalg_matrix_rank_tol(self: Any, tol: float, hermitian: bool) -> Any:
+    """``linalg.matrix_rank(A, tol)``: an absolute tolerance."""
+    return linalg_matrix_rank_float(self, tol, 0.0, hermitian)
+
+
+def linalg_matrix_rank_tol_tensor(input: Any, tol: Any, hermitian: bool) -> Any:
+    """``linalg.matrix_rank(A, tol)`` with a tensor."""
+    return linalg_matrix_rank(input, tol, 0.0, hermitian)
+
+
+def linalg_cond(self: Any, p: Any) -> Any:
+    """`torch.linalg.cond`: the norm of A times that of its inverse; infinite for singular matrices."""
+    if self._spec.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    if p is None or (not isinstance(p, str) and abs(p) == 2):
+        values = ops.linalg_svdvals(self)
+        if not values.numel() or not values._spec.sizes[-1]:
+            return ops.zeros(values._spec.sizes[:-1], dtype=values.dtype, device=values.device)
+        largest, least = values.select(-1, 0), values.select(-1, -1)
+        return least / largest if p == -2 else largest / least
+    check_square(f"linalg.cond(ord={p})", self._spec)
+    if isinstance(p, str) and p == "nuc":
+        values = ops.linalg_svdvals(self)
+        return ops.sum(values, [-1]) * ops.sum(ops.reciprocal(values), [-1])
+    if not self.numel():
+        return ops.zeros(self._spec.sizes[:-2], dtype=_real(self.dtype), device=self.device)
+    inverse, info = ops.linalg_inv_ex(self)
+    singular = ops.ne(info, 0).unsqueeze(-1).unsqueeze(-1)
+    inverse = ops.where(singular, math.inf, inverse)
+    return ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverse, p)
+
+
+def linalg_matrix_power(self: Any, n: int) -> Any:
+    """`torch.linalg.matrix_power`: by repeated squares, of the inverse for negative powers."""
+    name = "linalg.matrix_power"
+    check_square(name, self._spec)
+    if n == 0:
+        whole = ops.eye(self._spec.sizes[-1], dtype=self.dtype, device=self.device)
+        return self.clone().copy_(whole)
+    if n < 0:
+        check_floating(name, self._spec)
+        return linalg_matrix_power(ops.linalg_inv(self), -n)
+    if n == 1:
+        return self.clone()
+    result: Any = None
+    square = self
+    while n:
+        if n & 1:
+            result = square if result is None else ops.matmul(result, square)
+        n >>= 1
+        if n:
+            square = ops.matmul(square, square)
+    return result
+
+
+PADE = {
+    3: (120, 60, 12, 1),
+    7: (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1),
+    13: (
+        *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000),
+        *(10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
+    ),
+}
+"""Numerators of the diagonal Pade approximants of the exponential; denominators have alternating signs."""
+THETA = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
+"""By the bytes of a real number: the order that is accurate to it, and up to which norm.
+
+N. Higham, The scaling and squaring method for the matrix exponential revisited (2005), table 2.3.
+"""
+
+
+def linalg_matrix_exp(self: Any) -> Any:
+    """`torch.linalg.matrix_exp`: a Pade approximant of the matrix scaled by a power of two, squared again.
+
+    Each matrix of a batch is scaled by its own norm. The host waits for the largest one.
+    """
+    name = "linalg.matrix_exp"
+    check_square(name, self._spec)
+    check_floating(name, self._spec)
+    if self.is_meta or not self.numel():
+        return ops.empty(self._spec.sizes, dtype=self.dtype, device=self.device)
+    if self.dtype in (float16, bfloat16):
+        return linalg_matrix_exp(self.to(float32)).to(self.dtype)
+    if self._spec.sizes[-1] == 1:
+        return owned(ops.exp(self).contiguous())
+    order, theta = THETA[_real(self.dtype).itemsize]
+    norms = ops.amax(ops.sum(ops.abs(self), [-2]), [-1])
+    scalings = ops.ceil(ops.clamp(ops.log2(norms / theta), min=0.0))
+    bound = float(ops.amax(scalings))
+    # A matrix with infinity or NaN has no scale; its exponential is NaN all over.
+    steps = int(bound) if math.isfinite(bound) else 0
+    unsound = ops.logical_not(ops.isfinite(norms)).reshape((*norms._spec.sizes, 1, 1))
+    scale = ops.exp2(-scalings).reshape((*norms._spec.sizes, 1, 1))
+    A = ops.where(unsound, 0.0, self * scale) if not math.isfinite(bound) else self * scale
+    if not math.isfinite(bound):
+        scalings = ops.where(unsound.reshape(norms._spec.sizes), 0.0, scalings)
+        steps = int(float(ops.amax(scalings)))
+    result = _pade(A, order)
+    counts = scalings.reshape((*norms._spec.sizes, 1, 1))
+    for step in range(steps):
+        result = ops.where(ops.gt(counts, step), ops.matmul(result, result), result)
+    if not math.isfinite(bound):
+        result = ops.where(unsound, math.nan, result)
+    return owned(result.contiguous())
+
+
+def _pade(A: Any, order: int) -> Any:
+    """p(A) / p(-A): even powers make both, the odd part has one more factor A."""
+    b = [float(value) / PADE[order][0] for value in PADE[order]]
+    whole = ops.eye(A._spec.sizes[-1], dtype=A.dtype, device=A.device)
+    A2 = ops.matmul(A, A)
+    if order == 7:
+        A4 = ops.matmul(A2, A2)
+        A6 = ops.matmul(A4, A2)
+        odd = A6 * b[7] + A4 * b[5] + A2 * b[3] + whole * b[1]
+        even = A6 * b[6] + A4 * b[4] + A2 * b[2] + whole * b[0]
+    else:
+        A4 = ops.matmul(A2, A2)
+        A6 = ops.matmul(A4, A2)
+        odd = ops.matmul(A6, A6 * b[13] + A4 * b[11] + A2 * b[9])
+        odd = odd + A6 * b[7] + A4 * b[5] + A2 * b[3] + whole * b[1]
+        even = ops.matmul(A6, A6 * b[12] + A4 * b[10] + A2 * b[8])
+        even = even + A6 * b[6] + A4 * b[4] + A2 * b[2] + whole * b[0]
+    odd = ops.matmul(A, odd)
+    return packets["_linalg_solve_ex"].call(even - odd, even + odd)[0]
+
+
+def matrix_exp(self: Any) -> Any:
+    """`torch.matrix_exp`."""
+    return ops.linalg_matrix_exp(self)
+
+
+def linalg_tensorinv(self: Any, ind: int) -> Any:
+    """`torch.linalg.tensorinv`: the inverse of the matrix from the last dimensions to the first `ind`."""
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    sizes = self._spec.sizes
+    first, last = sizes[:ind], sizes[ind:]
+    if math.prod(first) != math.prod(last):
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
+            f"{math.prod(last)} != {math.prod(first)}"
+        )
+    n = math.prod(last)
+    inverse, info = ops.linalg_inv_ex(self.reshape((n, n)))
+    packets["_linalg_check_errors"].call(info, "inv", is_matrix=True)
+    return inverse.reshape((*last, *first))
+
+
+def linalg_tensorsolve(self: Any, other: Any, dims: Sequence[int] | None) -> Any:
+    """`torch.linalg.tensorsolve`: X of tensordot(A, X) = B, with `dims` of A moved to the end."""
+    A = self
+    rank = A._spec.ndim
+    if dims is not None:
+        moved = [wrap_dim(d, rank) for d in dims]
+        A = ops.movedim(A, moved, list(range(rank - len(moved), rank)))
+    have = other._spec.ndim
+    inner = A._spec.sizes[have:]
+    n = math.prod(inner)
+    if n != math.prod(A._spec.sizes[:have]):
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
+            f"but got {n} != {math.prod(A._spec.sizes[:have])}"
+        )
+    result = ops.linalg_solve(A.reshape((n, n)), other.reshape((n,)))
+    return result.reshape(inner)
+
+
+def linalg_vander(x: Any, N: int | None) -> Any:
+    """`torch.linalg.vander`: powers 0 to N - 1 of each element of the last dimension."""
+    if x.dtype.scalar_name == "Bool":
+        raise RuntimeError("linalg.vander supports floating point, complex, and integer tensors, but got Bool")
+    x = x if x._spec.ndim else x.unsqueeze(0)
+    n = x._spec.sizes[-1] if N is None else N
+    if n <= 1:
+        raise RuntimeError("N must be greater than 1.")
+    ones = ops.ones((*x._spec.sizes, 1), dtype=x.dtype, device=x.device)
+    repeated = x.unsqueeze(-1).expand((*x._spec.sizes, n - 1))
+    return ops.cat([ones, ops.cumprod(repeated, -1)], -1)
+
+
+def vander(x: Any, N: int | None, increasing: bool) -> Any:
+    """`torch.vander`: powers of a vector's elements, descending unless asked otherwise."""
+    if x._spec.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    n = x._spec.sizes[0] if N is None else N
+    if n < 0:
+        raise RuntimeError("N must be non-negative.")
+    integral = not (x.dtype.is_floating_point or x.dtype.is_complex)
+    dtype = ops.arange(0).dtype if integral else x.dtype
+    made = ops.ones((x._spec.sizes[0], n), dtype=dtype, device=x.device)
+    if n > 1:
+        powers = ops.cumprod(x.to(dtype).unsqueeze(1).expand((x._spec.sizes[0], n - 1)), 1)
+        made = ops.cat([ops.narrow(made, 1, 0, 1), powers], 1)
+    return made if increasing else ops.flip(made, [1])
+
+
+def linalg_matmul(self: Any, other: Any) -> Any:
+    """`torch.linalg.matmul`."""
+    return ops.matmul(self, other)

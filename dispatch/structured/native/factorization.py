@@ -1,0 +1,326 @@
+"""Meta functions of factorisations and of what is solved by them (ATen/native/BatchLinearAlgebra.cpp).
+
+Results are column-major, as LAPACK and cuSOLVER write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.scalar_type import bfloat16, float16, int32, int64
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.tensor_spec import TensorSpec
+from ..meta_base import MetaBase
+from .linalg import check_same_device
+
+
+def check_matrix(name: str, A: TensorSpec, argument: str = "A") -> None:
+    """Refuse what is no matrix and no batch of them."""
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor {argument} must have at least 2 dimensions.")
+
+
+def check_square(name: str, A: TensorSpec, argument: str = "A") -> None:
+    """Refuse matrices that are not square."""
+    check_matrix(name, A, argument)
+    if A.sizes[-1] != A.sizes[-2]:
+        raise RuntimeError(
+            f"{name}: {argument} must be batches of square matrices, but they are {A.sizes[-2]} by {A.sizes[-1]} "
+            "matrices"
+        )
+
+
+def check_floating(name: str, A: TensorSpec, narrow: bool = True) -> None:
+    """Refuse integers and, unless the kernel is left to refuse them, narrow floats."""
+    if not (A.dtype.is_floating_point or A.dtype.is_complex):
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.scalar_name}"
+        )
+    if not narrow and A.dtype in (float16, bfloat16):
+        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {A.dtype.scalar_name}")
+
+
+def column_major(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous batch of column-major matrices."""
+    *batch, m, n = sizes
+    strides = [1, max(m, 1)]
+    step = max(m, 1) * max(n, 1)
+    for size in reversed(batch):
+        strides.insert(0, step)
+        step *= max(size, 1)
+    return tuple(strides)
+
+
+def _columns(meta: MetaBase, index: int, sizes: Sequence[int], dtype: ScalarType) -> None:
+    meta.set_output_strided(index, sizes, column_major(sizes), dtype=dtype)
+
+
+def _real(dtype: ScalarType) -> ScalarType:
+    return dtype.to_real() if dtype.is_complex else dtype
+
+
+def _nothing(meta: MetaBase, index: int, dtype: ScalarType) -> None:
+    meta.set_output_contiguous(index, (0,), dtype=dtype)
+
+
+def linalg_lu_factor_ex(meta: MetaBase, A: TensorSpec, pivot: bool, check_errors: bool) -> None:
+    """L and U in one matrix, the rows interchanged, and the first zero on U's diagonal."""
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"torch.lu_factor: Expected tensor with 2 or more dimensions. Got size: {list(A.sizes)} instead"
+        )
+    _refuse_unpivoted(A, pivot)
+    _columns(meta, 0, A.sizes, A.dtype)
+    k = min(A.sizes[-2:])
+    meta.set_output_contiguous(1, (*A.sizes[:-2], k), dtype=int32)
+    meta.set_output_contiguous(2, A.sizes[:-2], dtype=int32)
+
+
+def _refuse_unpivoted(A: TensorSpec, pivot: bool) -> None:
+    if not pivot and A.device.type == "cpu":
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+
+
+def _lu_solve(meta: MetaBase, LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, adjoint: bool) -> None:
+    """The solution of A X = B, or of A^H X = B; the batch of `B` is the whole one."""
+    check_same_device("linalg.lu_solve", LU, pivots, B)
+    _columns(meta, 0, B.sizes, B.dtype)
+
+
+def linalg_cholesky_ex(meta: MetaBase, self: TensorSpec, upper: bool, check_errors: bool) -> None:
+    """The triangular factor, and the first minor that is not positive."""
+    check_square("linalg.cholesky", self)
+    check_floating("linalg.cholesky", self)
+    _columns(meta, 0, self.sizes, self.dtype)
+    meta.set_output_contiguous(1, self.sizes[:-2], dtype=int32)
+
+
+def linalg_solve_triangular(
+    meta: MetaBase, self: TensorSpec, B: TensorSpec, upper: bool, left: bool, unitriangular: bool
+) -> None:
+    """The solution of A X = B, or of X A = B, from one triangle of A."""
+    name = "linalg.solve_triangular"
+    check_compatible(name, self, B, left)
+    check_same_device(name, self, B)
+    batch = broadcast_batches(self.sizes[:-2], B.sizes[:-2])
+    _columns(meta, 0, (*batch, *B.sizes[-2:]), self.dtype)
+
+
+def check_compatible(name: str, A: TensorSpec, B: TensorSpec, left: bool) -> None:
+    """Refuse sides of an equation that do not fit (ATen/native/LinearAlgebraUtils.h, `checkInputsSolver`)."""
+    check_square(name, A)
+    check_matrix(name, B, "B")
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found A of type {A.dtype.scalar_name} and B of "
+            f"type {B.dtype.scalar_name} instead"
+        )
+    fits = A.sizes[-2] == B.sizes[-2] if left else A.sizes[-1] == B.sizes[-1]
+    if not fits:
+        a, b = (f"{s.sizes[-2]}x{s.sizes[-1]}" for s in (A, B))
+        equation = "AX = B" if left else "XA = B"
+        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {equation} ({a} and {b})")
+
+
+def broadcast_batches(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """The batch that two batches broadcast to."""
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
+    for i, (x, y) in enumerate(zip(left, right, strict=True)):
+        if x != y and 1 not in (x, y):
+            raise RuntimeError(
+                f"The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {i}"
+            )
+    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+
+
+def geqrf(meta: MetaBase, self: TensorSpec) -> None:
+    """R over the reflectors whose product is Q, and their factors."""
+    if self.ndim < 2:
+        raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
+    _columns(meta, 0, self.sizes, self.dtype)
+    meta.set_output_contiguous(1, (*self.sizes[:-2], min(self.sizes[-2:])), dtype=self.dtype)
+
+
+def _check_reflectors(name: str, input: TensorSpec, tau: TensorSpec, rows: str = "input") -> None:
+    if input.dtype is not tau.dtype:
+        raise RuntimeError(
+            f"{name}: tau dtype {tau.dtype.scalar_name} does not match input dtype {input.dtype.scalar_name}"
+        )
+    check_same_device(name, input, tau)
+
+
+def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpec) -> None:
+    """The first columns of the product of reflectors."""
+    name = "torch.linalg.householder_product"
+    if input.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if input.sizes[-2] < input.sizes[-1]:
+        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    if tau.ndim < 1 or input.sizes[-1] < tau.sizes[-1]:
+        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    if input.ndim - tau.ndim != 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and "
+            f"input.ndim is equal to {input.ndim}"
+        )
+    if input.sizes[:-2] != tau.sizes[:-1]:
+        raise RuntimeError(
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.sizes[:-1])}"
+        )
+    _check_reflectors(name, input, tau)
+    _columns(meta, 0, input.sizes, input.dtype)
+
+
+def ormqr(
+    meta: MetaBase, self: TensorSpec, input2: TensorSpec, input3: TensorSpec, left: bool, transpose: bool
+) -> None:
+    """The product of reflectors, or its conjugate transpose, by a matrix on one side."""
+    name = "torch.ormqr"
+    if self.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if input3.ndim < 2:
+        raise RuntimeError(f"{name}: other must have at least 2 dimensions.")
+    side = -2 if left else -1
+    if input3.sizes[side] < input2.sizes[-1]:
+        raise RuntimeError(f"{name}: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
+    if input3.sizes[side] != self.sizes[-2]:
+        raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
+    if input2.sizes[-1] > self.sizes[-1]:
+        raise RuntimeError(f"{name}: tau.shape[-1] must be less than or equal to input.shape[-1]")
+    if self.ndim - input2.ndim != 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {input2.ndim} and "
+            f"input.ndim is equal to {self.ndim}"
+        )
+    if self.ndim != input3.ndim:
+        raise RuntimeError(
+            f"{name}: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
+            f"{input3.ndim} and input.ndim is equal to {self.ndim}"
+        )
+    for what, batch in (("tau", input2.sizes[:-1]), ("other", input3.sizes[:-2])):
+        if batch != self.sizes[:-2]:
+            raise RuntimeError(
+                f"{name}: Expected batch dimensions of {what} to be equal to input.shape[:-2], but got {list(batch)}"
+            )
+    _check_reflectors(name, self, input2)
+    if input3.dtype is not self.dtype:
+        raise RuntimeError(
+            f"{name}: Expected input and other to have the same dtype, but input has dtype {self.dtype.scalar_name} "
+            f"and other has dtype {input3.dtype.scalar_name}"
+        )
+    _columns(meta, 0, input3.sizes, input3.dtype)
+
+
+def _linalg_eigh(meta: MetaBase, A: TensorSpec, UPLO: str, compute_v: bool) -> None:
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices."""
+    check_square("linalg.eigh", A)
+    if UPLO.upper() not in ("L", "U") or len(UPLO) != 1:
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    meta.set_output_contiguous(0, A.sizes[:-1], dtype=_real(A.dtype))
+    if compute_v:
+        _columns(meta, 1, A.sizes, A.dtype)
+    else:
+        _nothing(meta, 1, A.dtype)
+
+
+def _complex(dtype: ScalarType) -> ScalarType:
+    if dtype.is_complex:
+        return dtype
+    if not dtype.is_floating_point:
+        raise RuntimeError(f"Unknown Complex ScalarType for {dtype.scalar_name}")
+    return dtype.to_complex()
+
+
+def linalg_eig(meta: MetaBase, self: TensorSpec) -> None:
+    """Eigenvalues and eigenvectors of general matrices, complex."""
+    check_square("linalg.eig", self)
+    dtype = _complex(self.dtype)
+    meta.set_output_contiguous(0, self.sizes[:-1], dtype=dtype)
+    _columns(meta, 1, self.sizes, dtype)
+
+
+def _linalg_eigvals(meta: MetaBase, self: TensorSpec) -> None:
+    """Eigenvalues of general matrices alone, complex."""
+    check_square("linalg.eigvals", self)
+    meta.set_output_contiguous(0, self.sizes[:-1], dtype=_complex(self.dtype))
+
+
+def _linalg_svd(
+    meta: MetaBase, A: TensorSpec, full_matrices: bool, compute_uv: bool, driver: str | None
+) -> None:
+    """U, singular values descending, and V^H."""
+    check_matrix("linalg.svd", A)
+    check_floating("linalg.svd", A)
+    if driver is not None and A.device.type == "cpu":
+        raise RuntimeError("torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.")
+    if driver not in (None, "gesvd", "gesvdj", "gesvda"):
+        raise RuntimeError(
+            f"torch.linalg.svd: unknown svd driver {driver} in svd_cusolver computation. The available drivers are "
+            "'gesvd', 'gesvdj', 'gesvda'."
+        )
+    *batch, m, n = A.sizes
+    k = min(m, n)
+    if compute_uv:
+        _columns(meta, 0, (*batch, m, m if full_matrices else k), A.dtype)
+        sizes = (*batch, n if full_matrices else k, n)
+        if A.device.type == "cpu":
+            _columns(meta, 2, sizes, A.dtype)
+        else:
+            meta.set_output_strided(2, sizes, row_major(sizes), dtype=A.dtype)
+    meta.set_output_contiguous(1, (*batch, k), dtype=_real(A.dtype))
+    if not compute_uv:
+        _nothing(meta, 0, A.dtype)
+        _nothing(meta, 2, A.dtype)
+
+
+def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous batch of row-major matrices."""
+    *batch, m, n = sizes
+    strides = column_major((*batch, n, m))
+    return (*strides[:-2], strides[-1], strides[-2])
+
+
+def _least_squares(meta: MetaBase, A: TensorSpec, B: TensorSpec, rcond: Any, driver: str) -> None:
+    """What LAPACK leaves in the place of B, the singular values, the rank and the flag of failure."""
+    *batch, m, n = A.sizes
+    _columns(meta, 0, (*batch, max(m, n), B.sizes[-1]), A.dtype)
+    meta.set_output_contiguous(1, (*batch, min(m, n)), dtype=_real(A.dtype))
+    meta.set_output_contiguous(2, tuple(batch), dtype=int64)
+    meta.set_output_contiguous(3, tuple(batch), dtype=int32)
+
+
+def linalg_ldl_factor_ex(meta: MetaBase, self: TensorSpec, hermitian: bool, check_errors: bool) -> None:
+    """L and D of symmetric or Hermitian matrices in one, the interchanges, and the first zero on the diagonal."""
+    check_square("torch.linalg.ldl_factor_ex", self)
+    check_floating("torch.linalg.ldl_factor_ex", self)
+    _columns(meta, 0, self.sizes, self.dtype)
+    meta.set_output_contiguous(1, self.sizes[:-1], dtype=int32)
+    meta.set_output_contiguous(2, self.sizes[:-2], dtype=int32)
+
+
+def linalg_ldl_solve(
+    meta: MetaBase, LD: TensorSpec, pivots: TensorSpec, B: TensorSpec, hermitian: bool
+) -> None:
+    """The solution of A X = B from A's factors."""
+    name = "torch.linalg.ldl_solve"
+    check_square(name, LD, "LD")
+    check_floating(name, LD)
+    check_matrix(name, B, "B")
+    if LD.sizes[-1] != B.sizes[-2]:
+        raise RuntimeError(
+            f"linear.solve: Incompatible matrix sizes for linalg_solve: each A matrix is {LD.sizes[-1]} by "
+            f"{LD.sizes[-1]} but each b matrix is {B.sizes[-2]} by {B.sizes[-1]}"
+        )
+    if pivots.sizes != LD.sizes[:-1]:
+        raise RuntimeError(
+            f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
+            f"{list(pivots.sizes)} instead"
+        )
+    if pivots.dtype.is_floating_point or pivots.dtype.is_complex:
+        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {pivots.dtype.scalar_name}")
+    if LD.dtype is not B.dtype:
+        raise RuntimeError(f"{name}: LD dtype{LD.dtype.scalar_name} does not match b dtype {B.dtype.scalar_name}")
+    batch = broadcast_batches(LD.sizes[:-2], B.sizes[:-2])
+    _columns(meta, 0, (*batch, *B.sizes[-2:]), B.dtype)

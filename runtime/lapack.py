@@ -1,0 +1,266 @@
+"""LAPACK and BLAS on the host: factorisations of batches of matrices, by SciPy's bindings.
+
+Routines have LAPACK's names without the letter of the dtype, and work in place. Operands are arrays in host memory of
+any strides, whose last two dimensions are a matrix and whose others are a batch (the last one is a vector, of `tau`,
+`w` and the like; `info` has the batch alone). `info` is LAPACK's, of each matrix. The device's counterpart is
+`cuda/solver.py`. SciPy is imported at first use.
+
+Source: LAPACK Users' Guide, third edition (Anderson et al., 1999).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+TRANSPOSES = {"N": 0, "T": 1, "C": 2}
+
+
+@functools.cache
+def _found(module: str, name: str) -> Callable[..., Any]:
+    import scipy.linalg.blas
+    import scipy.linalg.lapack
+
+    function: Callable[..., Any] = getattr(getattr(scipy.linalg, module), name)
+    return function
+
+
+def _routine(array: Any, real: str, complex: str = "", module: str = "lapack") -> Callable[..., Any]:
+    letter = LETTERS[array.dtype.char]
+    return _found(module, letter + (complex if complex and letter in "cz" else real))
+
+
+def _batch(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return np.ndindex(*shape)
+
+
+def _optimal(size: Callable[..., Any], *args: Any, **options: Any) -> int:
+    """The size of the workspace that a routine runs fastest with, by its query."""
+    return int(size(*args, **options)[0].real)
+
+
+def getrf(a: Any, pivots: Any, info: Any) -> None:
+    """P L U of each matrix in its place; `pivots` are the rows interchanged, counted from 1."""
+    info[...] = 0
+    if 0 in a.shape:
+        return
+    factor = _routine(a, "getrf")
+    for i in _batch(info.shape):
+        a[i], swapped, info[i] = factor(a[i])
+        pivots[i] = swapped + 1
+
+
+def getrf_nopivot(a: Any, pivots: Any, info: Any) -> None:
+    """L U of each matrix without interchanges, column by column."""
+    m, n = a.shape[-2:]
+    info[...] = 0
+    pivots[...] = np.arange(1, min(m, n) + 1)
+    for i in _batch(info.shape):
+        lu = a[i]
+        for k in range(min(m, n)):
+            if lu[k, k] == 0 and info[i] == 0:
+                info[i] = k + 1
+            lu[k + 1 :, k] /= lu[k, k]
+            lu[k + 1 :, k + 1 :] -= np.outer(lu[k + 1 :, k], lu[k, k + 1 :])
+
+
+def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
+    """The solution of op(A) X = B in the place of B, from `getrf`; `transpose` is N, T or C."""
+    if 0 in b.shape:
+        return
+    solve = _routine(lu, "getrs")
+    for i in _batch(b.shape[:-2]):
+        b[i], _ = solve(lu[i], pivots[i] - 1, b[i], trans=TRANSPOSES[transpose])
+
+
+def potrf(a: Any, upper: bool, info: Any) -> None:
+    """The Cholesky factor in the place of one triangle of each matrix; the other is zeroed."""
+    info[...] = 0
+    if 0 in a.shape:
+        return
+    factor = _routine(a, "potrf")
+    for i in _batch(info.shape):
+        a[i], info[i] = factor(a[i], lower=not upper, clean=1)
+
+
+def trsm(a: Any, b: Any, left: bool, upper: bool, transpose: str, unit: bool) -> None:
+    """The solution of op(A) X = B, or of X op(A) = B, in the place of B, where one triangle of A is read."""
+    if 0 in b.shape:
+        return
+    solve = _routine(a, "trsm", module="blas")
+    for i in _batch(b.shape[:-2]):
+        b[i] = solve(
+            1.0, a[i], b[i], side=not left, lower=not upper, trans_a=TRANSPOSES[transpose], diag=unit
+        )
+
+
+def geqrf(a: Any, tau: Any) -> None:
+    """R and the reflectors whose product is Q in the place of each matrix, and their factors."""
+    if 0 in a.shape:
+        return
+    factor = _routine(a, "geqrf")
+    lwork = _optimal(_routine(a, "geqrf_lwork"), *a.shape[-2:])
+    for i in _batch(a.shape[:-2]):
+        a[i], tau[i], _, _ = factor(a[i], lwork=lwork)
+
+
+def orgqr(a: Any, tau: Any) -> None:
+    """The first columns of the product of reflectors, in their place."""
+    if 0 in a.shape:
+        return
+    if not tau.shape[-1]:
+        a[...] = np.eye(*a.shape[-2:])
+        return
+    make = _routine(a, "orgqr", "ungqr")
+    # The binding wants as many reflectors as tau has factors.
+    first = (0,) * (a.ndim - 2)
+    lwork = int(make(a[first], tau[first], lwork=-1)[1][0].real)
+    for i in _batch(a.shape[:-2]):
+        a[i], _, _ = make(a[i], tau[i], lwork=lwork)
+
+
+def ormqr(a: Any, tau: Any, c: Any, left: bool, transpose: bool) -> None:
+    """op(Q) C, or C op(Q), in the place of C, of the whole product of reflectors."""
+    if 0 in c.shape or not tau.shape[-1]:
+        return
+    multiply = _routine(a, "ormqr", "unmqr")
+    trans = ("C" if c.dtype.kind == "c" else "T") if transpose else "N"
+    side = "L" if left else "R"
+    first = (0,) * (c.ndim - 2)
+    k = tau.shape[-1]
+    lwork = int(multiply(side, trans, a[first][:, :k], tau[first], c[first], -1)[1][0].real)
+    for i in _batch(c.shape[:-2]):
+        c[i], _, _ = multiply(side, trans, a[i][:, :k], tau[i], c[i], lwork)
+
+
+def syevd(a: Any, w: Any, vectors: bool, upper: bool, info: Any) -> None:
+    """The eigenvalues of each Hermitian matrix, ascending, and in its place the eigenvectors."""
+    info[...] = 0
+    if 0 in a.shape:
+        return
+    solve = _routine(a, "syevd", "heevd")
+    sizes = _routine(a, "syevd_lwork", "heevd_lwork")
+    work = {"lwork": 0, "liwork": 0}
+    asked = sizes(a.shape[-1], compute_v=vectors, lower=not upper)
+    work["lwork"], work["liwork"] = int(asked[0].real), int(asked[1])
+    if a.dtype.kind == "c":
+        work["lrwork"] = int(asked[2])
+        work["liwork"] = int(asked[1])
+    for i in _batch(info.shape):
+        w[i], v, info[i] = solve(a[i], compute_v=vectors, lower=not upper, **work)
+        if vectors:
+            a[i] = v
+
+
+def gesvd(a: Any, u: Any, s: Any, vh: Any, full: bool, vectors: bool, info: Any, driver: str | None = None) -> None:
+    """Singular values, descending, and their vectors. The matrices are left undefined.
+
+    By divide and conquer (gesdd), as PyTorch does. An `info` of -4 tells of a matrix with NaN, or infinity.
+    """
+    info[...] = 0
+    if 0 in a.shape:
+        for basis in (u, vh) if vectors else ():
+            basis[...] = np.eye(*basis.shape[-2:])
+        return
+    solve = _routine(a, "gesdd")
+    lwork = _optimal(_routine(a, "gesdd_lwork"), *a.shape[-2:], compute_uv=vectors, full_matrices=full)
+    for i in _batch(info.shape):
+        if not np.isfinite(a[i]).all():
+            info[i] = -4
+            continue
+        left, s[i], right, info[i] = solve(a[i], compute_uv=vectors, full_matrices=full, lwork=lwork)
+        if vectors:
+            u[i], vh[i] = left, right
+
+
+def geev(a: Any, w: Any, v: Any, vectors: bool, info: Any) -> None:
+    """Eigenvalues of each general matrix and, where asked for, right eigenvectors of length 1; both complex."""
+    info[...] = 0
+    if 0 in a.shape:
+        return
+    solve = _routine(a, "geev")
+    lwork = _optimal(_routine(a, "geev_lwork"), a.shape[-1], compute_vl=False, compute_vr=vectors)
+    for i in _batch(info.shape):
+        if not np.isfinite(a[i]).all():
+            info[i] = -4
+        elif a.dtype.kind == "c":
+            w[i], _, right, info[i] = solve(a[i], compute_vl=False, compute_vr=vectors, lwork=lwork)
+            if vectors:
+                v[i] = right
+        else:
+            real, imaginary, _, right, info[i] = solve(a[i], compute_vl=False, compute_vr=vectors, lwork=lwork)
+            w[i] = real + 1j * imaginary
+            if vectors:
+                v[i] = paired(right, imaginary)
+
+
+def paired(right: Any, imaginary: Any) -> Any:
+    """Complex eigenvectors from LAPACK's: a conjugate pair's real and imaginary part are columns beside each other."""
+    whole = right.astype(np.complex64 if right.dtype.char == "f" else np.complex128)
+    first = np.nonzero(imaginary > 0)[0]
+    whole[:, first] = right[:, first] + 1j * right[:, first + 1]
+    whole[:, first + 1] = whole[:, first].conj()
+    return whole
+
+
+def sytrf(a: Any, pivots: Any, hermitian: bool, info: Any) -> None:
+    """L D L^H, or L D L^T, in the place of each matrix's lower triangle (Bunch and Kaufman, 1977)."""
+    info[...] = 0
+    if 0 in a.shape:
+        return
+    is_hermitian = hermitian and a.dtype.kind == "c"
+    factor = _routine(a, "sytrf", "hetrf" if is_hermitian else "sytrf")
+    sizes = _routine(a, "sytrf_lwork", "hetrf_lwork" if is_hermitian else "sytrf_lwork")
+    lwork = _optimal(sizes, a.shape[-1], lower=1)
+    for i in _batch(info.shape):
+        # The binding gives LAPACK's own pivots: from 1, negative for a block of two.
+        a[i], pivots[i], info[i] = factor(a[i], lower=1, lwork=lwork)
+
+
+def sytrs(ld: Any, pivots: Any, b: Any, hermitian: bool) -> None:
+    """The solution of A X = B in the place of B, from `sytrf`."""
+    if 0 in b.shape:
+        return
+    is_hermitian = hermitian and ld.dtype.kind == "c"
+    solve = _routine(ld, "sytrs", "hetrs" if is_hermitian else "sytrs")
+    for i in _batch(b.shape[:-2]):
+        b[i], _ = solve(ld[i], pivots[i], b[i], lower=1)
+
+
+def least_squares(
+    driver: str, a: Any, b: Any, x: Any, s: Any, rank: Any, rcond: float, info: Any
+) -> None:
+    """The least-squares solution in the first rows of X, by ``gels``, ``gelsy``, ``gelsd`` or ``gelss``.
+
+    X has as many rows as the longer side of A. Where A has full rank, the squares of what ``gels``, ``gelsd`` and
+    ``gelss`` leave in the other rows sum to the residuals. ``gels`` knows no rank, and needs it full; `s` are the
+    singular values that ``gelsd`` and ``gelss`` find.
+    """
+    info[...] = 0
+    rank[...] = 0
+    s[...] = 0
+    m, n = a.shape[-2:]
+    x[...] = 0
+    if 0 in a.shape or not b.shape[-1]:
+        return
+    x[..., :m, :] = b
+    solve, sizes, columns = _routine(a, driver), _routine(a, f"{driver}_lwork"), b.shape[-1]
+    if driver == "gels":
+        lwork = _optimal(sizes, m, n, columns)
+        for i in _batch(info.shape):
+            _, x[i], info[i] = solve(a[i], x[i], lwork=lwork)
+        rank[...] = min(m, n)
+        return
+    asked = sizes(m, n, columns, rcond)
+    lwork = int(asked[0].real)
+    for i in _batch(info.shape):
+        if driver == "gelsy":
+            _, x[i], _, rank[i], info[i] = solve(a[i], x[i], np.zeros((n, 1), np.int32), rcond, lwork)
+        elif driver == "gelss":
+            _, x[i], s[i], rank[i], _, info[i] = solve(a[i], x[i], rcond, lwork)
+        else:
+            x[i], s[i], rank[i], info[i] = solve(a[i], x[i], lwork, *[int(w) for w in asked[1:-1]], rcond)
