@@ -48,6 +48,7 @@ REGISTERING = (
     "reduction.moments",
     "reduction.renorm",
     "reduction.scan",
+    "resampling.line_maps",
     "sorting.sort",
 )
 """Modules that register kernels; the others are imported by these."""

@@ -22,6 +22,7 @@ FAMILIES = (
     "norm",
     "normalization",
     "optimizers",
+    "padding",
     "pointwise",
     "pooling",
     "random",
@@ -31,5 +32,6 @@ FAMILIES = (
     "softmax",
     "sorting",
     "storage",
+    "upsampling",
     "views",
 )

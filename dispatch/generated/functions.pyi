@@ -1550,6 +1550,49 @@ def _amp_foreach_non_finite_check_and_unscale_(
     input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> None: ...
 @overload
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = ...) -> Tensor: ...
+@overload
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def reflection_pad1d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def reflection_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad2d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def reflection_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad3d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def reflection_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad1d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def replication_pad1d_backward(
+    grad_output: Tensor, input: Tensor, padding: int | Sequence[int]
+) -> Tensor: ...
+@overload
+def replication_pad2d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def replication_pad2d_backward(
+    grad_output: Tensor, input: Tensor, padding: int | Sequence[int]
+) -> Tensor: ...
+@overload
+def replication_pad3d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def replication_pad3d_backward(
+    grad_output: Tensor, input: Tensor, padding: int | Sequence[int]
+) -> Tensor: ...
+def _pad_circular(input: Tensor, pad: Sequence[int]) -> Tensor: ...
+def _pad_enum(input: Tensor, pad: Sequence[int], mode: int, value: float | None = ...) -> Tensor: ...
+def pad(input: Tensor, pad: Sequence[int], mode: str = ..., value: float | None = ...) -> Tensor: ...
+@overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
@@ -3054,6 +3097,351 @@ def nanmedian(
 def resize_as_(
     input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = ...
 ) -> Tensor: ...
+@overload
+def upsample_nearest1d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ...
+) -> Tensor: ...
+@overload
+def upsample_nearest1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ..., *, out: Tensor
+) -> Tensor: ...
+def upsample_nearest1d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_nearest2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest3d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_nearest3d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact1d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ...
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ..., *, out: Tensor
+) -> Tensor: ...
+def _upsample_nearest_exact1d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact2d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_nearest_exact2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact3d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_nearest_exact3d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_linear1d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_linear1d(
+    input: Tensor, output_size: int | Sequence[int], align_corners: bool, scales: float | None = ...
+) -> Tensor: ...
+@overload
+def upsample_linear1d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_linear1d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bilinear2d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_bilinear2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bilinear2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_bilinear2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bicubic2d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_bicubic2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bicubic2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_bicubic2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_trilinear3d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_trilinear3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_trilinear3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_trilinear3d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bilinear2d_aa(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def _upsample_bilinear2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bilinear2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_bilinear2d_aa_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bicubic2d_aa(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def _upsample_bicubic2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bicubic2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_bicubic2d_aa_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor: ...
@@ -3172,6 +3560,8 @@ __all__ = [
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",
+    "_pad_circular",
+    "_pad_enum",
     "_pin_memory",
     "_restride",
     "_scaled_dot_product_attention_math",
@@ -3185,6 +3575,16 @@ __all__ = [
     "_strided_copy",
     "_strided_scatter",
     "_to_copy",
+    "_upsample_bicubic2d_aa",
+    "_upsample_bicubic2d_aa_backward",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bilinear2d_aa_backward",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact1d_backward",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact2d_backward",
+    "_upsample_nearest_exact3d",
+    "_upsample_nearest_exact3d_backward",
     "abs",
     "abs_",
     "absolute",
@@ -3303,6 +3703,7 @@ __all__ = [
     "conj",
     "conj_physical",
     "conj_physical_",
+    "constant_pad_nd",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -3544,6 +3945,7 @@ __all__ = [
     "ones",
     "ones_like",
     "outer",
+    "pad",
     "pairwise_distance",
     "permute",
     "permute_copy",
@@ -3567,12 +3969,24 @@ __all__ = [
     "real",
     "reciprocal",
     "reciprocal_",
+    "reflection_pad1d",
+    "reflection_pad1d_backward",
+    "reflection_pad2d",
+    "reflection_pad2d_backward",
+    "reflection_pad3d",
+    "reflection_pad3d_backward",
     "relu",
     "relu6",
     "relu6_",
     "relu_",
     "remainder",
     "remainder_",
+    "replication_pad1d",
+    "replication_pad1d_backward",
+    "replication_pad2d",
+    "replication_pad2d_backward",
+    "replication_pad3d",
+    "replication_pad3d_backward",
     "reshape",
     "resize_as_",
     "resolve_conj",
@@ -3674,6 +4088,20 @@ __all__ = [
     "unsafe_split_with_sizes",
     "unsqueeze",
     "unsqueeze_copy",
+    "upsample_bicubic2d",
+    "upsample_bicubic2d_backward",
+    "upsample_bilinear2d",
+    "upsample_bilinear2d_backward",
+    "upsample_linear1d",
+    "upsample_linear1d_backward",
+    "upsample_nearest1d",
+    "upsample_nearest1d_backward",
+    "upsample_nearest2d",
+    "upsample_nearest2d_backward",
+    "upsample_nearest3d",
+    "upsample_nearest3d_backward",
+    "upsample_trilinear3d",
+    "upsample_trilinear3d_backward",
     "value_selecting_reduction_backward",
     "var",
     "var_mean",

@@ -22,6 +22,7 @@ from . import (
     registrations_norm,
     registrations_normalization,
     registrations_optimizers,
+    registrations_padding,
     registrations_pointwise,
     registrations_pooling,
     registrations_random,
@@ -31,6 +32,7 @@ from . import (
     registrations_softmax,
     registrations_sorting,
     registrations_storage,
+    registrations_upsampling,
     registrations_views,
 )
 
@@ -53,6 +55,7 @@ def register_all() -> None:
     registrations_norm.register()
     registrations_normalization.register()
     registrations_optimizers.register()
+    registrations_padding.register()
     registrations_pointwise.register()
     registrations_pooling.register()
     registrations_random.register()
@@ -62,4 +65,5 @@ def register_all() -> None:
     registrations_softmax.register()
     registrations_sorting.register()
     registrations_storage.register()
+    registrations_upsampling.register()
     registrations_views.register()

@@ -21,6 +21,7 @@ from .methods_memory import MemoryMethods
 from .methods_norm import NormMethods
 from .methods_normalization import NormalizationMethods
 from .methods_optimizers import OptimizersMethods
+from .methods_padding import PaddingMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
@@ -30,6 +31,7 @@ from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
 from .methods_storage import StorageMethods
+from .methods_upsampling import UpsamplingMethods
 from .methods_views import ViewsMethods
 
 
@@ -50,6 +52,7 @@ class TensorMethods(
     NormMethods,
     NormalizationMethods,
     OptimizersMethods,
+    PaddingMethods,
     PointwiseMethods,
     PoolingMethods,
     RandomMethods,
@@ -59,6 +62,7 @@ class TensorMethods(
     SoftmaxMethods,
     SortingMethods,
     StorageMethods,
+    UpsamplingMethods,
     ViewsMethods,
 ):
     """Every family's methods."""
