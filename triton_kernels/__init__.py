@@ -23,6 +23,7 @@ REGISTERING = (
     "elementwise.factories",
     "elementwise.iterator_kernel",
     "elementwise.pointwise",
+    "fft.fft",
     "indexing.nonzero",
     "indexing.picking",
     "indexing.placing",

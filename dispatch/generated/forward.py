@@ -283,6 +283,12 @@ FAMILY_OF = {
     "aten::_upsample_bilinear2d_aa_backward": "upsampling",
     "aten::_upsample_bicubic2d_aa": "upsampling",
     "aten::_upsample_bicubic2d_aa_backward": "upsampling",
+    "aten::im2col": "fold",
+    "aten::col2im": "fold",
+    "aten::affine_grid_generator": "grid_sampler",
+    "aten::_fft_r2c": "fft",
+    "aten::_fft_c2r": "fft",
+    "aten::_fft_c2c": "fft",
 }
 """The family in whose module `forward_<family>` an operator's formula stands."""
 

@@ -672,6 +672,446 @@ def eye(
 def eye(n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def eye(n: int, m: int, *, out: Tensor) -> Tensor: ...
+@overload
+def _fft_r2c(input: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Tensor: ...
+@overload
+def _fft_r2c(
+    input: Tensor, dim: Sequence[int], normalization: int, onesided: bool, *, out: Tensor
+) -> Tensor: ...
+@overload
+def _fft_c2r(input: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor: ...
+@overload
+def _fft_c2r(
+    input: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int, *, out: Tensor
+) -> Tensor: ...
+@overload
+def _fft_c2c(input: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Tensor: ...
+@overload
+def _fft_c2c(
+    input: Tensor, dim: Sequence[int], normalization: int, forward: bool, *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_fft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_fft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_ifft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_ifft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_rfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_rfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_irfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_irfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_hfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_hfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_ihfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_ihfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_fft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_fft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ifft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_ifft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_rfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_rfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_irfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_irfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_hfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_hfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ihfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_ihfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_fftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_fftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ifftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_ifftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_rfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_rfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_irfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_irfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_hfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_hfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ihfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_ihfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = ...) -> Tensor: ...
+def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = ...) -> Tensor: ...
+def fft_fftfreq(
+    n: int,
+    d: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+def fft_rfftfreq(
+    n: int,
+    d: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = ...,
+    win_length: int | None = ...,
+    window: Tensor | None = ...,
+    center: bool = ...,
+    pad_mode: str = ...,
+    normalized: bool = ...,
+    onesided: bool | None = ...,
+    return_complex: bool | None = ...,
+    align_to_window: bool | None = ...,
+) -> Tensor: ...
+def istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = ...,
+    win_length: int | None = ...,
+    window: Tensor | None = ...,
+    center: bool = ...,
+    normalized: bool = ...,
+    onesided: bool | None = ...,
+    length: int | None = ...,
+    return_complex: bool = ...,
+) -> Tensor: ...
+@overload
+def hann_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hann_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def bartlett_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def bartlett_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def blackman_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def blackman_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    periodic: bool,
+    alpha: float,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    periodic: bool,
+    alpha: float,
+    beta: float,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int,
+    periodic: bool,
+    beta: float,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def im2col(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+) -> Tensor: ...
+@overload
+def im2col(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def col2im(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+) -> Tensor: ...
+@overload
+def col2im(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+    *,
+    out: Tensor,
+) -> Tensor: ...
 def view_copy(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -717,6 +1157,68 @@ def _strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> Tensor: ...
 def _restride(input: Tensor, stride: Sequence[int]) -> Tensor: ...
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor: ...
+@overload
+def grid_sampler_2d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor: ...
+@overload
+def grid_sampler_2d(
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def grid_sampler_2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def grid_sampler_3d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor: ...
+@overload
+def grid_sampler_3d(
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def grid_sampler_3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor]: ...
+def _grid_sampler_taps(
+    grid: Tensor, size: Sequence[int], interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> tuple[Tensor, Tensor]: ...
+def _grid_sampler_grid_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> Tensor: ...
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor: ...
+def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor: ...
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
 @overload
@@ -3547,12 +4049,17 @@ __all__ = [
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_fft_c2c",
+    "_fft_c2r",
+    "_fft_r2c",
     "_fused_adam_",
     "_fused_adamw_",
     "_fused_rms_norm",
     "_fused_rms_norm_backward",
     "_fused_sdp_choice",
     "_fused_sgd_",
+    "_grid_sampler_grid_backward",
+    "_grid_sampler_taps",
     "_index_put_impl_",
     "_linspace_",
     "_log_softmax",
@@ -3615,6 +4122,8 @@ __all__ = [
     "addr",
     "addr_",
     "adjoint",
+    "affine_grid_generator",
+    "affine_grid_generator_backward",
     "alias",
     "alias_copy",
     "all",
@@ -3658,6 +4167,7 @@ __all__ = [
     "avg_pool3d_backward",
     "baddbmm",
     "baddbmm_",
+    "bartlett_window",
     "batch_norm",
     "bernoulli",
     "binary_cross_entropy",
@@ -3674,6 +4184,7 @@ __all__ = [
     "bitwise_right_shift_",
     "bitwise_xor",
     "bitwise_xor_",
+    "blackman_window",
     "block_diag",
     "bmm",
     "broadcast_tensors",
@@ -3696,6 +4207,7 @@ __all__ = [
     "clip",
     "clip_",
     "clone",
+    "col2im",
     "column_stack",
     "combinations",
     "concat",
@@ -3777,6 +4289,28 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fft_fft",
+    "fft_fft2",
+    "fft_fftfreq",
+    "fft_fftn",
+    "fft_fftshift",
+    "fft_hfft",
+    "fft_hfft2",
+    "fft_hfftn",
+    "fft_ifft",
+    "fft_ifft2",
+    "fft_ifftn",
+    "fft_ifftshift",
+    "fft_ihfft",
+    "fft_ihfft2",
+    "fft_ihfftn",
+    "fft_irfft",
+    "fft_irfft2",
+    "fft_irfftn",
+    "fft_rfft",
+    "fft_rfft2",
+    "fft_rfftfreq",
+    "fft_rfftn",
     "fill",
     "fill_",
     "fix",
@@ -3805,9 +4339,16 @@ __all__ = [
     "gradient",
     "greater",
     "greater_equal",
+    "grid_sampler",
+    "grid_sampler_2d",
+    "grid_sampler_2d_backward",
+    "grid_sampler_3d",
+    "grid_sampler_3d_backward",
     "group_norm",
     "gt",
     "gt_",
+    "hamming_window",
+    "hann_window",
     "hardshrink",
     "hardsigmoid",
     "hardsigmoid_",
@@ -3819,6 +4360,7 @@ __all__ = [
     "hsplit",
     "hstack",
     "huber_loss",
+    "im2col",
     "imag",
     "index_add",
     "index_add_",
@@ -3837,6 +4379,8 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "istft",
+    "kaiser_window",
     "kl_div",
     "kron",
     "kthvalue",
@@ -4047,6 +4591,7 @@ __all__ = [
     "stack",
     "std",
     "std_mean",
+    "stft",
     "sub",
     "sub_",
     "sum",

@@ -13,12 +13,16 @@ from . import (
     registrations_convolution,
     registrations_copy,
     registrations_factories,
+    registrations_fft,
+    registrations_fold,
     registrations_functional_forms,
+    registrations_grid_sampler,
     registrations_indexing,
     registrations_integration,
     registrations_linalg,
     registrations_loss,
     registrations_memory,
+    registrations_metadata,
     registrations_norm,
     registrations_normalization,
     registrations_optimizers,
@@ -46,12 +50,16 @@ def register_all() -> None:
     registrations_convolution.register()
     registrations_copy.register()
     registrations_factories.register()
+    registrations_fft.register()
+    registrations_fold.register()
     registrations_functional_forms.register()
+    registrations_grid_sampler.register()
     registrations_indexing.register()
     registrations_integration.register()
     registrations_linalg.register()
     registrations_loss.register()
     registrations_memory.register()
+    registrations_metadata.register()
     registrations_norm.register()
     registrations_normalization.register()
     registrations_optimizers.register()

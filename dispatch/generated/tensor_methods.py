@@ -12,12 +12,16 @@ from .methods_contraction import ContractionMethods
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
 from .methods_factories import FactoriesMethods
+from .methods_fft import FftMethods
+from .methods_fold import FoldMethods
 from .methods_functional_forms import FunctionalFormsMethods
+from .methods_grid_sampler import GridSamplerMethods
 from .methods_indexing import IndexingMethods
 from .methods_integration import IntegrationMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
 from .methods_memory import MemoryMethods
+from .methods_metadata import MetadataMethods
 from .methods_norm import NormMethods
 from .methods_normalization import NormalizationMethods
 from .methods_optimizers import OptimizersMethods
@@ -43,12 +47,16 @@ class TensorMethods(
     ConvolutionMethods,
     CopyMethods,
     FactoriesMethods,
+    FftMethods,
+    FoldMethods,
     FunctionalFormsMethods,
+    GridSamplerMethods,
     IndexingMethods,
     IntegrationMethods,
     LinalgMethods,
     LossMethods,
     MemoryMethods,
+    MetadataMethods,
     NormMethods,
     NormalizationMethods,
     OptimizersMethods,

@@ -155,6 +155,33 @@ class TensorMethods:
     def fill_(self, value: Tensor) -> Tensor: ...
     def zero_(self) -> Tensor: ...
 
+    # fft
+    def stft(
+        self,
+        n_fft: int,
+        hop_length: int | None = ...,
+        win_length: int | None = ...,
+        window: Tensor | None = ...,
+        center: bool = ...,
+        pad_mode: str = ...,
+        normalized: bool = ...,
+        onesided: bool | None = ...,
+        return_complex: bool | None = ...,
+        align_to_window: bool | None = ...,
+    ) -> Tensor: ...
+    def istft(
+        self,
+        n_fft: int,
+        hop_length: int | None = ...,
+        win_length: int | None = ...,
+        window: Tensor | None = ...,
+        center: bool = ...,
+        normalized: bool = ...,
+        onesided: bool | None = ...,
+        length: int | None = ...,
+        return_complex: bool = ...,
+    ) -> Tensor: ...
+
     # functional_forms
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor: ...
     def slice_scatter(

@@ -19,10 +19,12 @@ from .cubin_store import find_or_compile
 from .cupy_copies import CuPyCopies
 from .cupy_devices import device_properties, library_handle
 from .cupy_errors import reported, runtime
+from .cupy_fourier import cufft_transform
 from .cupy_graph import CuPyCapture
 from .cupy_kernel import CuPyKernel, version_text
 from .device_properties import DeviceProperties
 from .driver import CompiledKernel, Driver, LaunchObserver, ThreadState, current_driver
+from .fourier import FourierTransform
 from .machine_code import MachineCode
 
 SUCCESS, OUT_OF_MEMORY, INSUFFICIENT_DRIVER, NOT_READY = 0, 2, 35, 600
@@ -272,6 +274,10 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     def library_handle(self, name: str) -> int:
         device = self.current_device()
         return library_handle(name, self.current_stream(device))
+
+    def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
+        """As the base class says, by cuFFT, whose work areas CuPy's own pool gives."""
+        cufft_transform(dst, src, transform, self.current_device(), stream)
 
     def machine_code(self) -> MachineCode:
         from .cupy_code import CuPyCode
