@@ -9,6 +9,7 @@ from . import (
     backends,
     cpu_fallback,
     cuda,
+    fft,
     func,
     functional,
     library,
@@ -19,6 +20,7 @@ from . import (
     profiler,
     utils,
 )
+from . import signal_namespace as signal
 from ._lazy_subpackage import LazySubpackage as _LazySubpackage
 from .dispatch import load as _load
 from .dispatch import random

@@ -49,6 +49,8 @@ REGISTERING = (
     "reduction.moments",
     "reduction.renorm",
     "reduction.scan",
+    "resampling.fold",
+    "resampling.grid_sampler",
     "resampling.line_maps",
     "sorting.sort",
 )

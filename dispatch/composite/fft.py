@@ -300,7 +300,7 @@ def fft_fftfreq(
     if n > 0:
         half = (n + 1) // 2
         made = ops.where(ops.arange(n, device=device) >= half, made - n, made)
-    return made * (1.0 / (n * d) if n else 1.0)
+    return made * (1.0 / (n * d) if n else float("nan"))
 
 
 def fft_rfftfreq(
@@ -308,4 +308,4 @@ def fft_rfftfreq(
 ) -> Any:
     """`torch.fft.rfftfreq`: the frequencies that `rfft` has."""
     made = ops.arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device)
-    return made * (1.0 / (n * d) if n else 1.0)
+    return made * (1.0 / (n * d) if n else float("nan"))
