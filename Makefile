@@ -4,6 +4,7 @@
 #   make test         the tests; TESTS="tests/runtime -k storage" picks some
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the kernels' registrations anew
+#   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make bench        host time of small calls, beside NumPy and (where installed) PyTorch
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
@@ -50,7 +51,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 
-.PHONY: demo test lint type generate generate-check wheel-check bench bench-launch aot gpu-check gpu-bench opinfo \
+.PHONY: demo test lint type generate generate-check coverage wheel-check bench bench-launch aot gpu-check gpu-bench opinfo \
 	triton-matrix clean
 
 demo: $(DEMO_READY)
@@ -70,6 +71,10 @@ type: $(DEV_READY)
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen
+
+coverage: $(DEV_READY)
+	$(RUN) -m triten.dispatch.coverage --format markdown > coverage.tmp
+	mv coverage.tmp dispatch/coverage.md
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check

@@ -9,6 +9,7 @@ from . import (
     backends,
     cpu_fallback,
     cuda,
+    fft,
     func,
     functional,
     library,
@@ -19,6 +20,7 @@ from . import (
     profiler,
     utils,
 )
+from . import signal_namespace as signal
 from ._lazy_subpackage import LazySubpackage as _LazySubpackage
 from .dispatch import load as _load
 from .dispatch import random
@@ -121,14 +123,17 @@ else:
 
 
 def _load_cuda_kernels() -> None:
-    from .runtime.cuda.driver import driver
-
-    driver()
     _import_module(".triton_kernels", __package__)
 
 
+def _choose_cuda_driver() -> None:
+    from .runtime.cuda.driver import driver
+
+    driver()
+
+
 _load()
-_register_loader("cuda", _load_cuda_kernels)
+_register_loader("cuda", _load_cuda_kernels, _choose_cuda_driver)
 
 __all__ = sorted(
     {name for name in globals() if not name.startswith("_") or name.startswith("_check")} - {"cpu_fallback"}

@@ -25,6 +25,7 @@ REGISTERING = (
     "elementwise.pointwise",
     "factorization.library",
     "indexing.embedding_bag",
+    "fft.fft",
     "indexing.nonzero",
     "indexing.picking",
     "indexing.placing",
@@ -53,6 +54,9 @@ REGISTERING = (
     "reduction.moments",
     "reduction.renorm",
     "reduction.scan",
+    "resampling.fold",
+    "resampling.grid_sampler",
+    "resampling.line_maps",
     "sorting.sort",
 )
 """Modules that register kernels; the others are imported by these."""

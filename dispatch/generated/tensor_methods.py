@@ -13,15 +13,20 @@ from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
 from .methods_embedding_bag import EmbeddingBagMethods
 from .methods_factories import FactoriesMethods
+from .methods_fft import FftMethods
+from .methods_fold import FoldMethods
 from .methods_functional_forms import FunctionalFormsMethods
+from .methods_grid_sampler import GridSamplerMethods
 from .methods_indexing import IndexingMethods
 from .methods_integration import IntegrationMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
 from .methods_memory import MemoryMethods
+from .methods_metadata import MetadataMethods
 from .methods_norm import NormMethods
 from .methods_normalization import NormalizationMethods
 from .methods_optimizers import OptimizersMethods
+from .methods_padding import PaddingMethods
 from .methods_pointwise import PointwiseMethods
 from .methods_pooling import PoolingMethods
 from .methods_random import RandomMethods
@@ -32,6 +37,7 @@ from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
 from .methods_storage import StorageMethods
+from .methods_upsampling import UpsamplingMethods
 from .methods_views import ViewsMethods
 
 
@@ -44,15 +50,20 @@ class TensorMethods(
     CopyMethods,
     EmbeddingBagMethods,
     FactoriesMethods,
+    FftMethods,
+    FoldMethods,
     FunctionalFormsMethods,
+    GridSamplerMethods,
     IndexingMethods,
     IntegrationMethods,
     LinalgMethods,
     LossMethods,
     MemoryMethods,
+    MetadataMethods,
     NormMethods,
     NormalizationMethods,
     OptimizersMethods,
+    PaddingMethods,
     PointwiseMethods,
     PoolingMethods,
     RandomMethods,
@@ -63,6 +74,7 @@ class TensorMethods(
     SoftmaxMethods,
     SortingMethods,
     StorageMethods,
+    UpsamplingMethods,
     ViewsMethods,
 ):
     """Every family's methods."""

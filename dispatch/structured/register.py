@@ -68,6 +68,13 @@ def planned(name: str, stub: str, plan: Planner) -> None:
     _impl_by_stub(name, stub, kernel)
 
 
+def stub_of(name: str, kernel: KernelFunction) -> str | None:
+    """The stub that an operator's kernel asks for; None if it asks for none."""
+    if isinstance(kernel.planner, StructuredKernel):
+        return kernel.planner.stub
+    return next((stub for stub, served in _by_stub.items() if (name, kernel) in served), None)
+
+
 def _serve(stub: str, device_type: str) -> None:
     """Register the operators of a stub for the backend that has brought a kernel."""
     key = _dense_key(device_type)

@@ -106,7 +106,7 @@ on_register: list[Callable[[str, str], None]] = []
 """Called with a stub and a device type of another package that has a kernel there now."""
 
 _stubs: dict[str, dict[str, KernelFactory]] = {}
-_loaders: dict[str, Callable[[], object]] = {}
+_loaders: dict[str, tuple[Callable[[], object] | None, Callable[[], object]]] = {}
 
 
 def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
@@ -147,16 +147,27 @@ def register_stub(name: str, device_type: str, factory: KernelFactory) -> None:
             registered(name, device_type)
 
 
-def register_loader(device_type: str, load: Callable[[], object]) -> None:
-    """Have `load` import a backend's kernels when one of them is first wanted."""
-    _loaders[device_type] = load
+def register_loader(
+    device_type: str, load: Callable[[], object], prepare: Callable[[], object] | None = None
+) -> None:
+    """Have `load` import a backend's kernels when one of them is first wanted, after `prepare` if it is to run."""
+    _loaders[device_type] = (prepare, load)
+
+
+def load_kernels(device_type: str) -> None:
+    """Import a backend's kernels, unless they are there, to ask which there are."""
+    if device_type in _loaders:
+        _loaders[device_type][1]()
 
 
 def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
     """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
     factory = _stubs.get(name, {}).get(device_type)
-    if factory is None and device_type in _loaders:
-        _loaders[device_type]()
+    if device_type in _loaders:
+        prepare, load = _loaders[device_type]
+        if prepare is not None:
+            prepare()
+        load()
         _loaders.pop(device_type, None)
         factory = _stubs.get(name, {}).get(device_type)
     if factory is None:

@@ -19,10 +19,12 @@ from .cubin_store import find_or_compile
 from .cupy_copies import CuPyCopies
 from .cupy_devices import device_properties, library_handle
 from .cupy_errors import reported, runtime
+from .cupy_fourier import cufft_transform
 from .cupy_graph import CuPyCapture
 from .cupy_kernel import CuPyKernel, version_text
 from .device_properties import DeviceProperties
 from .driver import CompiledKernel, Driver, LaunchObserver, ThreadState, current_driver
+from .fourier import FourierTransform
 from .machine_code import MachineCode
 from .solver import Solver
 
@@ -277,7 +279,13 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     def solver(self) -> Solver:
         from .cupy_solver import CuPySolver
 
-        return CuPySolver(self.library_handle("cusolver"), self.library_handle("cublas"), self.current_device())
+        return CuPySolver(
+            self.library_handle("cusolver"), self.library_handle("cublas"), self.current_device()
+        )
+
+    def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
+        """As the base class says, by cuFFT, whose work areas CuPy's own pool gives."""
+        cufft_transform(dst, src, transform, self.current_device(), stream)
 
     def machine_code(self) -> MachineCode:
         from .cupy_code import CuPyCode

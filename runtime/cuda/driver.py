@@ -20,6 +20,7 @@ from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
 
 if TYPE_CHECKING:
+    from .fourier import FourierTransform
     from .machine_code import MachineCode
     from .solver import Solver
     from .tensor_map import DescribedTensor
@@ -199,6 +200,10 @@ class Driver(StreamCapture):
         Raises RuntimeError where it is missing.
         """
         raise RuntimeError(f"{type(self).__name__} has no library of linear algebra")
+
+    def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
+        """Enqueue a Fourier transform by the library of the driver. Raises RuntimeError where that is missing."""
+        raise RuntimeError(f"{type(self).__name__} has no library of Fourier transforms")
 
     @abstractmethod
     def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:

@@ -1,0 +1,222 @@
+"""Padding and interpolation: the taps of each dimension gathered one after another, gradients by sparse matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.structured.native.line_maps import Kernel, Kind, LineMap, by_factors
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..runtime.tensor_spec import TensorSpec
+from .error_state import quiet
+from .widen import compute_np
+
+Array = np.ndarray[Any, Any]
+
+
+def taps(line: LineMap, real: Any) -> tuple[Array, Array | None]:
+    """The taps of each position, (out, taps), -1 for none, and their weights of type `real`; None if all are 1."""
+    o = np.arange(line.out)
+    i = o - line.pad
+    last = line.n - 1
+    if line.kind is Kind.KEEP:
+        return o[:, None], None
+    if line.kind is Kind.CONSTANT:
+        return np.where((i < 0) | (i > last), -1, i)[:, None], None
+    if line.kind is Kind.REFLECT:
+        return (last - np.abs(last - np.abs(i)))[:, None], None
+    if line.kind is Kind.REPLICATE:
+        return np.clip(i, 0, last)[:, None], None
+    scale = real(line.scale)
+    if line.kind.moves:
+        half = real(0.5 if line.kind is Kind.NEAREST_EXACT else 0)
+        at = np.floor(np.float32((o.astype(real) + half) * scale))
+        return np.minimum(at.astype(np.int64), last)[:, None], None
+    if line.kind.is_antialiased:
+        return _antialiased_taps(line, real)
+    at = o.astype(real) * scale if line.align_corners else scale * (o.astype(real) + real(0.5)) - real(0.5)
+    if line.kind is Kind.LINEAR:
+        if line.out == line.n:
+            at = o.astype(real)
+        at = np.maximum(at, real(0))
+        first = np.minimum(at.astype(np.int64), last)
+        part = np.clip(at - first.astype(real), real(0), real(1))
+        index = np.stack([first, np.minimum(first + 1, last)], 1)
+        return index, np.stack([real(1) - part, part], 1)
+    first = np.minimum(np.floor(at).astype(np.int64), last)
+    part = np.clip(at - first.astype(real), real(0), real(1))
+    index = np.clip(first[:, None] + np.arange(-1, 3), 0, last)
+    distance = np.stack([part + real(1), part, real(1) - part, real(2) - part], 1)
+    return index, keys(distance, real(-0.75))
+
+
+def keys(x: Array, a: Any) -> Array:
+    """Keys' cubic convolution kernel at distances of 0 to 2."""
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, x.dtype.type(0)))
+
+
+def _antialiased_taps(line: LineMap, real: Any) -> tuple[Array, Array]:
+    scale, half = real(line.scale), real(0.5)
+    support, narrow = real(line.support), real(1.0 / max(line.scale, 1.0))
+    center = scale * (np.arange(line.out).astype(real) + half)
+    start = np.maximum((center - support + half).astype(np.int64), 0)
+    count = np.clip(np.minimum((center + support + half).astype(np.int64), line.n) - start, 0, line.taps)
+    index = start[:, None] + np.arange(int(count.max(initial=1)))
+    x = np.abs((index.astype(real) - center[:, None] + half) * narrow)
+    weight = keys(x, real(-0.5)) if line.kind is Kind.CUBIC_ANTIALIASED else np.maximum(real(1) - x, real(0))
+    there = np.arange(index.shape[1]) < count[:, None]
+    weight = np.where(there, weight, real(0))
+    total = weight.sum(1, keepdims=True)
+    weight = np.divide(weight, total, out=np.zeros_like(weight), where=total != 0)
+    return np.where(there, index, -1), weight
+
+
+def real_of(np_dtype: Any) -> Any:
+    """The scalar type of positions and weights for elements of a dtype."""
+    return np.float64 if np_dtype in (np.float64, np.complex128) else np.float32
+
+
+def check_dtype(call: StructuredCall, spec: TensorSpec) -> None:
+    """Refuse the dtypes that PyTorch's kernels have not: all have the floating ones."""
+    kind = call.extra["maps"][0].kind
+    dtype = spec.dtype
+    if kind in (Kind.REFLECT, Kind.REPLICATE):
+        backward = "grad_output" in call.args
+        known = dtype.is_floating_point or dtype.is_complex or (not backward and dtype.name != "bool")
+    else:
+        known = dtype.is_floating_point or (dtype.name == "uint8" and not is_linear_only(call.name))
+    if not known:
+        name = call.name.strip("_")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.scalar_name}'")
+
+
+def is_linear_only(name: str) -> bool:
+    """Whether it is linear interpolation over one or three dimensions, which bytes do not have."""
+    return name.startswith(("upsample_linear1d", "upsample_trilinear3d"))
+
+
+def forward(call: StructuredCall) -> PlannedKernel:
+    """The sums of the taps, the shorter dimension first."""
+    spec = call.args["self"]
+    check_dtype(call, spec)
+
+    def make(maps: tuple[LineMap, ...]) -> Kernel:
+        moves = maps[0].kind.moves
+        is_byte = spec.dtype.name == "uint8"
+        np_dtype = spec.dtype.np if moves else np.dtype(np.float32) if is_byte else compute_np(spec.dtype)
+        lines = [(axis - len(maps), taps(line, real_of(np_dtype))) for axis, line in enumerate(maps)]
+
+        def into(out: Array, array: Array) -> None:
+            made = array if moves else array.astype(np_dtype, copy=False)
+            for axis, (index, weight) in reversed(lines):
+                made = gathered(made, axis, index, weight)
+                if is_byte and not moves:
+                    made = np.clip(np.rint(made), 0, 255)
+            np.copyto(out, made, casting="unsafe")
+
+        return into
+
+    return PlannedKernel(quiet(by_factors(call, make)))
+
+
+def gathered(array: Array, axis: int, index: Array, weight: Array | None) -> Array:
+    """The sums of the taps along an axis, which is counted from the end."""
+    if weight is None:
+        return np.take(array, index[:, 0], axis)
+    behind = -1 - axis
+    total = None
+    for k in range(index.shape[1]):
+        part = np.take(array, np.maximum(index[:, k], 0), axis)
+        absent = index[:, k] < 0
+        if absent.any():
+            part[(..., absent, *(slice(None),) * behind)] = 0
+        part *= weight[:, k].reshape(-1, *(1,) * behind)
+        total = part if total is None else np.add(total, part, out=total)
+    assert total is not None
+    return total
+
+
+def constant_pad(call: StructuredCall) -> PlannedKernel:
+    """The input in the middle, the number around it."""
+    maps: tuple[LineMap, ...] = call.extra["maps"]
+    source = tuple(slice(max(-line.pad, 0), max(min(line.n, line.out - line.pad), 0)) for line in maps)
+    target = tuple(slice(max(line.pad, 0), max(min(line.out, line.n + line.pad), 0)) for line in maps)
+    borders = []
+    for axis, line in enumerate(maps):
+        inside = target[:axis]
+        if target[axis].start:
+            borders.append((*inside, slice(0, min(target[axis].start, line.out))))
+        if target[axis].stop < line.out:
+            borders.append((*inside, slice(max(target[axis].stop, 0), line.out)))
+    fixed = None if "value" in call.runtime else call.args["value"]
+    whole = any(s.stop <= s.start for s in (*source, *target))
+
+    def into(out: Array, array: Array, *values: Any) -> None:
+        value = values[0] if fixed is None else fixed
+        number = np.asarray(value).astype(out.dtype)
+        if whole:
+            out[...] = number
+            return
+        for border in borders:
+            out[border] = number
+        out[target] = array[source]
+
+    return PlannedKernel(quiet(into))
+
+
+def matrix(line: LineMap, np_dtype: Any) -> Any:
+    """(n, out): the weight of each element in each result, by `scipy.sparse`; weights of zero are kept."""
+    from scipy.sparse import csr_array
+
+    index, weight = taps(line, real_of(np_dtype))
+    there = index.ravel() >= 0
+    columns = index.ravel()[there]
+    rows = np.repeat(np.arange(line.out), index.shape[1])[there]
+    values = np.ones(len(rows), real_of(np_dtype)) if weight is None else weight.ravel()[there]
+    order = np.argsort(columns, kind="stable")
+    counts = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=line.n))])
+    return csr_array((values[order], rows[order], counts), shape=(line.n, line.out))
+
+
+def backward(call: StructuredCall) -> PlannedKernel:
+    """Each dimension's weights transposed; what adds up is added in the order of the results."""
+    spec = call.args["grad_output"]
+    check_dtype(call, spec)
+
+    def make(maps: tuple[LineMap, ...]) -> Kernel:
+        np_dtype = np.dtype(np.float32) if spec.dtype.name == "uint8" else compute_np(spec.dtype)
+        matrices = [(axis - len(maps), matrix(line, np_dtype)) for axis, line in enumerate(maps)]
+
+        def into(out: Array, grad: Array, *_: Any) -> None:
+            made = grad.astype(np_dtype, copy=False)
+            for axis, weights in matrices:
+                moved = np.moveaxis(made, axis, 0)
+                rest = moved.shape[1:]
+                flat = np.ascontiguousarray(moved).reshape(moved.shape[0], math.prod(rest))
+                made = np.moveaxis((weights @ flat).reshape(-1, *rest), 0, axis)
+            np.copyto(out, made, casting="unsafe")
+
+        return into
+
+    return PlannedKernel(quiet(by_factors(call, make)))
+
+
+NAMES = (
+    *(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3)),
+    *(f"{kind}{rank}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)),
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "upsample_trilinear3d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+)
+
+register_stub("constant_pad_nd_stub", "cpu", constant_pad)
+for _name in NAMES:
+    register_stub(f"{_name}_stub", "cpu", forward)
+    register_stub(f"{_name}_backward_stub", "cpu", backward)

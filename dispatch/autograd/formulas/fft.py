@@ -1,0 +1,40 @@
+"""Fourier transforms between real and complex numbers (torch FunctionsManual.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...generated import functions as ops
+
+
+def fft_r2c_backward(
+    grad: Any, dim: Sequence[int], normalization: int, onesided: bool, last_dim_size: int
+) -> Any:
+    """The inverse direction over the whole dimension, what was left off being zero; its real part."""
+    if onesided:
+        rank = len(grad.shape)
+        last = dim[-1] % rank
+        missing = last_dim_size - grad.shape[last]
+        if missing > 0:
+            grad = ops.constant_pad_nd(grad, [*(0, 0) * (rank - 1 - last), 0, missing])
+    return ops.real(ops._fft_c2c(grad, dim, normalization, False))
+
+
+def fft_c2r_backward(grad: Any, dim: Sequence[int], normalization: int) -> Any:
+    """The forward direction; what stands for two numbers counts twice."""
+    made = ops._fft_r2c(grad, dim, normalization, True)
+    last = dim[-1]
+    n, half = grad.shape[last], made.shape[last]
+    twice = n - half
+    if twice <= 0:
+        return made
+    counts = ops.full(half, 1.0, dtype=grad.dtype, device=grad.device)
+    counts = ops.where(_between(half, twice, grad), counts * 2, counts)
+    rank = len(grad.shape)
+    return made * counts.reshape([half if d == last % rank else 1 for d in range(rank)])
+
+
+def _between(half: int, twice: int, grad: Any) -> Any:
+    place = ops.arange(half, device=grad.device)
+    return (place >= 1) & (place <= twice)

@@ -1,0 +1,311 @@
+"""`torch.fft`: the transforms by three operators (ATen/native/SpectralOps.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import get_default_dtype
+from ..generated import functions as ops
+from ..structured.native.dims import wrap_dim
+from .signal_windows import bartlett_window as bartlett_window
+from .signal_windows import blackman_window as blackman_window
+from .signal_windows import hamming_window as hamming_window
+from .signal_windows import hann_window as hann_window
+from .signal_windows import kaiser_window as kaiser_window
+from .stft import istft as istft
+from .stft import stft as stft
+from .stft import stft_center as stft_center
+
+NONE, BY_ROOT_N, BY_N = 0, 1, 2
+
+
+def normalization_of(norm: str | None, forward: bool) -> int:
+    """ATen's number of a mode. Raises RuntimeError for an unknown one."""
+    if norm is None or norm == "backward":
+        return NONE if forward else BY_N
+    if norm == "forward":
+        return BY_N if forward else NONE
+    if norm == "ortho":
+        return BY_ROOT_N
+    raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+
+
+def promoted(self: Any, require_complex: bool) -> Any:
+    """The tensor in a dtype that is transformed: integers in the default one. Raises RuntimeError for others."""
+    dtype = self._spec.dtype
+    if dtype.is_complex:
+        return self
+    if not dtype.is_floating_point:
+        dtype = get_default_dtype()
+    if dtype.name not in ("float32", "float64"):
+        raise RuntimeError(f"Unsupported dtype {dtype.scalar_name}")
+    return self.to(dtype.to_complex() if require_complex else dtype)
+
+
+def resized(self: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
+    """Each of `dims` cut, or filled with zeros, to its size; -1 leaves it as it is."""
+    given = self._spec.sizes
+    pad = [0] * (2 * len(given))
+    for dim, n in zip(dims, sizes, strict=True):
+        if n == -1:
+            continue
+        if given[dim] < n:
+            pad[2 * (len(given) - 1 - dim) + 1] = n - given[dim]
+        elif given[dim] > n:
+            self = self.narrow(dim, 0, n)
+    return ops.constant_pad_nd(self, pad) if any(pad) else self
+
+
+def _check_points(n: int) -> None:
+    if n < 1:
+        raise RuntimeError(f"Invalid number of data points ({n}) specified")
+
+
+def _one_dim(self: Any, dim: int) -> int:
+    return wrap_dim(dim, self._spec.ndim, scalar_ok=False)
+
+
+def _real_input(name: str, self: Any) -> None:
+    if self._spec.dtype.is_complex:
+        raise RuntimeError(f"{name} expects a real input tensor, but got {self._spec.dtype.scalar_name}")
+
+
+def _c2r(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+    self = promoted(self, require_complex=True)
+    dim = _one_dim(self, dim)
+    size = 2 * (self._spec.sizes[dim] - 1) if n is None else n
+    _check_points(size)
+    if n is not None:
+        self = resized(self, [dim], [size // 2 + 1])
+    mode = normalization_of(norm, forward)
+    return ops._fft_c2r(ops.conj_physical(self) if forward else self, [dim], mode, size)
+
+
+def _r2c(name: str, self: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool) -> Any:
+    _real_input(name, self)
+    self = promoted(self, require_complex=False)
+    dim = _one_dim(self, dim)
+    _check_points(self._spec.sizes[dim] if n is None else n)
+    if n is not None:
+        self = resized(self, [dim], [n])
+    made = ops._fft_r2c(self, [dim], normalization_of(norm, forward), onesided)
+    return made if forward else ops.conj_physical(made)
+
+
+def _c2c(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+    dim = _one_dim(self, dim)
+    _check_points(self._spec.sizes[dim] if n is None else n)
+    if n is not None:
+        self = resized(self, [dim], [n])
+    return ops._fft_c2c(self, [dim], normalization_of(norm, forward), forward)
+
+
+def fft_fft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+    """`torch.fft.fft`."""
+    if self._spec.dtype.is_complex:
+        return _c2c(self, n, dim, norm, True)
+    return _r2c("fft", self, n, dim, norm, forward=True, onesided=False)
+
+
+def fft_ifft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+    """`torch.fft.ifft`."""
+    if self._spec.dtype.is_complex:
+        return _c2c(self, n, dim, norm, False)
+    return _r2c("ifft", self, n, dim, norm, forward=False, onesided=False)
+
+
+def fft_rfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+    """`torch.fft.rfft`."""
+    return _r2c("rfft", self, n, dim, norm, forward=True, onesided=True)
+
+
+def fft_irfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+    """`torch.fft.irfft`."""
+    return _c2r(self, n, dim, norm, forward=False)
+
+
+def fft_hfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+    """`torch.fft.hfft`."""
+    return _c2r(self, n, dim, norm, forward=True)
+
+
+def fft_ihfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+    """`torch.fft.ihfft`."""
+    return _r2c("ihfft", self, n, dim, norm, forward=False, onesided=True)
+
+
+def shape_and_dims(
+    self: Any, s: Sequence[int] | None, dim: Sequence[int] | None
+) -> tuple[list[int], list[int]]:
+    """The sizes and the dimensions of a transform over several. Raises RuntimeError or IndexError."""
+    sizes = self._spec.sizes
+    rank = len(sizes)
+    dims: list[int] | None = None
+    if dim is not None:
+        dims = [wrap_dim(d, rank, scalar_ok=False) for d in dim]
+        if len(set(dims)) != len(dims):
+            raise RuntimeError("FFT dims must be unique")
+    if s is not None:
+        if dims is None:
+            if len(s) > rank:
+                raise RuntimeError(
+                    f"Got shape with {len(s)} values but input tensor only has {rank} dimensions."
+                )
+            dims = list(range(rank - len(s), rank))
+        elif len(dims) != len(s):
+            raise RuntimeError("When given, dim and shape arguments must have the same length")
+        shape = [sizes[d] if n == -1 else n for d, n in zip(dims, s, strict=True)]
+    else:
+        dims = list(range(rank)) if dims is None else dims
+        shape = [sizes[d] for d in dims]
+    for n in shape:
+        _check_points(n)
+    return shape, dims
+
+
+def _half_shape(
+    name: str, self: Any, s: Sequence[int] | None, dim: Sequence[int] | None
+) -> tuple[list[int], list[int], int]:
+    """As `shape_and_dims` for what is halved along the last dimension, and the whole size of that."""
+    shape, dims = shape_and_dims(self, s, dim)
+    if not shape:
+        raise RuntimeError(f"{name} must transform at least one axis")
+    whole = shape[-1] if s is not None and s[-1] != -1 else 2 * (self._spec.sizes[dims[-1]] - 1)
+    _check_points(whole)
+    return [*shape[:-1], whole // 2 + 1], dims, whole
+
+
+def _c2c_over(
+    self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None, forward: bool
+) -> Any:
+    shape, dims = shape_and_dims(self, s, dim)
+    self = resized(promoted(self, require_complex=True), dims, shape)
+    return ops._fft_c2c(self, dims, normalization_of(norm, forward), forward)
+
+
+def fft_fftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+    """`torch.fft.fftn`."""
+    return _c2c_over(self, s, dim, norm, True)
+
+
+def fft_ifftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+    """`torch.fft.ifftn`."""
+    return _c2c_over(self, s, dim, norm, False)
+
+
+def fft_rfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+    """`torch.fft.rfftn`."""
+    if self._spec.dtype.is_complex:
+        raise RuntimeError(
+            f"rfftn expects a real-valued input tensor, but got {self._spec.dtype.scalar_name}"
+        )
+    shape, dims = shape_and_dims(self, s, dim)
+    if not shape:
+        raise RuntimeError("rfftn must transform at least one axis")
+    self = resized(promoted(self, require_complex=False), dims, shape)
+    return ops._fft_r2c(self, dims, normalization_of(norm, True), True)
+
+
+def fft_irfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+    """`torch.fft.irfftn`."""
+    shape, dims, whole = _half_shape("irfftn", self, s, dim)
+    self = resized(promoted(self, require_complex=True), dims, shape)
+    return ops._fft_c2r(self, dims, normalization_of(norm, False), whole)
+
+
+def fft_hfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+    """`torch.fft.hfftn`: forwards over all but the last dimension, which is Hermitian."""
+    shape, dims, whole = _half_shape("hfftn", self, s, dim)
+    self = resized(promoted(self, require_complex=True), dims, shape)
+    mode = normalization_of(norm, True)
+    if len(dims) > 1:
+        self = ops._fft_c2c(self, dims[:-1], mode, True)
+    return ops._fft_c2r(ops.conj_physical(self), [dims[-1]], mode, whole)
+
+
+def fft_ihfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+    """`torch.fft.ihfftn`: the inverse of `hfftn`."""
+    if self._spec.dtype.is_complex:
+        raise RuntimeError(
+            f"ihfftn expects a real-valued input tensor, but got {self._spec.dtype.scalar_name}"
+        )
+    shape, dims = shape_and_dims(self, s, dim)
+    if not shape:
+        raise RuntimeError("ihfftn must transform at least one axis")
+    self = resized(promoted(self, require_complex=False), dims, shape)
+    mode = normalization_of(norm, False)
+    made = ops.conj_physical(ops._fft_r2c(self, [dims[-1]], mode, True))
+    return ops._fft_c2c(made, dims[:-1], mode, False) if len(dims) > 1 else made
+
+
+fft_fft2, fft_ifft2, fft_rfft2 = fft_fftn, fft_ifftn, fft_rfftn
+fft_irfft2, fft_hfft2, fft_ihfft2 = fft_irfftn, fft_hfftn, fft_ihfftn
+
+
+def _into(function: Callable[..., Any]) -> Callable[..., Any]:
+    def out_form(self: Any, size: Any, dim: Any, norm: str | None, out: Any) -> Any:
+        made = function(self, size, dim, norm)
+        if made.dtype is not out.dtype:
+            raise RuntimeError(f"Expected out tensor to have dtype {made.dtype}, but got {out.dtype} instead")
+        out.resize_(made.shape)
+        return out.copy_(made)
+
+    return out_form
+
+
+fft_fft_out = _into(fft_fft)
+fft_fft2_out = _into(fft_fft2)
+fft_fftn_out = _into(fft_fftn)
+fft_ifft_out = _into(fft_ifft)
+fft_ifft2_out = _into(fft_ifft2)
+fft_ifftn_out = _into(fft_ifftn)
+fft_rfft_out = _into(fft_rfft)
+fft_rfft2_out = _into(fft_rfft2)
+fft_rfftn_out = _into(fft_rfftn)
+fft_irfft_out = _into(fft_irfft)
+fft_irfft2_out = _into(fft_irfft2)
+fft_irfftn_out = _into(fft_irfftn)
+fft_hfft_out = _into(fft_hfft)
+fft_hfft2_out = _into(fft_hfft2)
+fft_hfftn_out = _into(fft_hfftn)
+fft_ihfft_out = _into(fft_ihfft)
+fft_ihfft2_out = _into(fft_ihfft2)
+fft_ihfftn_out = _into(fft_ihfftn)
+
+
+def _shift_dims(self: Any, dim: Sequence[int] | None) -> list[int]:
+    rank = self._spec.ndim
+    return list(range(rank)) if dim is None else [wrap_dim(d, rank) for d in dim]
+
+
+def fft_fftshift(self: Any, dim: Sequence[int] | None) -> Any:
+    """`torch.fft.fftshift`: the zero frequency to the middle."""
+    dims = _shift_dims(self, dim)
+    return ops.roll(self, [self.shape[d] // 2 for d in dims], dims)
+
+
+def fft_ifftshift(self: Any, dim: Sequence[int] | None) -> Any:
+    """`torch.fft.ifftshift`: the zero frequency back to the front."""
+    dims = _shift_dims(self, dim)
+    return ops.roll(self, [(self.shape[d] + 1) // 2 for d in dims], dims)
+
+
+def fft_fftfreq(
+    n: int, d: float, dtype: ScalarType | None, layout: Any, device: Any, pin_memory: bool | None
+) -> Any:
+    """`torch.fft.fftfreq`: the frequencies of `n` samples at a distance of `d`."""
+    made = ops.arange(n, dtype=dtype or get_default_dtype(), device=device)
+    if n > 0:
+        half = (n + 1) // 2
+        made = ops.where(ops.arange(n, device=device) >= half, made - n, made)
+    return made * (1.0 / (n * d) if n else float("nan"))
+
+
+def fft_rfftfreq(
+    n: int, d: float, dtype: ScalarType | None, layout: Any, device: Any, pin_memory: bool | None
+) -> Any:
+    """`torch.fft.rfftfreq`: the frequencies that `rfft` has."""
+    made = ops.arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device)
+    return made * (1.0 / (n * d) if n else float("nan"))

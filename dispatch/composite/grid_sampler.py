@@ -1,0 +1,98 @@
+"""Sampling at given places: the gradient of the image, and grids of affine maps (ATen/native/GridSampler.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import float32
+from ..generated import functions as ops
+from ..structured.native.grid_sampler import check_grid_sampler
+
+
+def grid_sampler(
+    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    """`torch.grid_sampler`, over two or three spatial dimensions."""
+    check_grid_sampler(input._spec, grid._spec, interpolation_mode, None)
+    rank = input.dim() - 2
+    if rank not in (2, 3) or grid.dim() != input.dim():
+        raise RuntimeError(
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with sizes "
+            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    sampler = ops.grid_sampler_2d if rank == 2 else ops.grid_sampler_3d
+    return sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def grid_sampler_backward(
+    grad_output: Any,
+    input: Any,
+    grid: Any,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Any, Any]:
+    """The gradients of the image and of the grid.
+
+    Each place gives the elements that it was made of their shares, which `index_add` adds up in a fixed order: one
+    more row of the plane takes those of places outside.
+    """
+    modes = (interpolation_mode, padding_mode, align_corners)
+    size = list(input.shape[2:])
+    of_input = of_grid = None
+    if output_mask[0]:
+        n, c = input.shape[:2]
+        wide = grad_output if input.dtype.itemsize > 2 else grad_output.to(float32)
+        index, weight = ops._grid_sampler_taps(grid.to(wide.dtype), size, *modes)
+        rows = input[0, 0].numel() + 1
+        places, taps = index.shape[1:]
+        first = ops.arange(n, device=grid.device).reshape(n, 1, 1) * rows
+        shares = wide.reshape(n, c, places).permute(0, 2, 1).unsqueeze(2) * weight.unsqueeze(3)
+        added = ops.zeros([n * rows, c], dtype=wide.dtype, device=grid.device).index_add(
+            0, (index + first).reshape(n * places * taps), shares.reshape(n * places * taps, c)
+        )
+        planes = added.reshape(n, rows, c).narrow(1, 0, rows - 1).permute(0, 2, 1)
+        of_input = planes.contiguous().reshape(input.shape).to(input.dtype)
+    if output_mask[1]:
+        of_grid = ops._grid_sampler_grid_backward(grad_output, input, grid, *modes)
+    return of_input, of_grid
+
+
+def _coordinates(theta: Any, n: int, align_corners: bool) -> Any:
+    """Places of the elements of a dimension in [-1, 1]."""
+    if n <= 1:
+        return ops.zeros(n, dtype=theta.dtype, device=theta.device)
+    places = ops.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    return places if align_corners else places * ((n - 1) / n)
+
+
+def _base_grid(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
+    """(places, rank + 1): each element's coordinates, innermost first, and 1."""
+    spatial = list(size[2:])
+    rank = len(spatial)
+    parts = []
+    for d in range(rank - 1, -1, -1):
+        line = _coordinates(theta, spatial[d], align_corners)
+        parts.append(line.reshape([-1 if i == d else 1 for i in range(rank)]).expand(spatial))
+    parts.append(ops.ones(spatial, dtype=theta.dtype, device=theta.device))
+    return ops.stack(parts, -1).reshape(-1, rank + 1)
+
+
+def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
+    """(N, rank, rank + 1) matrices give (N, *spatial, rank) places, for `torch.nn.functional.grid_sample`."""
+    rank = len(size) - 2
+    if rank not in (2, 3):
+        raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
+    base = _base_grid(theta, size, align_corners)
+    made = ops.matmul(base.unsqueeze(0), theta.transpose(1, 2))
+    return made.reshape([size[0], *size[2:], rank])
+
+
+def affine_grid_generator_backward(grad: Any, size: Sequence[int], align_corners: bool) -> Any:
+    """The gradient of the matrices."""
+    rank = len(size) - 2
+    base = _base_grid(grad, size, align_corners)
+    flat = grad.reshape(size[0], -1, rank)
+    return ops.matmul(flat.transpose(1, 2), base.unsqueeze(0))

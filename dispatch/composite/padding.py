@@ -1,0 +1,87 @@
+"""Padding by mode, and circular padding (ATen/native/PadNd.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..generated import functions as ops
+
+MODES = ("reflect", "replicate", "circular", "constant")
+"""In the order of ATen's `padding_mode`."""
+
+SUPPORTED = """Supported combinations for non-constant padding:
+  - 2D or 3D input: padding size = 2 (pads last dimension)
+  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)
+  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"""
+
+
+def _pad_circular(self: Any, pad: Sequence[int]) -> Any:
+    """The other side of each dimension as its border; negative sides are left off first.
+
+    Raises RuntimeError where none, or more than two dimensions stay as they are, and for a border longer than the
+    dimension.
+    """
+    sizes = self._spec.sizes
+    padded = len(pad) // 2
+    if len(sizes) - padded not in (1, 2):
+        raise RuntimeError(
+            f"Invalid padding size, expected 1 or 2 non-padded dimensions, which would be equivalent to padding of "
+            f"length {(len(sizes) - 1) * 2} or {(len(sizes) - 2) * 2} respectively but got {len(pad)}"
+        )
+    out = self
+    for i in range(padded):
+        dim = len(sizes) - 1 - i
+        left, right, n = pad[2 * i], pad[2 * i + 1], sizes[dim]
+        if left > n or right > n:
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if n + left + right < 0:
+            raise RuntimeError("Negative padding value is resulting in an empty dimension")
+        kept = out.narrow(dim, max(-left, 0), n + min(left, 0) + min(right, 0))
+        length = kept._spec.sizes[dim]
+        if max(left, right) > length:
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        parts = [kept]
+        if left > 0:
+            parts.insert(0, kept.narrow(dim, length - left, left))
+        if right > 0:
+            parts.append(kept.narrow(dim, 0, right))
+        out = ops.cat(parts, dim) if len(parts) > 1 else kept
+    return out if out is not self and not _is_view(pad) else out.clone()
+
+
+def _is_view(pad: Sequence[int]) -> bool:
+    return all(side <= 0 for side in pad)
+
+
+def _pad_enum(self: Any, pad: Sequence[int], mode: int, value: float | None) -> Any:
+    """`pad` with the mode as a number."""
+    rank = self._spec.ndim
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) > rank * 2:
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(pad)} and input of dimension {rank}"
+        )
+    name = MODES[mode]
+    if name == "constant":
+        return ops.constant_pad_nd(self, pad, 0.0 if value is None else value)
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{name}" doesn\'t take in value argument')
+    spatial = len(pad) // 2
+    if spatial not in (1, 2, 3) or rank not in (spatial + 1, spatial + 2):
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {rank}D input tensor.\n{SUPPORTED}"
+        )
+    if name == "circular":
+        return ops._pad_circular(self, pad)
+    prefix = "reflection" if name == "reflect" else "replication"
+    return getattr(ops, f"{prefix}_pad{spatial}d")(self, pad)
+
+
+def pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
+    """`torch.nn.functional.pad`."""
+    if mode not in MODES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    return _pad_enum(self, pad, MODES.index(mode), value)

@@ -1,0 +1,104 @@
+"""`torch.hann_window` and its kin: what stands over a signal before it is transformed (ATen/native/TensorFactories.cpp).
+
+A periodic window is a symmetric one of one more element, without its last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import get_default_dtype
+from ..generated import functions as ops
+
+
+def _window(
+    name: str,
+    shape: Callable[[Any, int], Any],
+    length: int,
+    periodic: bool,
+    dtype: ScalarType | None,
+    device: Any,
+) -> Any:
+    """``shape(0, 1, 2, ..., number of elements)``. Raises RuntimeError for integers and for a negative length."""
+    dtype = get_default_dtype() if dtype is None else dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+    if length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
+    if length < 2:
+        return ops.ones(length, dtype=dtype, device=device)
+    whole = length + periodic
+    # Narrow floats count in float32: they have not every integer.
+    wide = dtype if dtype.itemsize > 2 else get_default_dtype()
+    made = shape(ops.arange(whole, dtype=wide, device=device), whole)
+    return made.narrow(0, 0, length).to(dtype) if periodic else made.to(dtype)
+
+
+def hamming_window(window_length: int, *rest: Any) -> Any:
+    """alpha - beta cos(2 pi n / (N - 1))."""
+    *given, dtype, _, device, _ = rest
+    periodic, alpha, beta = (*given, *(True, 0.54, 0.46)[len(given) :])
+    return _window("hamming_window", _cosine(alpha, beta), window_length, periodic, dtype, device)
+
+
+def _cosine(alpha: float, beta: float) -> Callable[[Any, int], Any]:
+    return lambda n, whole: (n * (2 * math.pi / (whole - 1))).cos() * -beta + alpha
+
+
+def hann_window(window_length: int, *rest: Any) -> Any:
+    """(1 - cos(2 pi n / (N - 1))) / 2."""
+    *given, dtype, _, device, _ = rest
+    return _window("hann_window", _cosine(0.5, 0.5), window_length, (*given, True)[0], dtype, device)
+
+
+def blackman_window(window_length: int, *rest: Any) -> Any:
+    """0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1))."""
+    *given, dtype, _, device, _ = rest
+
+    def shape(n: Any, whole: int) -> Any:
+        angle = n * (math.pi / (whole - 1))
+        return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
+
+    return _window("blackman_window", shape, window_length, (*given, True)[0], dtype, device)
+
+
+def bartlett_window(window_length: int, *rest: Any) -> Any:
+    """A triangle."""
+    *given, dtype, _, device, _ = rest
+
+    def shape(n: Any, whole: int) -> Any:
+        return 1 - (n * (2.0 / (whole - 1)) - 1).abs()
+
+    return _window("bartlett_window", shape, window_length, (*given, True)[0], dtype, device)
+
+
+def kaiser_window(window_length: int, *rest: Any) -> Any:
+    """I0(beta sqrt(1 - ((2 n - N + 1) / (N - 1))^2)) / I0(beta)."""
+    *given, dtype, _, device, _ = rest
+    periodic, beta = (*given, *(True, 12.0)[len(given) :])
+
+    def shape(n: Any, whole: int) -> Any:
+        half = (whole - 1) / 2
+        inside = (1 - ((n - half) / half) ** 2).clamp(min=0)
+        return bessel_i0(inside.sqrt() * beta) / bessel_i0(ops.full((), beta, dtype=n.dtype, device=device))
+
+    return _window("kaiser_window", shape, window_length, periodic, dtype, device)
+
+
+TERMS = 64
+
+
+def bessel_i0(x: Any) -> Any:
+    """The modified Bessel function of order zero by its power series, for the arguments that windows have.
+
+    The terms are positive, so nothing cancels; for x up to 50 the 64th is below the rounding of float64.
+    """
+    quarter = x * x / 4
+    total = ops.ones_like(x)
+    for k in range(TERMS, 0, -1):
+        # Horner's rule from the last term on.
+        total = total * quarter / (k * k) + 1
+    return total

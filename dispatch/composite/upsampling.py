@@ -1,0 +1,50 @@
+"""Interpolation to a size or by factors: the ``.vec`` overloads (ATen/native/UpSample.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.dispatcher import Dispatcher
+
+
+def output_size_of(
+    input_size: Sequence[int], output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> list[int]:
+    """The spatial sizes of the result. Raises RuntimeError unless one of the two is given, for each dimension."""
+    rank = len(input_size) - 2
+    if (output_size is None) == (scale_factors is None):
+        raise RuntimeError("Must specify exactly one of output_size and scale_factors")
+    given = output_size if output_size is not None else scale_factors
+    assert given is not None
+    if len(given) != rank:
+        what = "output_size" if output_size is not None else "scale_factors"
+        raise RuntimeError(f"{what}: expected {rank} values for an input of {rank + 2} dimensions, got {len(given)}")
+    if output_size is not None:
+        return list(output_size)
+    return [int(n * factor) for n, factor in zip(input_size[2:], given, strict=True)]
+
+
+def _by_vector(name: str) -> Callable[..., Any]:
+    def vec(input: Any, output_size: Sequence[int] | None, *rest: Any) -> Any:
+        *align_corners, scale_factors = rest
+        sizes = output_size_of(input._spec.sizes, output_size, scale_factors)
+        factors = [None] * len(sizes) if scale_factors is None else list(scale_factors)
+        by_sizes = Dispatcher.singleton().find_schema_or_throw(f"aten::{name}")
+        return by_sizes.call(input, tuple(sizes), *align_corners, *factors)
+
+    return vec
+
+
+upsample_nearest1d = _by_vector("upsample_nearest1d")
+upsample_nearest2d = _by_vector("upsample_nearest2d")
+upsample_nearest3d = _by_vector("upsample_nearest3d")
+_upsample_nearest_exact1d = _by_vector("_upsample_nearest_exact1d")
+_upsample_nearest_exact2d = _by_vector("_upsample_nearest_exact2d")
+_upsample_nearest_exact3d = _by_vector("_upsample_nearest_exact3d")
+upsample_linear1d = _by_vector("upsample_linear1d")
+upsample_bilinear2d = _by_vector("upsample_bilinear2d")
+upsample_bicubic2d = _by_vector("upsample_bicubic2d")
+upsample_trilinear3d = _by_vector("upsample_trilinear3d")
+_upsample_bilinear2d_aa = _by_vector("_upsample_bilinear2d_aa")
+_upsample_bicubic2d_aa = _by_vector("_upsample_bicubic2d_aa")

@@ -1,0 +1,107 @@
+"""Meta functions of sampling at given places (ATen/native/GridSamplerUtils.h)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ....runtime.scalar_type import int64
+from ....runtime.tensor_spec import TensorSpec
+from ..meta_base import MetaBase
+
+BILINEAR, NEAREST, BICUBIC = 0, 1, 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+
+
+def taps_of(interpolation_mode: int, rank: int) -> int:
+    """How many elements a sample is made of."""
+    return int({BILINEAR: 2**rank, NEAREST: 1, BICUBIC: 4**rank}[interpolation_mode])
+
+
+def check_grid_sampler(input: TensorSpec, grid: TensorSpec, interpolation_mode: int, rank: int | None) -> None:
+    """Raise RuntimeError with PyTorch's messages. `rank` is the number of spatial dimensions; None for any."""
+    if input.device is not grid.device:
+        raise RuntimeError(
+            f"grid_sampler(): expected input and grid to be on same device, but input is on {input.device} and grid is "
+            f"on {grid.device}"
+        )
+    if input.sizes[0] != grid.sizes[0]:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+            f"{list(input.sizes)} and grid with sizes {list(grid.sizes)}"
+        )
+    if grid.sizes[-1] != input.ndim - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but got grid with sizes "
+            f"{list(grid.sizes)}"
+        )
+    for dim in range(2, input.ndim):
+        if input.sizes[dim] <= 0:
+            raise RuntimeError(
+                f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+                f"{list(input.sizes)} with dimension {dim} being empty"
+            )
+    if rank is not None and (input.ndim != rank + 2 or grid.ndim != input.ndim):
+        raise RuntimeError(
+            f"grid_sampler(): expected {rank + 2}D input and grid with same number of dimensions, but got input with "
+            f"sizes {list(input.sizes)} and grid with sizes {list(grid.sizes)}"
+        )
+    if rank == 3 and interpolation_mode == BICUBIC:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    if grid.dtype is not input.dtype:
+        raise RuntimeError(
+            f"grid_sampler(): expected input and grid to have same dtype, but input has {input.dtype.scalar_name} and "
+            f"grid has {grid.dtype.scalar_name}"
+        )
+
+
+def grid_sampler_nd(
+    meta: MetaBase,
+    input: TensorSpec,
+    grid: TensorSpec,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> None:
+    """(N, C, *spatial) sampled at (N, *places, rank), whose last dimension is x, y, z in [-1, 1]."""
+    rank = 3 if "3d" in meta.name else 2
+    check_grid_sampler(input, grid, interpolation_mode, rank)
+    meta.set_output_contiguous(0, (*input.sizes[:2], *grid.sizes[1:-1]), dtype=input.dtype)
+
+
+def _grid_sampler_taps(
+    meta: MetaBase,
+    grid: TensorSpec,
+    size: Sequence[int],
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> None:
+    """For each place its elements' numbers in a plane, one behind the last for none, and their weights.
+
+    Both are (N, places, taps).
+    """
+    rank = len(size)
+    sizes = (grid.sizes[0], math.prod(grid.sizes[1:-1]), taps_of(interpolation_mode, rank))
+    meta.set_output_contiguous(0, sizes, dtype=int64)
+    meta.set_output_contiguous(1, sizes, dtype=grid.dtype)
+
+
+def _grid_sampler_grid_backward(
+    meta: MetaBase,
+    grad_output: TensorSpec,
+    input: TensorSpec,
+    grid: TensorSpec,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> None:
+    """The gradient of the places."""
+    check_grid_sampler(input, grid, interpolation_mode, input.ndim - 2)
+    expected = (*input.sizes[:2], *grid.sizes[1:-1])
+    if grad_output.sizes != expected:
+        raise RuntimeError(
+            f"grid_sampler_{input.ndim - 2}d_backward(): expected grad_output of sizes {list(expected)}, got "
+            f"{list(grad_output.sizes)}"
+        )
+    meta.set_output_contiguous(0, grid.sizes, dtype=grid.dtype)

@@ -1,0 +1,116 @@
+"""How positions along one dimension are made of those of another: what padding and interpolation have in common.
+
+An operator is a `LineMap` for each of its last dimensions. Element o of the result is a weighted sum of a few elements
+of the input, the *taps* of o, along each dimension alone; the gradient of an element gathers those of the results that
+have it as a tap.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..stub import StructuredCall
+
+
+class Kind(enum.IntEnum):
+    """Which elements are the taps of position o; `i` is o less the border on the left."""
+
+    KEEP = 0
+    """o itself."""
+    CONSTANT = 1
+    """i, or none beyond the input, where a number stands."""
+    REFLECT = 2
+    """i, mirrored at the first and at the last element."""
+    REPLICATE = 3
+    """i, or the nearest element."""
+    NEAREST = 4
+    """The element in which scale o lies."""
+    NEAREST_EXACT = 5
+    """The element in which scale (o + 1/2) lies."""
+    LINEAR = 6
+    """The two elements around the source of o."""
+    CUBIC = 7
+    """The four elements around it, weighted by Keys' kernel with a = -0.75 (R. G. Keys, 1981)."""
+    LINEAR_ANTIALIASED = 8
+    """All elements under a triangle as wide as the scale."""
+    CUBIC_ANTIALIASED = 9
+    """All elements under Keys' kernel with a = -0.5, as wide as the scale."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether elements are moved as they are, for there is one tap of weight 1 or none."""
+        return self <= Kind.NEAREST_EXACT
+
+    @property
+    def is_antialiased(self) -> bool:
+        """Whether the number of taps depends on the scale."""
+        return self >= Kind.LINEAR_ANTIALIASED
+
+
+class LineMap(NamedTuple):
+    """A dimension of `n` elements made into one of `out`.
+
+    `pad` is the border on the left, negative where elements are left off. `scale` says how many elements of the input
+    an element of the result stands for; with `align_corners` the first and the last elements coincide.
+    """
+
+    kind: Kind
+    n: int
+    out: int
+    pad: int = 0
+    scale: float = 1.0
+    align_corners: bool = False
+
+    @property
+    def taps(self) -> int:
+        """How many taps a position has at most."""
+        if self.kind is Kind.LINEAR:
+            return 2
+        if self.kind is Kind.CUBIC:
+            return 4
+        return 2 * math.ceil(self.support) + 1 if self.kind.is_antialiased else 1
+
+    @property
+    def support(self) -> float:
+        """How far the kernel of an antialiased map reaches."""
+        radius = 1.0 if self.kind is Kind.LINEAR_ANTIALIASED else 2.0
+        return radius * max(self.scale, 1.0)
+
+
+def source_scale(n: int, out: int, align_corners: bool, scale_factor: float | None) -> float:
+    """Elements of the input for each of the result (ATen/native/UpSample.h, area_pixel_compute_scale)."""
+    if align_corners:
+        return (n - 1) / (out - 1) if out > 1 else 0.0
+    return 1.0 / scale_factor if scale_factor is not None and scale_factor > 0 else n / out
+
+
+Kernel = Callable[..., None]
+
+
+def by_factors(call: StructuredCall, make: Callable[[tuple[LineMap, ...]], Kernel]) -> Kernel:
+    """The kernel over (output, input, then the scale factors, which are numbers of the call).
+
+    ``make(maps)`` gives a kernel over (output, input); it is called once for factors that were seen lately.
+    """
+    maps: tuple[LineMap, ...] = call.extra["maps"]
+    count = sum(name.startswith("scales") for name in call.runtime)
+    if count == 0:
+        return make(maps)
+
+    @functools.lru_cache(maxsize=32)
+    def made(*factors: float | None) -> Kernel:
+        return make(
+            tuple(
+                line._replace(scale=source_scale(line.n, line.out, line.align_corners, factor))
+                for line, factor in zip(maps, factors, strict=True)
+            )
+        )
+
+    def into(out: Any, array: Any, *factors: float | None) -> None:
+        made(*factors)(out, array)
+
+    return into

@@ -1,0 +1,336 @@
+"""Windows over signals (`torch.signal.windows`).
+
+With `sym` a window is symmetric; without, it is a period of one, and the `M` elements of `M + 1` symmetric ones.
+All raise ValueError for a negative `M`, and for dtypes other than float32 and float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..dispatch.composite.signal_windows import bessel_i0
+from ..dispatch.generated import functions as ops
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import float32, float64, get_default_dtype
+
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
+
+
+def _made(
+    name: str,
+    shape: Callable[[Any, int], Any],
+    M: int,
+    sym: bool,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+) -> Any:
+    """``shape(0, 1, 2, ..., elements of the symmetric window)``."""
+    dtype = get_default_dtype() if dtype is None else dtype
+    if M < 0:
+        raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if layout is not None and str(layout) not in ("triten.strided", "strided"):
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
+    if dtype not in (float32, float64):
+        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+    whole = M if sym else M + 1
+    if M == 0 or (M == 1 and name != "exponential"):
+        made = ops.ones(M, dtype=dtype, device=device)
+    else:
+        made = shape(ops.arange(M, dtype=dtype, device=device), whole)
+    return made.detach().requires_grad_(requires_grad)
+
+
+def exponential(
+    M: int,
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """exp(-|n - center| / tau), the center by default in the middle (`torch.signal.windows.exponential`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.exponential(3)
+        tensor([0.3679, 1.0000, 0.3679])
+    """
+    if tau <= 0:
+        raise ValueError(f"Tau must be positive, got: {tau} instead.")
+    if sym and center is not None:
+        raise ValueError("Center must be None for symmetric windows")
+
+    def shape(n: Any, whole: int) -> Any:
+        middle = (whole - 1) / 2 if center is None else center
+        return (-(n - middle).abs() / tau).exp()
+
+    return _made("exponential", shape, M, sym, dtype, layout, device, requires_grad)
+
+
+def cosine(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """sin(pi (n + 1/2) / M) (`torch.signal.windows.cosine`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.cosine(2)
+        tensor([0.7071, 0.7071])
+    """
+    return _made(
+        "cosine",
+        lambda n, whole: ((n + 0.5) * (math.pi / whole)).sin(),
+        M,
+        sym,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+    )
+
+
+def gaussian(
+    M: int,
+    *,
+    std: float = 1.0,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """exp(-(n - middle)^2 / (2 std^2)) (`torch.signal.windows.gaussian`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.gaussian(3)
+        tensor([0.6065, 1.0000, 0.6065])
+    """
+    if std <= 0:
+        raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
+
+    def shape(n: Any, whole: int) -> Any:
+        apart = (n - (whole - 1) / 2) * (1 / (std * math.sqrt(2)))
+        return (-(apart * apart)).exp()
+
+    return _made("gaussian", shape, M, sym, dtype, layout, device, requires_grad)
+
+
+def kaiser(
+    M: int,
+    *,
+    beta: float = 12.0,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1 (`torch.signal.windows.kaiser`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.kaiser(3, beta=1.0)
+        tensor([0.7898, 1.0000, 0.7898])
+    """
+    if beta < 0:
+        raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+
+    def shape(n: Any, whole: int) -> Any:
+        x = n * (2 / (whole - 1)) - 1
+        return bessel_i0((1 - x * x).clamp(min=0).sqrt() * beta) / bessel_i0(ops.full_like(n[:1], beta))
+
+    return _made("kaiser", shape, M, sym, dtype, layout, device, requires_grad)
+
+
+def _sum_of_cosines(name: str, weights: list[float], M: int, sym: bool, *options: Any) -> Any:
+    def shape(n: Any, whole: int) -> Any:
+        angle = n * (2 * math.pi / (whole - 1))
+        total = ops.zeros_like(n)
+        for k, weight in enumerate(weights):
+            total = total + (angle * k).cos() * ((-1) ** k * weight)
+        return total
+
+    return _made(name, shape, M, sym, *options)
+
+
+def general_cosine(
+    M: int,
+    *,
+    a: Iterable[float],
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """The sum of (-1)^k a[k] cos(2 pi k n / (M - 1)) (`torch.signal.windows.general_cosine`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.general_cosine(3, a=[0.5, 0.5])
+        tensor([0., 1., 0.])
+    """
+    if not isinstance(a, Iterable):
+        raise TypeError("Coefficients must be a list/tuple")
+    weights = list(a)
+    if not weights:
+        raise ValueError("Coefficients cannot be empty")
+    return _sum_of_cosines("general_cosine", weights, M, sym, dtype, layout, device, requires_grad)
+
+
+def general_hamming(
+    M: int,
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """alpha - (1 - alpha) cos(2 pi n / (M - 1)) (`torch.signal.windows.general_hamming`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.general_hamming(3, alpha=0.5)
+        tensor([0., 1., 0.])
+    """
+    return general_cosine(
+        M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
+
+
+def hamming(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """0.54 - 0.46 cos(2 pi n / (M - 1)) (`torch.signal.windows.hamming`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.hamming(3)
+        tensor([0.0800, 1.0000, 0.0800])
+    """
+    return general_hamming(
+        M, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
+
+
+def hann(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """(1 - cos(2 pi n / (M - 1))) / 2 (`torch.signal.windows.hann`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.hann(3)
+        tensor([0., 1., 0.])
+    """
+    return general_hamming(
+        M, alpha=0.5, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
+
+
+def blackman(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)) (`torch.signal.windows.blackman`).
+
+    Example:
+        >>> import triten as tt
+        >>> float(tt.signal.windows.blackman(5)[1]) > 0.33
+        True
+    """
+    weights = [0.42, 0.5, 0.08]
+    return _sum_of_cosines("blackman", weights, M, sym, dtype, layout, device, requires_grad)
+
+
+def bartlett(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """A triangle (`torch.signal.windows.bartlett`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.signal.windows.bartlett(3)
+        tensor([0., 1., 0.])
+    """
+    return _made(
+        "bartlett",
+        lambda n, whole: 1 - (n * (2 / (whole - 1)) - 1).abs(),
+        M,
+        sym,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+    )
+
+
+def nuttall(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """Nuttall's minimum of four cosines (A. Nuttall, 1981; `torch.signal.windows.nuttall`).
+
+    Example:
+        >>> import triten as tt
+        >>> float(tt.signal.windows.nuttall(5)[2])
+        1.0
+    """
+    weights = [0.3635819, 0.4891775, 0.1365995, 0.0106411]
+    return _sum_of_cosines("nuttall", weights, M, sym, dtype, layout, device, requires_grad)

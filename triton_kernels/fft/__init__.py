@@ -1,0 +1,1 @@
+"""Fourier transforms: library calls of the driver over gapless memory."""

@@ -1,0 +1,183 @@
+"""Sampling of images at given places, over any strides of image and grid."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...dispatch.structured.native.grid_sampler import taps_of
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cuda.lazy_triton import tl
+from ...runtime.tensor_spec import TensorSpec
+from ..contiguous import contiguous_copy
+from ..conversion import compute_type
+from ..elementwise.elementwise import check_dtypes
+from ..geometry import coalesced
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
+from .grid_sampler_kernels import sample, sample_grid_backward, sample_taps
+
+BLOCK = 128
+CHANNELS = 8
+INTERPRETED_BLOCK = 4096
+
+
+def places_apart(grid: TensorSpec) -> int | None:
+    """The one stride at which all places of an image follow one another; None where there is none."""
+    merged = coalesced(grid.sizes[1:-1], [grid.strides[1:-1]], keep_order=True)
+    if len(merged.sizes) > 1:
+        return None
+    return merged.strides[0][0] if merged.sizes else 0
+
+
+def launching(
+    call: StructuredCall,
+    kernel: Any,
+    pointers: dict[str, TensorSpec],
+    grid: TensorSpec,
+    image: dict[str, int],
+) -> Any:
+    """``run(*addresses)`` in the kernel's order; `image` has sizes and strides of what is sampled."""
+    for spec in pointers.values():
+        if not spec.dtype.is_floating_point and spec.dtype.name != "int64":
+            raise NotImplementedError(f"\"grid_sampler\" not implemented for '{spec.dtype.scalar_name}'")
+    check_dtypes(call, list(pointers.values()))
+    rank = grid.sizes[-1]
+    places = math.prod(grid.sizes[1:-1])
+    n_places = grid.sizes[0] * places
+    by_channels = "BLOCK_C" in kernel.arg_names
+    wide = min(next_power_of_2(image["channels"]), CHANNELS) if by_channels else 1
+    most = INTERPRETED_BLOCK if interpreted() else BLOCK * 4 // wide if by_channels else BLOCK
+    block = min(max(next_power_of_2(n_places), 16), most)
+    mode = call.args["interpolation_mode"]
+    integers = {
+        "n_places": n_places,
+        "places": places,
+        "gn": grid.strides[0],
+        "gp": places_apart(grid) or 0,
+        "g1": grid.strides[-1],
+        **image,
+    }
+    extents = [
+        2 * (1 + sum((n - 1) * abs(s) for n, s in zip(spec.sizes, spec.strides, strict=True)))
+        for spec in pointers.values()
+    ]
+    kind = integer_type(*extents, n_places + block, (n_places + block) * taps_of(mode, rank))
+    fixed = {
+        name: n for name, n in integers.items() if n in (0, 1) and name not in ("d", "h", "w", "channels")
+    }
+    integers = {name: n for name, n in integers.items() if name not in fixed and name in kernel.arg_names}
+    fixed = {name: n for name, n in fixed.items() if name in kernel.arg_names}
+    types = {
+        **{name: f"*{spec.dtype.triton_name}" for name, spec in pointers.items()},
+        **{name: "i32" if name in ("d", "h", "w") else kind for name in integers},
+    }
+    order = [name for name in kernel.arg_names if name in types]
+    launch = Launch(
+        call.device,
+        kernel,
+        {name: types[name] for name in order},
+        {
+            **fixed,
+            "RANK": rank,
+            "MODE": mode,
+            "PADDING": call.args["padding_mode"],
+            "ALIGN": bool(call.args["align_corners"]),
+            "K": taps_of(mode, 1),
+            "TYPE": compute_type(grid.dtype),
+            "INDEX": tl.int32 if kind == "i32" else tl.int64,
+            "BLOCK": block,
+            **({"BLOCK_C": wide} if by_channels else {}),
+        },
+        divisible=[name for name, n in integers.items() if n % ALIGNMENT == 0],
+    )
+    numbers = tuple(integers[name] for name in order if name in integers)
+    blocks = (cdiv(n_places, block), cdiv(image["channels"], wide) if by_channels else 1, 1)
+    return lambda *addresses: launch(blocks, *addresses, *numbers)
+
+
+def image_of(spec: TensorSpec) -> dict[str, int]:
+    """Sizes and strides of (N, C, *spatial), with a plane of its own where there is none."""
+    missing = 5 - spec.ndim
+    d, h, w = (*(1,) * missing, *spec.sizes[2:])
+    xd, xh, xw = (*(0,) * missing, *spec.strides[2:])
+    return {
+        "channels": spec.sizes[1],
+        **{"d": d, "h": h, "w": w},
+        **{"xn": spec.strides[0], "xc": spec.strides[1], "xd": xd, "xh": xh, "xw": xw},
+    }
+
+
+def grid_of(call: StructuredCall) -> tuple[TensorSpec, Any]:
+    """The grid as the programs read it, and what brings its data there."""
+    grid: TensorSpec = call.args["grid"]
+    if places_apart(grid) is not None:
+        return grid, lambda data: data
+    return contiguous_copy(grid)
+
+
+def grid_sampler(call: StructuredCall) -> PlannedKernel:
+    """Each place's elements, weighted and added up in the order of the taps."""
+    spec, out = call.args["input"], call.outputs[0]
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    grid, copied = grid_of(call)
+    run = launching(
+        call,
+        sample,
+        {"x": spec, "grid": grid, "out": out},
+        grid,
+        {**image_of(spec), "yn": out.strides[0], "yc": out.strides[1]},
+    )
+
+    def into(to: Any, x: Any, places: Any) -> None:
+        at = copied(places)
+        run(x.address, at.address, to.address)
+
+    return PlannedKernel(into)
+
+
+def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
+    """What `_grid_sampler_taps` gives: indices and weights."""
+    index, weight = call.outputs
+    if index.numel == 0:
+        return PlannedKernel(launch_nothing)
+    grid, copied = grid_of(call)
+    size = tuple(call.args["size"])
+    d, h, w = (*(1,) * (3 - len(size)), *size)
+    run = launching(
+        call, sample_taps, {"grid": grid, "index": index, "weight": weight}, grid, {"d": d, "h": h, "w": w}
+    )
+
+    def into(to: Any, by: Any, places: Any) -> None:
+        at = copied(places)
+        run(at.address, to.address, by.address)
+
+    return PlannedKernel(into)
+
+
+def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradient of each coordinate."""
+    spec, out = call.args["input"], call.outputs[0]
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    grid, copied = grid_of(call)
+    grad, gapless = contiguous_copy(call.args["grad_output"])
+    run = launching(
+        call,
+        sample_grid_backward,
+        {"g": grad, "x": spec, "grid": grid, "out": out},
+        grid,
+        {**image_of(spec), "dn": grad.strides[0], "dc": grad.strides[1]},
+    )
+
+    def into(to: Any, g: Any, x: Any, places: Any) -> None:
+        data, at = gapless(g), copied(places)
+        run(data.address, x.address, at.address, to.address)
+
+    return PlannedKernel(into)
+
+
+for _rank in (2, 3):
+    register_stub(f"grid_sampler_{_rank}d_stub", "cuda", grid_sampler)
+register_stub("_grid_sampler_taps_stub", "cuda", grid_sampler_taps)
+register_stub("_grid_sampler_grid_backward_stub", "cuda", grid_sampler_grid_backward)
