@@ -17,6 +17,7 @@ from . import (
     optim,
     overrides,
     profiler,
+    special,
     utils,
 )
 from ._lazy_subpackage import LazySubpackage as _LazySubpackage

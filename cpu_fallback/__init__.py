@@ -26,6 +26,7 @@ from . import (
     scan,
     softmax,
     sorting,
+    special,
 )
 
 __all__ = [
@@ -49,4 +50,5 @@ __all__ = [
     "scan",
     "softmax",
     "sorting",
+    "special",
 ]

@@ -30,6 +30,7 @@ FAMILIES = (
     "shapes",
     "softmax",
     "sorting",
+    "special",
     "storage",
     "views",
 )

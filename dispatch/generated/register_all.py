@@ -30,6 +30,7 @@ from . import (
     registrations_shapes,
     registrations_softmax,
     registrations_sorting,
+    registrations_special,
     registrations_storage,
     registrations_views,
 )
@@ -61,5 +62,6 @@ def register_all() -> None:
     registrations_shapes.register()
     registrations_softmax.register()
     registrations_sorting.register()
+    registrations_special.register()
     registrations_storage.register()
     registrations_views.register()

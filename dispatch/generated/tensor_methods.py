@@ -29,6 +29,7 @@ from .methods_scaled_mm import ScaledMmMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
+from .methods_special import SpecialMethods
 from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
 
@@ -58,6 +59,7 @@ class TensorMethods(
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,
+    SpecialMethods,
     StorageMethods,
     ViewsMethods,
 ):
