@@ -56,7 +56,7 @@ def zeta(s: Array, q: Array) -> Array:
     # (y + k)^-x summed up to a positive start; the series goes on from there.
     steps = np.where(negative & (y > -1e6), np.ceil(-y), 0)
     start = np.where(negative, y + steps, y)
-    found: Array = _special().zeta(np.where(x > 1, x, 2.0), np.where(start > 0, start, 1.0))
+    found: Array = _special().zeta(np.where(x > 1, x, 2.0), np.where(start <= 0, 1.0, start))
     if negative.any():
         found = found + below_zero(x, y, steps)
     found = np.where(negative & (x != np.floor(x)), np.nan, found)
@@ -146,7 +146,8 @@ def polynomial(
         before, current = one, first(x)
         # A product with x is added to before it is rounded, as the fused instruction of PyTorch's build does.
         wide = x.astype(np.float64)
-        result = np.where(n < 0, 0 * one, np.where(n == 1, current, one))
+        # A degree that is no number counts as a negative one.
+        result = np.where((n >= 0) & (n < np.inf), np.where(n == 1, current, one), 0 * one)
         last = int(np.max(np.where(known | ~np.isfinite(n), 0, n), initial=0))
         for k in range(1, last):
             before, current = current, step(wide, current, before, k).astype(x.dtype)

@@ -49,6 +49,7 @@ REGISTERING = (
     "reduction.renorm",
     "reduction.scan",
     "sorting.sort",
+    "special.special",
 )
 """Modules that register kernels; the others are imported by these."""
 
