@@ -31,6 +31,7 @@ FAMILIES = (
     "softmax",
     "sorting",
     "special",
+    "statistics",
     "storage",
     "views",
 )

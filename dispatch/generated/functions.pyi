@@ -672,6 +672,65 @@ def eye(
 def eye(n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def eye(n: int, m: int, *, out: Tensor) -> Tensor: ...
+@overload
+def logspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor,
+    end: Tensor,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor,
+    end: Number,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Number,
+    end: Tensor,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(start: Number, end: Number, steps: int, base: float = ..., *, out: Tensor) -> Tensor: ...
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
 def view_copy(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -1018,6 +1077,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor: ...
 @overload
 def matmul(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor: ...
+def linalg_vander(x: Tensor, *, N: int | None = ...) -> Tensor: ...
 @overload
 def nll_loss_forward(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
@@ -1161,6 +1221,30 @@ def multi_margin_loss(
     margin: Number = ...,
     weight: Tensor | None = ...,
     reduction: int = ...,
+) -> Tensor: ...
+@overload
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
+@overload
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
 ) -> Tensor: ...
 def _pin_memory(input: Tensor, device: device | str | int | None = ...) -> Tensor: ...
 @overload
@@ -2610,6 +2694,26 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float, *, out: Tensor) -> Tensor: ...
 def dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+def rrelu(
+    input: Tensor,
+    lower: Number = ...,
+    upper: Number = ...,
+    training: bool = ...,
+    generator: Generator | None = ...,
+) -> Tensor: ...
+def rrelu_(
+    input: Tensor,
+    lower: Number = ...,
+    upper: Number = ...,
+    training: bool = ...,
+    generator: Generator | None = ...,
+) -> Tensor: ...
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
 @overload
 def sum(input: Tensor, *, dtype: dtype | None = ...) -> Tensor: ...
 @overload
@@ -3434,6 +3538,97 @@ def special_logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = .
 def special_logsumexp(
     input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, out: Tensor
 ) -> Tensor: ...
+@overload
+def nansum(
+    input: Tensor, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor: ...
+@overload
+def nansum(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def nanmean(
+    input: Tensor, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor: ...
+@overload
+def nanmean(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor,
+    q: Tensor,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor,
+    q: float,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor,
+    q: Tensor,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor,
+    q: float,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def histc(input: Tensor, bins: int = ..., min: Number = ..., max: Number = ...) -> Tensor: ...
+@overload
+def histc(input: Tensor, bins: int = ..., min: Number = ..., max: Number = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
+@overload
+def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor) -> Tensor: ...
+def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
 def resize_as_(
     input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = ...
 ) -> Tensor: ...
@@ -3604,6 +3799,8 @@ __all__ = [
     "alias_copy",
     "all",
     "allclose",
+    "alpha_dropout",
+    "alpha_dropout_",
     "amax",
     "amin",
     "aminmax",
@@ -3714,6 +3911,7 @@ __all__ = [
     "cov",
     "cross",
     "cross_entropy_loss",
+    "ctc_loss",
     "cummax",
     "cummaxmin_backward",
     "cummin",
@@ -3753,6 +3951,7 @@ __all__ = [
     "embedding_renorm_",
     "empty",
     "empty_like",
+    "empty_permuted",
     "empty_strided",
     "eq",
     "eq_",
@@ -3771,6 +3970,10 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "feature_alpha_dropout",
+    "feature_alpha_dropout_",
+    "feature_dropout",
+    "feature_dropout_",
     "fill",
     "fill_",
     "fix",
@@ -3816,6 +4019,7 @@ __all__ = [
     "heaviside",
     "heaviside_",
     "hinge_embedding_loss",
+    "histc",
     "hsplit",
     "hstack",
     "huber_loss",
@@ -3868,6 +4072,7 @@ __all__ = [
     "linalg_matrix_norm",
     "linalg_multi_dot",
     "linalg_norm",
+    "linalg_vander",
     "linalg_vecdot",
     "linalg_vector_norm",
     "linear",
@@ -3896,6 +4101,7 @@ __all__ = [
     "logit",
     "logit_",
     "logit_backward",
+    "logspace",
     "logsumexp",
     "lt",
     "lt_",
@@ -3931,13 +4137,17 @@ __all__ = [
     "mul",
     "mul_",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "multinomial",
     "mv",
     "mvlgamma",
     "mvlgamma_",
     "nan_to_num",
     "nan_to_num_",
+    "nanmean",
     "nanmedian",
+    "nanquantile",
+    "nansum",
     "narrow",
     "narrow_copy",
     "native_batch_norm",
@@ -3982,6 +4192,7 @@ __all__ = [
     "prelu",
     "prod",
     "put",
+    "quantile",
     "rad2deg",
     "rad2deg_",
     "rand",
@@ -4001,6 +4212,8 @@ __all__ = [
     "relu_",
     "remainder",
     "remainder_",
+    "renorm",
+    "renorm_",
     "reshape",
     "resize_as_",
     "resolve_conj",
@@ -4011,6 +4224,8 @@ __all__ = [
     "round",
     "round_",
     "row_stack",
+    "rrelu",
+    "rrelu_",
     "rsqrt",
     "rsqrt_",
     "rsub",

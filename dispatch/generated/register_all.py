@@ -31,6 +31,7 @@ from . import (
     registrations_softmax,
     registrations_sorting,
     registrations_special,
+    registrations_statistics,
     registrations_storage,
     registrations_views,
 )
@@ -63,5 +64,6 @@ def register_all() -> None:
     registrations_softmax.register()
     registrations_sorting.register()
     registrations_special.register()
+    registrations_statistics.register()
     registrations_storage.register()
     registrations_views.register()

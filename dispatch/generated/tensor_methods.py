@@ -30,6 +30,7 @@ from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
 from .methods_special import SpecialMethods
+from .methods_statistics import StatisticsMethods
 from .methods_storage import StorageMethods
 from .methods_views import ViewsMethods
 
@@ -60,6 +61,7 @@ class TensorMethods(
     SoftmaxMethods,
     SortingMethods,
     SpecialMethods,
+    StatisticsMethods,
     StorageMethods,
     ViewsMethods,
 ):
