@@ -18,6 +18,7 @@ from . import (
     optim,
     overrides,
     profiler,
+    special,
     utils,
 )
 from . import signal_namespace as signal

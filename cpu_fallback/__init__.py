@@ -33,6 +33,7 @@ from . import (
     searching,
     softmax,
     sorting,
+    special,
 )
 
 __all__ = [
@@ -63,4 +64,5 @@ __all__ = [
     "searching",
     "softmax",
     "sorting",
+    "special",
 ]

@@ -17,8 +17,9 @@ import numpy as np
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
-from ..runtime.scalar_type import registered
+from ..runtime.scalar_type import finfo, registered
 from ..runtime.tensor_spec import TensorSpec
+from . import number_parts as parts
 from . import pointwise_math as m
 from .elementwise import compute_dtype_of, constant_cache, planned
 from .widen import NARROW, comparable_np, compute_np
@@ -30,6 +31,8 @@ ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
 Row = tuple[Callable[..., Any] | str, str]
 
 OPERATORS: dict[str, Row] = {
+    "_frexp_exponent": (parts.exponent, FLOAT),
+    "_frexp_mantissa": (parts.mantissa, FLOAT),
     "abs": (np.absolute, "iufc"),
     "acos": (np.arccos, INEXACT),
     "acosh": (np.arccosh, INEXACT),
@@ -48,6 +51,7 @@ OPERATORS: dict[str, Row] = {
     "bitwise_right_shift": (np.right_shift, "iu"),
     "bitwise_xor": (np.bitwise_xor, "biu"),
     "conj_physical": (m.conjugate, ANY),
+    "copysign": (np.copysign, FLOAT),
     "cos": (np.cos, INEXACT),
     "cosh": (np.cosh, INEXACT),
     "div": (np.divide, INEXACT),
@@ -58,16 +62,23 @@ OPERATORS: dict[str, Row] = {
     "expm1": (np.expm1, INEXACT),
     "fmax": (np.fmax, REAL),
     "fmin": (np.fmin, REAL),
+    "frac": (parts.frac, FLOAT),
     "ge": (np.greater_equal, REAL),
     "gt": (np.greater, REAL),
+    "heaviside": (parts.heaviside, REAL),
+    "hypot": (np.hypot, FLOAT),
     "le": (np.less_equal, REAL),
     "leaky_relu": (m.leaky_relu, FLOAT),
     "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
     "lerp": (m.lerp, INEXACT),
     "log": (np.log, INEXACT),
+    "logit": (parts.logit, FLOAT),
+    "logit_backward": (parts.logit_backward, FLOAT),
     "log10": (np.log10, INEXACT),
     "log1p": (np.log1p, INEXACT),
     "log2": (np.log2, INEXACT),
+    "logaddexp": (parts.logaddexp, INEXACT),
+    "logaddexp2": (parts.logaddexp2, FLOAT),
     "logical_and": (np.logical_and, ANY),
     "logical_not": (np.logical_not, ANY),
     "logical_or": (np.logical_or, ANY),
@@ -80,11 +91,14 @@ OPERATORS: dict[str, Row] = {
     "reciprocal": (np.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
     "rsub": (m.rsub, "iufc"),
+    "sgn": (parts.sgn, ANY),
     "sigmoid_backward": (m.sigmoid_backward, INEXACT),
     "sign": (m.sign, REAL),
+    "signbit": (parts.signbit, REAL),
     "silu": (m.silu, INEXACT),
     "silu_backward": (m.silu_backward, INEXACT),
     "sin": (np.sin, INEXACT),
+    "sinc": (parts.sinc, INEXACT),
     "sinh": (np.sinh, INEXACT),
     "softplus": (m.softplus, FLOAT),
     "softplus_backward": (m.softplus_backward, FLOAT),
@@ -94,6 +108,7 @@ OPERATORS: dict[str, Row] = {
     "tanh": (np.tanh, INEXACT),
     "tanh_backward": (m.tanh_backward, INEXACT),
     "threshold_backward": (m.threshold_backward, REAL),
+    "xlogy": ("scipy.special:xlogy", FLOAT),
 }
 
 UNSCALED: dict[str, Callable[..., Any]] = {
@@ -312,6 +327,22 @@ def round_decimals(call: StructuredCall) -> PlannedKernel:
     return planned(call, m.round_to(call.args["decimals"]))
 
 
+def nextafter(call: StructuredCall) -> PlannedKernel:
+    """The neighbour of a number, in the dtype itself: a narrow one has neighbours of its own."""
+    common = compute_dtype_of(call)
+    function = parts.nextafter_narrow if common in NARROW else np.nextafter
+    return planned(call, function, common.np)
+
+
+def nan_to_num(call: StructuredCall) -> PlannedKernel:
+    """Numbers for NaN and infinities; integers stay as they are."""
+    common = compute_dtype_of(call)
+    if not (common.is_floating_point or common.is_complex):
+        return planned(call, parts.unchanged)
+    limits = finfo(common.to_real() if common.is_complex else common)
+    return planned(call, parts.finite_within(limits.min, limits.max))
+
+
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "clamp": clamp,
     "clamp_max": clamp,
@@ -320,7 +351,9 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "eq": equality(np.equal),
     "gelu": gelu,
     "gelu_backward": gelu_backward,
+    "nan_to_num": nan_to_num,
     "ne": equality(np.not_equal),
+    "nextafter": nextafter,
     "pow": pow_,
     "relu": relu,
     "round_decimals": round_decimals,

@@ -16,6 +16,7 @@ __all__ = [
     "hardswish",
     "hardtanh",
     "leaky_relu",
+    "rrelu",
     "logsigmoid",
     "mish",
     "prelu",
@@ -39,6 +40,20 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
         tensor([9., 2.])
     """
     return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+
+
+@overridable
+def rrelu(
+    input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Any:
+    """`leaky_relu` with a slope drawn for each element while training, else their mean (`torch.nn.functional.rrelu`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.rrelu(tt.tensor([-2.0, 3.0]), 0.25, 0.75)
+        tensor([-1.,  3.])
+    """
+    return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
 
 
 @overridable

@@ -53,23 +53,37 @@ from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
-from . import activations, bags, losses, multi_head, normalization, pooling, unpooling
+from . import (
+    activations,
+    bags,
+    dropouts,
+    losses,
+    multi_head,
+    normalization,
+    pooling,
+    sequence_losses,
+    unpooling,
+)
 from .activations import *  # noqa: F403 - the names are declared there
 from .bags import *  # noqa: F403
+from .dropouts import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .multi_head import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .reductions import WRAPPED, reduction_of
+from .sequence_losses import *  # noqa: F403
 from .unpooling import *  # noqa: F403
 
 __all__ = [
     *activations.__all__,
     *bags.__all__,
+    *dropouts.__all__,
     *losses.__all__,
     *multi_head.__all__,
     *normalization.__all__,
     *pooling.__all__,
+    *sequence_losses.__all__,
     *unpooling.__all__,
     "channel_shuffle",
     "conv1d",

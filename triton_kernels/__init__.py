@@ -58,6 +58,7 @@ REGISTERING = (
     "resampling.grid_sampler",
     "resampling.line_maps",
     "sorting.sort",
+    "special.special",
 )
 """Modules that register kernels; the others are imported by these."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.device import META
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import dtype_of_number, get_default_dtype, int64
+from ...runtime.scalar_type import complex128, dtype_of_number, float64, get_default_dtype, int64
 from ...runtime.tensor_impl import TensorImpl
 from ..generated.functions import _arange_, _linspace_, empty, empty_like
 from .dimnames import named_factory
@@ -244,3 +244,65 @@ empty_named = named_factory("empty.memory_format", 1)
 full_named = named_factory("full", 2)
 zeros_named = named_factory("zeros", 1)
 ones_named = named_factory("ones", 1)
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float,
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
+) -> Any:
+    """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
+    made = linspace(start, end, steps, dtype, layout, device, pin)
+    return powers(made, start, end, base)
+
+
+def logspace_out(start: Any, end: Any, steps: int, base: float, out: Any) -> Any:
+    """``logspace(start, end, steps, base, out=)``."""
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if out.numel() != steps:
+        out.resize_((steps,))
+    return powers(out, start, end, base)
+
+
+def powers(out: Any, start: Any, end: Any, base: float) -> Any:
+    """Powers of `base` put into `out`, computed in double precision, whatever its dtype."""
+    wide = complex128 if out.dtype.is_complex else float64
+    if out.is_meta:
+        return out
+    exponents = linspace(start, end, out.numel(), wide, None, out.device, None)
+    return out.copy_((base**exponents).reshape(out.shape))
+
+
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    dtype: ScalarType | None,
+    layout: Any,
+    device: Device | None,
+    pin: Any,
+) -> Any:
+    """`torch.empty_permuted`: a tensor dense in memory, its dimensions there in the order `physical_layout`."""
+    rank = len(size)
+    if len(physical_layout) != rank:
+        raise RuntimeError(
+            f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {rank} "
+            f"is not equal to len(physical_layout) = {len(physical_layout)}"
+        )
+    seen: set[int] = set()
+    for place, dim in enumerate(physical_layout):
+        if not 0 <= dim < rank:
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {rank - 1}, but got {dim} at index {place}).  "
+                "NB: negative dims not currently supported; file an issue if you want it."
+            )
+        if dim in seen:
+            raise RuntimeError("Duplicate dim not allowed")
+        seen.add(dim)
+    physical = empty([size[d] for d in physical_layout], dtype=dtype, layout=layout, device=device, pin_memory=pin)
+    return physical.permute([list(physical_layout).index(d) for d in range(rank)])

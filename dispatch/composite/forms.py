@@ -70,6 +70,11 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 f"output with shape {list(self._spec.sizes)} doesn't match the broadcast shape "
                 f"{list(result._spec.sizes)}"
             )
+        if not can_cast(result._spec.dtype, self._spec.dtype):
+            raise RuntimeError(
+                f"result type {result._spec.dtype.scalar_name} can't be cast to the desired output type "
+                f"{self._spec.dtype.scalar_name}"
+            )
         return self.copy_(result)
 
     return form

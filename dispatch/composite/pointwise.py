@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from ...runtime.scalar_type import complex128, float64, int32
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_impl import TensorImpl
+from ..generated import functions as ops
 from ..generated.functions import (
     abs,
     acos,
@@ -24,6 +29,8 @@ from ..generated.functions import (
     clamp,
     clamp_,
     conj_physical,
+    copysign,
+    copysign_,
     div,
     div_,
     eq,
@@ -44,7 +51,10 @@ from ..generated.functions import (
     sub_,
     trunc,
     where,
+    xlogy,
+    xlogy_,
 )
+from .forms import write_out
 
 INFINITY = float("inf")
 
@@ -65,6 +75,8 @@ __all__ = [
     "bitwise_xor_",
     "clamp",
     "clamp_",
+    "copysign",
+    "copysign_",
     "div",
     "div_",
     "eq",
@@ -81,6 +93,8 @@ __all__ = [
     "remainder",
     "trunc",
     "where",
+    "xlogy",
+    "xlogy_",
 ]
 
 
@@ -163,3 +177,128 @@ def isfinite(self: Any) -> Any:
     if self.dtype.is_floating_point or self.dtype.is_complex:
         return lt(abs(self), INFINITY)
     return eq(self, self)
+
+
+def frexp(self: Any) -> tuple[Any, Any]:
+    """A mantissa in [0.5, 1) with the number's sign, and the exponent of two, as int32."""
+    return ops._frexp_mantissa(self), ops._frexp_exponent(self)
+
+
+def frexp_out(self: Any, mantissa: Any, exponent: Any) -> tuple[Any, Any]:
+    """`frexp` into `mantissa` and `exponent`."""
+    if mantissa._spec.dtype is not self._spec.dtype:
+        raise RuntimeError(
+            f"torch.frexp() expects mantissa to have dtype {self._spec.dtype} but got {mantissa._spec.dtype}"
+        )
+    if exponent._spec.dtype is not int32:
+        raise RuntimeError(f"torch.frexp() expects exponent to have int dtype but got {exponent._spec.dtype}")
+    fraction, power = frexp(self)
+    return write_out("frexp", mantissa, fraction), write_out("frexp", exponent, power)
+
+
+def ldexp(self: Any, other: Any) -> Any:
+    """self * 2 ** other."""
+    return mul(self, pow(2.0, other))
+
+
+def deg2rad(self: Any) -> Any:
+    """Degrees as radians. Raises RuntimeError for complex numbers."""
+    if self._spec.dtype.is_complex:
+        raise RuntimeError("deg2rad is not supported for complex tensors.")
+    return mul(self, math.pi / 180)
+
+
+def rad2deg(self: Any) -> Any:
+    """Radians as degrees. Raises RuntimeError for complex numbers."""
+    if self._spec.dtype.is_complex:
+        raise RuntimeError("rad2deg is not supported for complex tensors.")
+    return mul(self, 180 / math.pi)
+
+
+def float_power(self: Any, exponent: Any) -> Any:
+    """A power in float64, or in complex128 where a complex number is involved."""
+    dtype = _widest(self, exponent)
+    base = self.to(dtype) if isinstance(self, TensorImpl) else _number_in(dtype, self)
+    power = exponent.to(dtype) if isinstance(exponent, TensorImpl) else _number_in(dtype, exponent)
+    return pow(base, power)
+
+
+def float_power_(self: Any, exponent: Any) -> Any:
+    """`float_power` in place, of a tensor that is float64 or complex128 already."""
+    dtype = _widest(self, exponent)
+    if self._spec.dtype is not dtype:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {self._spec.dtype.scalar_name} but the operation's result "
+            f"requires dtype {dtype.scalar_name}"
+        )
+    return self.pow_(exponent.to(dtype) if isinstance(exponent, TensorImpl) else _number_in(dtype, exponent))
+
+
+def _widest(*operands: Any) -> ScalarType:
+    complexes = (
+        x._spec.dtype.is_complex if isinstance(x, TensorImpl) else x.__class__ is complex for x in operands
+    )
+    return complex128 if any(complexes) else float64
+
+
+def _number_in(dtype: ScalarType, value: Any) -> Any:
+    return complex(value) if dtype.is_complex else float(value)
+
+
+def angle(self: Any) -> Any:
+    """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
+    dtype = self._spec.dtype
+    if dtype.is_complex:
+        return atan2(self.imag, self.real)
+    if not dtype.is_floating_point:
+        return where(lt(self, 0), math.pi, 0.0)
+    return where(ne(self, self), self, mul(lt(self, 0).to(dtype), math.pi))
+
+
+def complex_(real: Any, imag: Any) -> Any:
+    """Numbers from their two parts, which are of one floating dtype."""
+    check_parts("complex", real, imag)
+    return ops.view_as_complex(ops.stack(list(ops.broadcast_tensors([real, imag])), -1))
+
+
+def complex_out(real: Any, imag: Any, out: Any) -> Any:
+    """`complex_` into `out`, of exactly the result's dtype."""
+    return write_exactly("complex", complex_(real, imag), out)
+
+
+def polar(abs: Any, angle: Any) -> Any:
+    """Numbers from sizes and angles, which are of one floating dtype."""
+    check_parts("polar", abs, angle)
+    return complex_(mul(abs, ops.cos(angle)), mul(abs, ops.sin(angle)))
+
+
+def polar_out(abs: Any, angle: Any, out: Any) -> Any:
+    """`polar` into `out`, of exactly the result's dtype."""
+    return write_exactly("polar", polar(abs, angle), out)
+
+
+def write_exactly(name: str, result: Any, out: Any) -> Any:
+    """A result into `out`, whose dtype must be the result's."""
+    if out._spec.dtype is not result._spec.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {result._spec.dtype.scalar_name} but got scalar type "
+            f"{out._spec.dtype.scalar_name} for argument 'out'"
+        )
+    return write_out(name, out, result)
+
+
+def check_parts(name: str, first: Any, second: Any) -> None:
+    """Refuse parts that are not Half, Float or Double, or not of one dtype."""
+    a, b = first._spec.dtype, second._spec.dtype
+    if not all(dtype.is_floating_point and dtype.name in PARTS for dtype in (a, b)):
+        raise RuntimeError(
+            f"Expected both inputs to be Half, Float or Double tensors but got {a.scalar_name} and {b.scalar_name}"
+        )
+    if a is not b:
+        raise RuntimeError(
+            f"Expected object of scalar type {a.scalar_name} but got scalar type {b.scalar_name} for second argument"
+        )
+
+
+PARTS = ("float16", "float32", "float64")
+

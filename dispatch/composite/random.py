@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
-from ..generated.functions import bernoulli, empty, empty_like, multinomial, native_dropout, normal
+from ..generated.functions import (
+    bernoulli,
+    empty,
+    empty_like,
+    leaky_relu,
+    multinomial,
+    native_dropout,
+    normal,
+    where,
+)
 from .dimnames import named_factory
 
 
@@ -187,3 +197,80 @@ rand_named = named_factory("rand", 1)
 rand_generator_named = named_factory("rand.generator", 2)
 randn_named = named_factory("randn", 1)
 randn_generator_named = named_factory("randn.generator", 2)
+
+
+SELU_SHIFT = 1.7580993408473766
+"""alpha * scale of `selu`: what it tends to far below zero, to which `alpha_dropout` sets elements."""
+
+
+def alpha_dropout(input: Any, p: float, train: bool) -> Any:
+    """`torch.alpha_dropout`: elements set to the least value of `selu`, such that mean and variance stay."""
+    return dropped(input, p, train, False, True)
+
+
+def feature_dropout(input: Any, p: float, train: bool) -> Any:
+    """`torch.feature_dropout`: `dropout` of whole channels, which are dimension 1."""
+    return dropped(input, p, train, True, False)
+
+
+def feature_alpha_dropout(input: Any, p: float, train: bool) -> Any:
+    """`torch.feature_alpha_dropout`: `alpha_dropout` of whole channels, which are dimension 1."""
+    return dropped(input, p, train, True, True)
+
+
+def dropped(input: Any, p: float, train: bool, feature: bool, alpha: bool) -> Any:
+    """An element, or with `feature` a channel, is dropped with probability `p` (Klambauer et al., 2017, for `alpha`)."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if p == 0 or not train or input.numel() == 0:
+        return input
+    sizes = input._spec.sizes
+    if feature:
+        if len(sizes) < 2:
+            raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+        sizes = (*sizes[:2], *([1] * (len(sizes) - 2)))
+    if p == 1:
+        return input * input.new_zeros(())
+    noise = empty(sizes, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    if not alpha:
+        return input * noise.div_(1 - p)
+    a = 1.0 / math.sqrt((SELU_SHIFT * SELU_SHIFT * p + 1) * (1 - p))
+    shift = (noise - 1).mul_(SELU_SHIFT * a).add_(SELU_SHIFT * a * p)
+    return input * noise.mul_(a) + shift
+
+
+def alpha_dropout_(self: Any, p: float, train: bool) -> Any:
+    """`alpha_dropout` in place."""
+    return written(self, alpha_dropout(self, p, train))
+
+
+def feature_dropout_(self: Any, p: float, train: bool) -> Any:
+    """`feature_dropout` in place."""
+    return written(self, feature_dropout(self, p, train))
+
+
+def feature_alpha_dropout_(self: Any, p: float, train: bool) -> Any:
+    """`feature_alpha_dropout` in place."""
+    return written(self, feature_alpha_dropout(self, p, train))
+
+
+def written(self: Any, made: Any) -> Any:
+    """A result in the place of `self`, which it may be already."""
+    return self if made is self else self.copy_(made)
+
+
+def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> Any:
+    """`torch.rrelu`: `leaky_relu` whose slope is drawn from [lower, upper] for each element, or is their mean."""
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return leaky_relu(self, (lower + upper) / 2)
+    noise = empty(self._spec.sizes, dtype=self.dtype, device=self.device).uniform_(
+        lower, upper, generator=generator
+    )
+    return where(self > 0, self, self * noise)
+
+
+def rrelu_(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> Any:
+    """`rrelu` in place."""
+    return self.copy_(rrelu(self, lower, upper, training, generator))

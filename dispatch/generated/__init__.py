@@ -37,6 +37,8 @@ FAMILIES = (
     "shapes",
     "softmax",
     "sorting",
+    "special",
+    "statistics",
     "storage",
     "upsampling",
     "views",

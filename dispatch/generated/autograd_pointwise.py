@@ -31,6 +31,14 @@ from ..autograd.formulas.pointwise import (
     softplus_double_backward,
     threshold_backward,
 )
+from ..autograd.formulas.special import (
+    copysign_backward,
+    logit_backward,
+    logit_double_backward,
+    sgn_backward,
+    sinc_backward,
+    xlogy_backward,
+)
 from ..autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ..autograd.node import (
     FREED,
@@ -48,8 +56,12 @@ from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .functions import (
+    _frexp_exponent,
     div,
+    exp,
+    exp2,
     gelu_backward,
+    isfinite,
     isnan,
     leaky_relu_backward,
     sigmoid_backward,
@@ -5791,3 +5803,1006 @@ def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             args[1] if requires_grad(args[2]) else None,
         ),
     )
+
+
+class SgnBackward0(Node):
+    """sgn(Tensor self) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (sgn_backward(grad, self_, result),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sgn(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SgnBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_sgn_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sgn_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = SgnBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class FracBackward0(Node):
+    """frac(Tensor self) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad,)
+
+
+def plan_frac(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """frac(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = FracBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+def plan_frac_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """frac_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = FracBackward0()
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class CopysignBackward0(Node):
+    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_self = copysign_backward(grad, self_, result)
+        if edges[1] is not None:
+            grad_other = zeros_like(grad)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = CopysignBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_copysign__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = CopysignBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return record
+
+
+class HypotBackward0(Node):
+    """hypot(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "result", "result_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_self = grad * self_ / result
+        if edges[1] is not None:
+            other = unpack(self, self.other, self.other_version)
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_other = grad * other / result
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = self.result = FREED
+
+
+def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """hypot(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = HypotBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        node.result = save_result(out)
+        node.result_version = saved_version(node.result)
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+def plan_hypot_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = HypotBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        if needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = save_result(self_)
+        node.result_version = saved_version(node.result)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
+
+
+class NextafterBackward0(Node):
+    """nextafter(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = where(self_ != other, grad, 0)
+        if edges[1] is not None:
+            grad_other = zeros_like(grad)
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_nextafter(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = NextafterBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_nextafter_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = NextafterBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
+
+
+class NanToNumBackward0(Node):
+    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad * isfinite(self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_nan_to_num(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, nan, posinf, neginf)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, nan, posinf, neginf)
+        node = NanToNumBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_nan_to_num_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, nan, posinf, neginf)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = NanToNumBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_, nan, posinf, neginf)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class FrexpMantissaBackward0(Node):
+    """_frexp_mantissa(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (grad / exp2(_frexp_exponent(self_)),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan__frexp_mantissa(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_frexp_mantissa(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = FrexpMantissaBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class LogaddexpBackward0(Node):
+    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = grad / conjugated(1 + exp(other - self_))
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = grad / conjugated(1 + exp(self_ - other))
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.other = self.self_ = FREED
+
+
+def plan_logaddexp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = LogaddexpBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class Logaddexp2Backward0(Node):
+    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = grad / (1 + exp2(other - self_))
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = grad / (1 + exp2(self_ - other))
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.other = self.self_ = FREED
+
+
+def plan_logaddexp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = Logaddexp2Backward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class XlogyBackward0(Node):
+    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_", "self__version")
+
+    other: Any
+    other_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = xlogy_backward(grad, self_, other)
+        if edges[1] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_other = grad * self_ / other
+        return grad_self, grad_other
+
+    def release(self) -> None:
+        self.self_ = self.other = FREED
+
+
+def plan_xlogy_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_other = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (edge_of(self_) if needs_self_ else None, edge_of(other) if needs_other else None)
+        out = inner(self_, other)
+        node = XlogyBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_other:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+def plan_xlogy__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_), edge_of(other) if needs_other else None)
+        original = clone_before_write(self_) if needs_other or edges[0] is not None else None
+        node = XlogyBackward0()
+        if edges[0] is not None or needs_other:
+            node.self_ = original
+            node.self__version = 0
+        if edges[0] is not None or needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class LogitBackward0(Node):
+    """logit(Tensor self, float? eps=None) -> Tensor"""
+
+    __slots__ = ("eps", "self_", "self__version")
+
+    eps: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        eps = self.eps
+        return (logit_backward(grad, self_, eps),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_logit(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """logit(Tensor self, float? eps=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, eps: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, eps)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_, eps)
+        node = LogitBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.eps = eps
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_logit_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, eps: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, eps)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = LogitBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_, eps)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.eps = eps
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class LogitBackwardBackward0(Node):
+    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+
+    __slots__ = ("eps", "grad_output", "grad_output_version", "self_", "self__version")
+
+    eps: Any
+    grad_output: Any
+    grad_output_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            eps = self.eps
+            grad_grad_output = logit_backward(grad, self_, eps)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            eps = self.eps
+            grad_self = logit_double_backward(grad * grad_output, self_, eps)
+        return grad_grad_output, grad_self
+
+    def release(self) -> None:
+        self.self_ = self.grad_output = FREED
+
+
+def plan_logit_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(grad_output: Any, self_: Any, eps: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_, eps)
+        edges = (edge_of(grad_output) if needs_grad_output else None, edge_of(self_) if needs_self_ else None)
+        out = inner(grad_output, self_, eps)
+        node = LogitBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.grad_output = grad_output
+            cell = grad_output._version_cell if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        node.eps = eps
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class SincBackward0(Node):
+    """sinc(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (sinc_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_sinc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sinc(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = SincBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+def plan_sinc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """sinc_(Tensor(a!) self) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = SincBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record

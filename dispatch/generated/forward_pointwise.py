@@ -28,10 +28,22 @@ from ..autograd.formulas.pointwise import (
     softplus_double_backward,
     threshold_backward,
 )
+from ..autograd.formulas.special import (
+    copysign_backward,
+    logit_backward,
+    logit_double_backward,
+    sgn_backward,
+    sinc_backward,
+    xlogy_backward,
+)
 from ..autograd.tangents import plus, tangent_like, zero_tangent
 from .functions import (
+    _frexp_exponent,
     div,
+    exp,
+    exp2,
     gelu_backward,
+    isfinite,
     isnan,
     leaky_relu_backward,
     sigmoid_backward,
@@ -1027,6 +1039,174 @@ def jvp_addcdiv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_sgn(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """sgn(Tensor self) -> Tensor"""
+    self_ = args[0]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = sgn_backward(self_t, self_, result)
+    return (result_t,)
+
+
+def jvp_frac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """frac(Tensor self) -> Tensor"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = self_t
+    return (result_t,)
+
+
+def jvp_copysign_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    self_t = tangents[0]
+    other_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(copysign_backward(conjugated(tangent_like(self_t, result)), self_, result))
+    if other_t is not None:
+        result_t = plus(result_t, conjugated(zeros_like(conjugated(tangent_like(other_t, result)))))
+    return (result_t,)
+
+
+def jvp_hypot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """hypot(Tensor self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    self_t = tangents[0]
+    other_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)) * self_ / result)
+    if other_t is not None:
+        result_t = plus(result_t, conjugated(conjugated(tangent_like(other_t, result)) * other / result))
+    return (result_t,)
+
+
+def jvp_nextafter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    self_t = tangents[0]
+    other_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(where(self_ != other, conjugated(tangent_like(self_t, result)), 0))
+    if other_t is not None:
+        result_t = plus(result_t, conjugated(zeros_like(conjugated(tangent_like(other_t, result)))))
+    return (result_t,)
+
+
+def jvp_nan_to_num(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+    self_ = args[0]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)) * isfinite(self_))
+    return (result_t,)
+
+
+def jvp__frexp_mantissa(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_frexp_mantissa(Tensor self) -> Tensor"""
+    self_ = args[0]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)) / exp2(_frexp_exponent(self_)))
+    return (result_t,)
+
+
+def jvp_logaddexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    self_t = tangents[0]
+    other_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)) / conjugated(1 + exp(other - self_)))
+    if other_t is not None:
+        result_t = plus(
+            result_t,
+            conjugated(conjugated(tangent_like(other_t, result)) / conjugated(1 + exp(self_ - other))),
+        )
+    return (result_t,)
+
+
+def jvp_logaddexp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    self_t = tangents[0]
+    other_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)) / (1 + exp2(other - self_)))
+    if other_t is not None:
+        result_t = plus(
+            result_t, conjugated(conjugated(tangent_like(other_t, result)) / (1 + exp2(self_ - other)))
+        )
+    return (result_t,)
+
+
+def jvp_xlogy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    self_t = tangents[0]
+    other_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(xlogy_backward(conjugated(tangent_like(self_t, result)), self_, other))
+    if other_t is not None:
+        result_t = plus(result_t, conjugated(conjugated(tangent_like(other_t, result)) * self_ / other))
+    return (result_t,)
+
+
+def jvp_logit(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """logit(Tensor self, float? eps=None) -> Tensor"""
+    self_ = args[0]
+    eps = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(logit_backward(conjugated(tangent_like(self_t, result)), self_, eps))
+    return (result_t,)
+
+
+def jvp_logit_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+    grad_output = args[0]
+    self_ = args[1]
+    eps = args[2]
+    grad_output_t = tangents[0]
+    self_t = tangents[1]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = conjugated(logit_backward(conjugated(tangent_like(grad_output_t, result)), self_, eps))
+    if self_t is not None:
+        result_t = plus(
+            result_t,
+            conjugated(
+                logit_double_backward(conjugated(tangent_like(self_t, result)) * grad_output, self_, eps)
+            ),
+        )
+    return (result_t,)
+
+
+def jvp_sinc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """sinc(Tensor self) -> Tensor"""
+    self_ = args[0]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(sinc_backward(conjugated(tangent_like(self_t, result)), self_))
+    return (result_t,)
+
+
 FORMULAS = {
     "aten::add.Tensor": jvp_add_Tensor,
     "aten::relu": jvp_relu,
@@ -1101,4 +1281,17 @@ FORMULAS = {
     "aten::lerp.Tensor": jvp_lerp_Tensor,
     "aten::addcmul": jvp_addcmul,
     "aten::addcdiv": jvp_addcdiv,
+    "aten::sgn": jvp_sgn,
+    "aten::frac": jvp_frac,
+    "aten::copysign.Tensor": jvp_copysign_Tensor,
+    "aten::hypot": jvp_hypot,
+    "aten::nextafter": jvp_nextafter,
+    "aten::nan_to_num": jvp_nan_to_num,
+    "aten::_frexp_mantissa": jvp__frexp_mantissa,
+    "aten::logaddexp": jvp_logaddexp,
+    "aten::logaddexp2": jvp_logaddexp2,
+    "aten::xlogy.Tensor": jvp_xlogy_Tensor,
+    "aten::logit": jvp_logit,
+    "aten::logit_backward": jvp_logit_backward,
+    "aten::sinc": jvp_sinc,
 }

@@ -17,6 +17,7 @@ __all__ = [
     "arange",
     "empty",
     "empty_like",
+    "empty_permuted",
     "empty_strided",
     "eye",
     "fill",
@@ -24,6 +25,7 @@ __all__ = [
     "full",
     "full_like",
     "linspace",
+    "logspace",
     "ones",
     "ones_like",
     "scalar_tensor",
@@ -364,6 +366,42 @@ eye_packet = packet(
     False,
 )
 eye_plans = eye_packet.plans
+logspace_packet = packet(
+    "logspace",
+    (
+        "logspace",
+        "logspace.Tensor_Tensor",
+        "logspace.Tensor_Scalar",
+        "logspace.Scalar_Tensor",
+        "logspace.out",
+    ),
+    (
+        Parameter("start", "operand", NOT_GIVEN, False),
+        Parameter("end", "operand", NOT_GIVEN, False),
+        Parameter("steps", "static", NOT_GIVEN, False),
+        Parameter("base", "number", 10.0, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+logspace_plans = logspace_packet.plans
+empty_permuted_packet = packet(
+    "empty_permuted",
+    ("empty_permuted",),
+    (
+        Parameter("size", "static", NOT_GIVEN, False),
+        Parameter("physical_layout", "static", NOT_GIVEN, False),
+        Parameter("dtype", "static", None, True),
+        Parameter("layout", "static", None, True),
+        Parameter("device", "static", None, True),
+        Parameter("pin_memory", "static", None, True),
+    ),
+    False,
+)
+empty_permuted_plans = empty_permuted_packet.plans
 
 
 def empty(
@@ -778,6 +816,81 @@ def eye(
         plan = eye_plans[n][m, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = eye_packet.miss(n, m, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan().requires_grad_()
+    return plan()
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    base: Any = 10.0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    out: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+
+    logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if modes or out is not None:
+        made = logspace_packet.call_parameters(
+            start, end, steps, base, dtype, layout, device, pin_memory, out=out
+        )
+        return made.requires_grad_() if requires_grad else made
+    kind_start = start.__class__
+    kind_end = end.__class__
+    try:
+        plan = logspace_plans[
+            (
+                kind_start
+                if kind_start is float or kind_start is int
+                else None
+                if start is None
+                else start._spec
+            )
+        ][
+            (kind_end if kind_end is float or kind_end is int else None if end is None else end._spec),
+            steps,
+            base.__class__,
+            dtype,
+            layout,
+            device,
+            pin_memory,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = logspace_packet.miss(start, end, steps, base, dtype, layout, device, pin_memory)
+    if requires_grad:
+        return plan(start, end, base).requires_grad_()
+    return plan(start, end, base)
+
+
+def empty_permuted(
+    size: Any,
+    physical_layout: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    if modes:
+        made = empty_permuted_packet.call_parameters(size, physical_layout, dtype, layout, device, pin_memory)
+        return made.requires_grad_() if requires_grad else made
+    try:
+        plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]
+    except (KeyError, AttributeError, TypeError):
+        plan = empty_permuted_packet.miss(size, physical_layout, dtype, layout, device, pin_memory)
     if requires_grad:
         return plan().requires_grad_()
     return plan()

@@ -17,6 +17,7 @@ __all__ = [
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
     "cross_entropy_loss",
+    "ctc_loss",
     "hinge_embedding_loss",
     "huber_loss",
     "kl_div",
@@ -25,6 +26,7 @@ __all__ = [
     "mse_loss",
     "mse_loss_backward",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "nll_loss",
     "nll_loss2d",
     "nll_loss2d_backward",
@@ -360,6 +362,30 @@ multi_margin_loss_packet = packet(
 )
 multi_margin_loss_plans = multi_margin_loss_packet.plans
 multi_margin_loss_scaled = multi_margin_loss_packet.scaled
+multilabel_margin_loss_packet = packet(
+    "multilabel_margin_loss",
+    (
+        "multilabel_margin_loss",
+        "multilabel_margin_loss.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("target", "tensor", NOT_GIVEN, False),
+        Parameter("reduction", "static", 1, False),
+    ),
+    False,
+)
+multilabel_margin_loss_plans = multilabel_margin_loss_packet.plans
+multilabel_margin_loss_outs = multilabel_margin_loss_packet.outs
+ctc_loss_packet = packet(
+    "ctc_loss",
+    (
+        "ctc_loss.IntList",
+        "ctc_loss.Tensor",
+    ),
+    (),
+    False,
+)
 
 
 def nll_loss_forward(
@@ -812,3 +838,29 @@ def multi_margin_loss(
     except (KeyError, AttributeError, TypeError):
         plan = multi_margin_loss_packet.miss_scaled(input, target, p, margin, weight, reduction)
     return plan(input, target, p, margin, weight)
+
+
+def multilabel_margin_loss(input: Any, target: Any, reduction: Any = 1, *, out: Any = None) -> Any:
+    """multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return multilabel_margin_loss_packet.call_parameters(input, target, reduction, out=out)
+        try:
+            plan = multilabel_margin_loss_outs[input._spec, target._spec, reduction, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = multilabel_margin_loss_packet.miss_out(input, target, reduction, out)
+        return plan(input, target, out)
+    try:
+        plan = multilabel_margin_loss_plans[input._spec][target._spec, reduction]
+    except (KeyError, AttributeError, TypeError):
+        plan = multilabel_margin_loss_packet.miss(input, target, reduction)
+    return plan(input, target)
+
+
+def ctc_loss(*args: Any, **kwargs: Any) -> Any:
+    """ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor
+
+    ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor"""
+    if modes or "out" in kwargs:
+        return ctc_loss_packet.call(*args, **kwargs)
+    return ctc_loss_packet.general(args, kwargs)

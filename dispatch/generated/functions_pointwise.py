@@ -13,6 +13,8 @@ from ..core.constants import INT_1, INT_20
 from ..core.overload_packet import packet
 
 __all__ = [
+    "_frexp_exponent",
+    "_frexp_mantissa",
     "abs",
     "abs_",
     "absolute",
@@ -26,6 +28,7 @@ __all__ = [
     "addcdiv_",
     "addcmul",
     "addcmul_",
+    "angle",
     "arccos",
     "arccosh",
     "arcsin",
@@ -65,13 +68,18 @@ __all__ = [
     "clamp_min_",
     "clip",
     "clip_",
+    "complex",
     "conj",
     "conj_physical",
     "conj_physical_",
+    "copysign",
+    "copysign_",
     "cos",
     "cos_",
     "cosh",
     "cosh_",
+    "deg2rad",
+    "deg2rad_",
     "div",
     "div_",
     "eq",
@@ -87,6 +95,7 @@ __all__ = [
     "expm1",
     "expm1_",
     "fix",
+    "float_power",
     "floor",
     "floor_",
     "floor_divide",
@@ -95,6 +104,9 @@ __all__ = [
     "fmin",
     "fmod",
     "fmod_",
+    "frac",
+    "frac_",
+    "frexp",
     "ge",
     "ge_",
     "gelu",
@@ -104,9 +116,15 @@ __all__ = [
     "greater_equal",
     "gt",
     "gt_",
+    "heaviside",
+    "heaviside_",
+    "hypot",
+    "hypot_",
     "isfinite",
     "isinf",
     "isnan",
+    "ldexp",
+    "ldexp_",
     "le",
     "le_",
     "leaky_relu",
@@ -124,6 +142,8 @@ __all__ = [
     "log2",
     "log2_",
     "log_",
+    "logaddexp",
+    "logaddexp2",
     "logical_and",
     "logical_and_",
     "logical_not",
@@ -132,21 +152,31 @@ __all__ = [
     "logical_or_",
     "logical_xor",
     "logical_xor_",
+    "logit",
+    "logit_",
+    "logit_backward",
     "lt",
     "lt_",
     "maximum",
     "minimum",
     "mul",
     "mul_",
+    "nan_to_num",
+    "nan_to_num_",
     "ne",
     "ne_",
     "neg",
     "neg_",
     "negative",
+    "nextafter",
+    "nextafter_",
     "not_equal",
+    "polar",
     "positive",
     "pow",
     "pow_",
+    "rad2deg",
+    "rad2deg_",
     "reciprocal",
     "reciprocal_",
     "relu",
@@ -160,16 +190,21 @@ __all__ = [
     "rsqrt",
     "rsqrt_",
     "rsub",
+    "sgn",
+    "sgn_",
     "sigmoid",
     "sigmoid_",
     "sigmoid_backward",
     "sign",
     "sign_",
+    "signbit",
     "silu",
     "silu_",
     "silu_backward",
     "sin",
     "sin_",
+    "sinc",
+    "sinc_",
     "sinh",
     "sinh_",
     "softplus",
@@ -186,9 +221,13 @@ __all__ = [
     "tanh_",
     "tanh_backward",
     "threshold_backward",
+    "true_divide",
+    "true_divide_",
     "trunc",
     "trunc_",
     "where",
+    "xlogy",
+    "xlogy_",
 ]
 
 add_packet = packet(
@@ -1858,6 +1897,430 @@ addcdiv__packet.deprecated = (
 )
 addcdiv__plans = addcdiv__packet.plans
 addcdiv__scaled = addcdiv__packet.scaled
+sgn_packet = packet(
+    "sgn",
+    (
+        "sgn",
+        "sgn.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+sgn_plans = sgn_packet.plans
+sgn_outs = sgn_packet.outs
+sgn__packet = packet("sgn_", ("sgn_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sgn__plans = sgn__packet.plans
+signbit_packet = packet(
+    "signbit",
+    (
+        "signbit",
+        "signbit.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+signbit_plans = signbit_packet.plans
+signbit_outs = signbit_packet.outs
+frac_packet = packet(
+    "frac",
+    (
+        "frac",
+        "frac.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+frac_plans = frac_packet.plans
+frac_outs = frac_packet.outs
+frac__packet = packet("frac_", ("frac_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+frac__plans = frac__packet.plans
+copysign_packet = packet(
+    "copysign",
+    (
+        "copysign.Tensor",
+        "copysign.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+copysign_plans = copysign_packet.plans
+copysign_outs = copysign_packet.outs
+copysign__packet = packet(
+    "copysign_",
+    ("copysign_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+copysign__plans = copysign__packet.plans
+heaviside_packet = packet(
+    "heaviside",
+    (
+        "heaviside",
+        "heaviside.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("values", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+heaviside_plans = heaviside_packet.plans
+heaviside_outs = heaviside_packet.outs
+heaviside__packet = packet(
+    "heaviside_",
+    ("heaviside_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("values", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+heaviside__plans = heaviside__packet.plans
+hypot_packet = packet(
+    "hypot",
+    (
+        "hypot",
+        "hypot.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+hypot_plans = hypot_packet.plans
+hypot_outs = hypot_packet.outs
+hypot__packet = packet(
+    "hypot_",
+    ("hypot_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+hypot__plans = hypot__packet.plans
+nextafter_packet = packet(
+    "nextafter",
+    (
+        "nextafter",
+        "nextafter.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+nextafter_plans = nextafter_packet.plans
+nextafter_outs = nextafter_packet.outs
+nextafter__packet = packet(
+    "nextafter_",
+    ("nextafter_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+nextafter__plans = nextafter__packet.plans
+nan_to_num_packet = packet(
+    "nan_to_num",
+    (
+        "nan_to_num",
+        "nan_to_num.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("nan", "number", None, False),
+        Parameter("posinf", "number", None, False),
+        Parameter("neginf", "number", None, False),
+    ),
+    False,
+)
+nan_to_num_plans = nan_to_num_packet.plans
+nan_to_num_outs = nan_to_num_packet.outs
+nan_to_num__packet = packet(
+    "nan_to_num_",
+    ("nan_to_num_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("nan", "number", None, False),
+        Parameter("posinf", "number", None, False),
+        Parameter("neginf", "number", None, False),
+    ),
+    False,
+)
+nan_to_num__plans = nan_to_num__packet.plans
+frexp_packet = packet(
+    "frexp",
+    (
+        "frexp.Tensor",
+        "frexp.Tensor_out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+frexp_plans = frexp_packet.plans
+frexp_outs = frexp_packet.outs
+_frexp_mantissa_packet = packet(
+    "_frexp_mantissa", ("_frexp_mantissa",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+_frexp_mantissa_plans = _frexp_mantissa_packet.plans
+_frexp_exponent_packet = packet(
+    "_frexp_exponent", ("_frexp_exponent",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+)
+_frexp_exponent_plans = _frexp_exponent_packet.plans
+ldexp_packet = packet(
+    "ldexp",
+    (
+        "ldexp.Tensor",
+        "ldexp.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+ldexp_plans = ldexp_packet.plans
+ldexp_outs = ldexp_packet.outs
+ldexp__packet = packet(
+    "ldexp_",
+    ("ldexp_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+ldexp__plans = ldexp__packet.plans
+deg2rad_packet = packet(
+    "deg2rad",
+    (
+        "deg2rad",
+        "deg2rad.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+deg2rad_plans = deg2rad_packet.plans
+deg2rad_outs = deg2rad_packet.outs
+deg2rad__packet = packet("deg2rad_", ("deg2rad_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+deg2rad__plans = deg2rad__packet.plans
+rad2deg_packet = packet(
+    "rad2deg",
+    (
+        "rad2deg",
+        "rad2deg.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+rad2deg_plans = rad2deg_packet.plans
+rad2deg_outs = rad2deg_packet.outs
+rad2deg__packet = packet("rad2deg_", ("rad2deg_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+rad2deg__plans = rad2deg__packet.plans
+logaddexp_packet = packet(
+    "logaddexp",
+    (
+        "logaddexp",
+        "logaddexp.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logaddexp_plans = logaddexp_packet.plans
+logaddexp_outs = logaddexp_packet.outs
+logaddexp2_packet = packet(
+    "logaddexp2",
+    (
+        "logaddexp2",
+        "logaddexp2.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+logaddexp2_plans = logaddexp2_packet.plans
+logaddexp2_outs = logaddexp2_packet.outs
+xlogy_packet = packet(
+    "xlogy",
+    (
+        "xlogy.Tensor",
+        "xlogy.OutTensor",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+xlogy_plans = xlogy_packet.plans
+xlogy_outs = xlogy_packet.outs
+xlogy__packet = packet(
+    "xlogy_",
+    ("xlogy_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "operand", NOT_GIVEN, False),
+    ),
+    True,
+)
+xlogy__plans = xlogy__packet.plans
+logit_packet = packet(
+    "logit",
+    (
+        "logit",
+        "logit.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("eps", "number", None, False),
+    ),
+    False,
+)
+logit_plans = logit_packet.plans
+logit_outs = logit_packet.outs
+logit__packet = packet(
+    "logit_",
+    ("logit_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("eps", "number", None, False),
+    ),
+    False,
+)
+logit__plans = logit__packet.plans
+logit_backward_packet = packet(
+    "logit_backward",
+    ("logit_backward",),
+    (
+        Parameter("grad_output", "tensor", NOT_GIVEN, False),
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("eps", "number", None, False),
+    ),
+    False,
+)
+logit_backward_plans = logit_backward_packet.plans
+sinc_packet = packet(
+    "sinc",
+    (
+        "sinc",
+        "sinc.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+sinc_plans = sinc_packet.plans
+sinc_outs = sinc_packet.outs
+sinc__packet = packet("sinc_", ("sinc_",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+sinc__plans = sinc__packet.plans
+true_divide_packet = packet(
+    "true_divide",
+    (
+        "true_divide.Tensor",
+        "true_divide.out",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+true_divide_plans = true_divide_packet.plans
+true_divide_outs = true_divide_packet.outs
+true_divide__packet = packet(
+    "true_divide_",
+    ("true_divide_.Tensor",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("other", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+true_divide__plans = true_divide__packet.plans
+float_power_packet = packet(
+    "float_power",
+    (
+        "float_power.Tensor_Tensor",
+        "float_power.Tensor_Tensor_out",
+        "float_power.Tensor_Scalar",
+        "float_power.Tensor_Scalar_out",
+        "float_power.Scalar",
+        "float_power.Scalar_out",
+    ),
+    (
+        Parameter("input", "operand", NOT_GIVEN, False),
+        Parameter("exponent", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+float_power_plans = float_power_packet.plans
+float_power_outs = float_power_packet.outs
+float_power__packet = packet(
+    "float_power_",
+    (
+        "float_power_.Tensor",
+        "float_power_.Scalar",
+    ),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("exponent", "operand", NOT_GIVEN, False),
+    ),
+    False,
+)
+float_power__plans = float_power__packet.plans
+angle_packet = packet(
+    "angle",
+    (
+        "angle",
+        "angle.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+angle_plans = angle_packet.plans
+angle_outs = angle_packet.outs
+complex_packet = packet(
+    "complex",
+    (
+        "complex",
+        "complex.out",
+    ),
+    (
+        Parameter("real", "tensor", NOT_GIVEN, False),
+        Parameter("imag", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+complex_plans = complex_packet.plans
+complex_outs = complex_packet.outs
+polar_packet = packet(
+    "polar",
+    (
+        "polar",
+        "polar.out",
+    ),
+    (
+        Parameter("abs", "tensor", NOT_GIVEN, False),
+        Parameter("angle", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+polar_plans = polar_packet.plans
+polar_outs = polar_packet.outs
 
 
 def add(input: Any, other: Any, *more: Any, alpha: Any = INT_1, out: Any = None) -> Any:
@@ -4848,3 +5311,632 @@ def addcdiv_(input: Any, tensor1: Any, tensor2: Any, *more: Any, value: Any = IN
     except (KeyError, AttributeError, TypeError):
         plan = addcdiv__packet.miss_scaled(input, tensor1, tensor2, value)
     return plan(input, tensor1, tensor2, value)
+
+
+def sgn(input: Any, *, out: Any = None) -> Any:
+    """sgn(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return sgn_packet.call_parameters(input, out=out)
+        try:
+            plan = sgn_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sgn_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = sgn_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sgn_packet.miss(input)
+    return plan(input)
+
+
+def sgn_(input: Any) -> Any:
+    """sgn_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return sgn__packet.call_parameters(input)
+    try:
+        plan = sgn__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sgn__packet.miss(input)
+    return plan(input)
+
+
+def signbit(input: Any, *, out: Any = None) -> Any:
+    """signbit(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return signbit_packet.call_parameters(input, out=out)
+        try:
+            plan = signbit_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = signbit_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = signbit_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = signbit_packet.miss(input)
+    return plan(input)
+
+
+def frac(input: Any, *, out: Any = None) -> Any:
+    """frac(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return frac_packet.call_parameters(input, out=out)
+        try:
+            plan = frac_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = frac_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = frac_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = frac_packet.miss(input)
+    return plan(input)
+
+
+def frac_(input: Any) -> Any:
+    """frac_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return frac__packet.call_parameters(input)
+    try:
+        plan = frac__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = frac__packet.miss(input)
+    return plan(input)
+
+
+def copysign(input: Any, other: Any, *, out: Any = None) -> Any:
+    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return copysign_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = copysign_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = copysign_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    kind = other.__class__
+    try:
+        plan = copysign_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = copysign_packet.miss(input, other)
+    return plan(input, other)
+
+
+def copysign_(input: Any, other: Any) -> Any:
+    """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return copysign__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = copysign__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = copysign__packet.miss(input, other)
+    return plan(input, other)
+
+
+def heaviside(input: Any, values: Any, *, out: Any = None) -> Any:
+    """heaviside(Tensor self, Tensor values) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return heaviside_packet.call_parameters(input, values, out=out)
+        try:
+            plan = heaviside_outs[input._spec, values._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = heaviside_packet.miss_out(input, values, out)
+        return plan(input, values, out)
+    try:
+        plan = heaviside_plans[input._spec][values._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = heaviside_packet.miss(input, values)
+    return plan(input, values)
+
+
+def heaviside_(input: Any, values: Any) -> Any:
+    """heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)"""
+    if modes:
+        return heaviside__packet.call_parameters(input, values)
+    try:
+        plan = heaviside__plans[input._spec][values._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = heaviside__packet.miss(input, values)
+    return plan(input, values)
+
+
+def hypot(input: Any, other: Any, *, out: Any = None) -> Any:
+    """hypot(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return hypot_packet.call_parameters(input, other, out=out)
+        try:
+            plan = hypot_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = hypot_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = hypot_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = hypot_packet.miss(input, other)
+    return plan(input, other)
+
+
+def hypot_(input: Any, other: Any) -> Any:
+    """hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return hypot__packet.call_parameters(input, other)
+    try:
+        plan = hypot__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = hypot__packet.miss(input, other)
+    return plan(input, other)
+
+
+def nextafter(input: Any, other: Any, *, out: Any = None) -> Any:
+    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return nextafter_packet.call_parameters(input, other, out=out)
+        try:
+            plan = nextafter_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = nextafter_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = nextafter_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = nextafter_packet.miss(input, other)
+    return plan(input, other)
+
+
+def nextafter_(input: Any, other: Any) -> Any:
+    """nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return nextafter__packet.call_parameters(input, other)
+    try:
+        plan = nextafter__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = nextafter__packet.miss(input, other)
+    return plan(input, other)
+
+
+def nan_to_num(
+    input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None, *, out: Any = None
+) -> Any:
+    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return nan_to_num_packet.call_parameters(input, nan, posinf, neginf, out=out)
+        try:
+            plan = nan_to_num_outs[input._spec, nan.__class__, posinf.__class__, neginf.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = nan_to_num_packet.miss_out(input, nan, posinf, neginf, out)
+        return plan(input, nan, posinf, neginf, out)
+    try:
+        plan = nan_to_num_plans[input._spec][nan.__class__, posinf.__class__, neginf.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = nan_to_num_packet.miss(input, nan, posinf, neginf)
+    return plan(input, nan, posinf, neginf)
+
+
+def nan_to_num_(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+    """nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"""
+    if modes:
+        return nan_to_num__packet.call_parameters(input, nan, posinf, neginf)
+    try:
+        plan = nan_to_num__plans[input._spec][nan.__class__, posinf.__class__, neginf.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = nan_to_num__packet.miss(input, nan, posinf, neginf)
+    return plan(input, nan, posinf, neginf)
+
+
+def frexp(input: Any, *, out: Any = None) -> Any:
+    """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
+    if modes or out is not None:
+        if modes:
+            return frexp_packet.call_parameters(input, out=out)
+        try:
+            plan = frexp_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = frexp_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = frexp_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = frexp_packet.miss(input)
+    return plan(input)
+
+
+def _frexp_mantissa(input: Any) -> Any:
+    """_frexp_mantissa(Tensor self) -> Tensor"""
+    if modes:
+        return _frexp_mantissa_packet.call_parameters(input)
+    try:
+        plan = _frexp_mantissa_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _frexp_mantissa_packet.miss(input)
+    return plan(input)
+
+
+def _frexp_exponent(input: Any) -> Any:
+    """_frexp_exponent(Tensor self) -> Tensor"""
+    if modes:
+        return _frexp_exponent_packet.call_parameters(input)
+    try:
+        plan = _frexp_exponent_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _frexp_exponent_packet.miss(input)
+    return plan(input)
+
+
+def ldexp(input: Any, other: Any, *, out: Any = None) -> Any:
+    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return ldexp_packet.call_parameters(input, other, out=out)
+        try:
+            plan = ldexp_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ldexp_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = ldexp_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = ldexp_packet.miss(input, other)
+    return plan(input, other)
+
+
+def ldexp_(input: Any, other: Any) -> Any:
+    """ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return ldexp__packet.call_parameters(input, other)
+    try:
+        plan = ldexp__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = ldexp__packet.miss(input, other)
+    return plan(input, other)
+
+
+def deg2rad(input: Any, *, out: Any = None) -> Any:
+    """deg2rad(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return deg2rad_packet.call_parameters(input, out=out)
+        try:
+            plan = deg2rad_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = deg2rad_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = deg2rad_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = deg2rad_packet.miss(input)
+    return plan(input)
+
+
+def deg2rad_(input: Any) -> Any:
+    """deg2rad_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return deg2rad__packet.call_parameters(input)
+    try:
+        plan = deg2rad__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = deg2rad__packet.miss(input)
+    return plan(input)
+
+
+def rad2deg(input: Any, *, out: Any = None) -> Any:
+    """rad2deg(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return rad2deg_packet.call_parameters(input, out=out)
+        try:
+            plan = rad2deg_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = rad2deg_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = rad2deg_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = rad2deg_packet.miss(input)
+    return plan(input)
+
+
+def rad2deg_(input: Any) -> Any:
+    """rad2deg_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return rad2deg__packet.call_parameters(input)
+    try:
+        plan = rad2deg__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = rad2deg__packet.miss(input)
+    return plan(input)
+
+
+def logaddexp(input: Any, other: Any, *, out: Any = None) -> Any:
+    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return logaddexp_packet.call_parameters(input, other, out=out)
+        try:
+            plan = logaddexp_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logaddexp_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = logaddexp_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logaddexp_packet.miss(input, other)
+    return plan(input, other)
+
+
+def logaddexp2(input: Any, other: Any, *, out: Any = None) -> Any:
+    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return logaddexp2_packet.call_parameters(input, other, out=out)
+        try:
+            plan = logaddexp2_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logaddexp2_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = logaddexp2_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = logaddexp2_packet.miss(input, other)
+    return plan(input, other)
+
+
+def xlogy(input: Any, other: Any, *, out: Any = None) -> Any:
+    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return xlogy_packet.call_parameters(input, other, out=out)
+        kind_other = other.__class__
+        try:
+            plan = xlogy_outs[
+                input._spec,
+                (
+                    kind_other
+                    if kind_other is float or kind_other is int
+                    else None
+                    if other is None
+                    else other._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = xlogy_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    kind = other.__class__
+    try:
+        plan = xlogy_plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = xlogy_packet.miss(input, other)
+    return plan(input, other)
+
+
+def xlogy_(input: Any, other: Any) -> Any:
+    """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return xlogy__packet.call_parameters(input, other)
+    kind = other.__class__
+    try:
+        plan = xlogy__plans[input._spec][
+            kind if kind is float or kind is int else None if other is None else other._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = xlogy__packet.miss(input, other)
+    return plan(input, other)
+
+
+def logit(input: Any, eps: Any = None, *, out: Any = None) -> Any:
+    """logit(Tensor self, float? eps=None) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return logit_packet.call_parameters(input, eps, out=out)
+        try:
+            plan = logit_outs[input._spec, eps.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logit_packet.miss_out(input, eps, out)
+        return plan(input, eps, out)
+    try:
+        plan = logit_plans[input._spec][eps.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = logit_packet.miss(input, eps)
+    return plan(input, eps)
+
+
+def logit_(input: Any, eps: Any = None) -> Any:
+    """logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"""
+    if modes:
+        return logit__packet.call_parameters(input, eps)
+    try:
+        plan = logit__plans[input._spec][eps.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = logit__packet.miss(input, eps)
+    return plan(input, eps)
+
+
+def logit_backward(grad_output: Any, input: Any, eps: Any = None) -> Any:
+    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+    if modes:
+        return logit_backward_packet.call_parameters(grad_output, input, eps)
+    try:
+        plan = logit_backward_plans[grad_output._spec][input._spec, eps.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = logit_backward_packet.miss(grad_output, input, eps)
+    return plan(grad_output, input, eps)
+
+
+def sinc(input: Any, *, out: Any = None) -> Any:
+    """sinc(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return sinc_packet.call_parameters(input, out=out)
+        try:
+            plan = sinc_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sinc_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = sinc_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sinc_packet.miss(input)
+    return plan(input)
+
+
+def sinc_(input: Any) -> Any:
+    """sinc_(Tensor(a!) self) -> Tensor(a!)"""
+    if modes:
+        return sinc__packet.call_parameters(input)
+    try:
+        plan = sinc__plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = sinc__packet.miss(input)
+    return plan(input)
+
+
+def true_divide(input: Any, other: Any, *, out: Any = None) -> Any:
+    """true_divide.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return true_divide_packet.call_parameters(input, other, out=out)
+        try:
+            plan = true_divide_outs[input._spec, other._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = true_divide_packet.miss_out(input, other, out)
+        return plan(input, other, out)
+    try:
+        plan = true_divide_plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = true_divide_packet.miss(input, other)
+    return plan(input, other)
+
+
+def true_divide_(input: Any, other: Any) -> Any:
+    """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    if modes:
+        return true_divide__packet.call_parameters(input, other)
+    try:
+        plan = true_divide__plans[input._spec][other._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = true_divide__packet.miss(input, other)
+    return plan(input, other)
+
+
+def float_power(input: Any, exponent: Any, *, out: Any = None) -> Any:
+    """float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+
+    float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+
+    float_power.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return float_power_packet.call_parameters(input, exponent, out=out)
+        kind_self = input.__class__
+        kind_exponent = exponent.__class__
+        try:
+            plan = float_power_outs[
+                (
+                    kind_self
+                    if kind_self is float or kind_self is int
+                    else None
+                    if input is None
+                    else input._spec
+                ),
+                (
+                    kind_exponent
+                    if kind_exponent is float or kind_exponent is int
+                    else None
+                    if exponent is None
+                    else exponent._spec
+                ),
+                out._spec,
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = float_power_packet.miss_out(input, exponent, out)
+        return plan(input, exponent, out)
+    kind_self = input.__class__
+    kind_exponent = exponent.__class__
+    try:
+        plan = float_power_plans[
+            kind_self if kind_self is float or kind_self is int else None if input is None else input._spec
+        ][
+            kind_exponent
+            if kind_exponent is float or kind_exponent is int
+            else None
+            if exponent is None
+            else exponent._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = float_power_packet.miss(input, exponent)
+    return plan(input, exponent)
+
+
+def angle(input: Any, *, out: Any = None) -> Any:
+    """angle(Tensor self) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return angle_packet.call_parameters(input, out=out)
+        try:
+            plan = angle_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = angle_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = angle_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = angle_packet.miss(input)
+    return plan(input)
+
+
+def complex(real: Any, imag: Any, *, out: Any = None) -> Any:
+    """complex(Tensor real, Tensor imag) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return complex_packet.call_parameters(real, imag, out=out)
+        try:
+            plan = complex_outs[real._spec, imag._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = complex_packet.miss_out(real, imag, out)
+        return plan(real, imag, out)
+    try:
+        plan = complex_plans[real._spec][imag._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = complex_packet.miss(real, imag)
+    return plan(real, imag)
+
+
+def polar(abs: Any, angle: Any, *, out: Any = None) -> Any:
+    """polar(Tensor abs, Tensor angle) -> Tensor"""
+    if modes or out is not None:
+        if modes:
+            return polar_packet.call_parameters(abs, angle, out=out)
+        try:
+            plan = polar_outs[abs._spec, angle._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = polar_packet.miss_out(abs, angle, out)
+        return plan(abs, angle, out)
+    try:
+        plan = polar_plans[abs._spec][angle._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = polar_packet.miss(abs, angle)
+    return plan(abs, angle)

@@ -13,9 +13,15 @@ from ..core.call_parts import NOT_GIVEN, Parameter
 from ..core.overload_packet import packet
 
 __all__ = [
+    "alpha_dropout",
+    "alpha_dropout_",
     "bernoulli",
     "dropout",
     "dropout_",
+    "feature_alpha_dropout",
+    "feature_alpha_dropout_",
+    "feature_dropout",
+    "feature_dropout_",
     "multinomial",
     "native_dropout",
     "native_dropout_backward",
@@ -27,6 +33,8 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "rrelu",
+    "rrelu_",
 ]
 
 uniform__packet = packet(
@@ -355,6 +363,98 @@ dropout__packet = packet(
     False,
 )
 dropout__plans = dropout__packet.plans
+rrelu_packet = packet(
+    "rrelu",
+    ("rrelu",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("lower", "number", 0.125, False),
+        Parameter("upper", "number", 0.3333333333333333, False),
+        Parameter("training", "static", False, False),
+        Parameter("generator", "number", None, False),
+    ),
+    False,
+)
+rrelu_plans = rrelu_packet.plans
+rrelu__packet = packet(
+    "rrelu_",
+    ("rrelu_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("lower", "number", 0.125, False),
+        Parameter("upper", "number", 0.3333333333333333, False),
+        Parameter("training", "static", False, False),
+        Parameter("generator", "number", None, False),
+    ),
+    False,
+)
+rrelu__plans = rrelu__packet.plans
+alpha_dropout_packet = packet(
+    "alpha_dropout",
+    ("alpha_dropout",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("train", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+alpha_dropout_plans = alpha_dropout_packet.plans
+alpha_dropout__packet = packet(
+    "alpha_dropout_",
+    ("alpha_dropout_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("train", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+alpha_dropout__plans = alpha_dropout__packet.plans
+feature_dropout_packet = packet(
+    "feature_dropout",
+    ("feature_dropout",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("train", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+feature_dropout_plans = feature_dropout_packet.plans
+feature_dropout__packet = packet(
+    "feature_dropout_",
+    ("feature_dropout_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("train", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+feature_dropout__plans = feature_dropout__packet.plans
+feature_alpha_dropout_packet = packet(
+    "feature_alpha_dropout",
+    ("feature_alpha_dropout",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("train", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+feature_alpha_dropout_plans = feature_alpha_dropout_packet.plans
+feature_alpha_dropout__packet = packet(
+    "feature_alpha_dropout_",
+    ("feature_alpha_dropout_",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("p", "number", NOT_GIVEN, False),
+        Parameter("train", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+feature_alpha_dropout__plans = feature_alpha_dropout__packet.plans
 
 
 def bernoulli(input: Any, p: Any = NOT_GIVEN, *, generator: Any = None, out: Any = None) -> Any:
@@ -682,4 +782,104 @@ def dropout_(input: Any, p: Any, train: Any) -> Any:
         plan = dropout__plans[input._spec][p.__class__, train]
     except (KeyError, AttributeError, TypeError):
         plan = dropout__packet.miss(input, p, train)
+    return plan(input, p)
+
+
+def rrelu(
+    input: Any,
+    lower: Any = 0.125,
+    upper: Any = 0.3333333333333333,
+    training: Any = False,
+    generator: Any = None,
+) -> Any:
+    """rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor"""
+    if modes:
+        return rrelu_packet.call_parameters(input, lower, upper, training, generator)
+    try:
+        plan = rrelu_plans[input._spec][lower.__class__, upper.__class__, training, generator.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = rrelu_packet.miss(input, lower, upper, training, generator)
+    return plan(input, lower, upper, generator)
+
+
+def rrelu_(
+    input: Any,
+    lower: Any = 0.125,
+    upper: Any = 0.3333333333333333,
+    training: Any = False,
+    generator: Any = None,
+) -> Any:
+    """rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)"""
+    if modes:
+        return rrelu__packet.call_parameters(input, lower, upper, training, generator)
+    try:
+        plan = rrelu__plans[input._spec][lower.__class__, upper.__class__, training, generator.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = rrelu__packet.miss(input, lower, upper, training, generator)
+    return plan(input, lower, upper, generator)
+
+
+def alpha_dropout(input: Any, p: Any, train: Any) -> Any:
+    """alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
+    if modes:
+        return alpha_dropout_packet.call_parameters(input, p, train)
+    try:
+        plan = alpha_dropout_plans[input._spec][p.__class__, train]
+    except (KeyError, AttributeError, TypeError):
+        plan = alpha_dropout_packet.miss(input, p, train)
+    return plan(input, p)
+
+
+def alpha_dropout_(input: Any, p: Any, train: Any) -> Any:
+    """alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
+    if modes:
+        return alpha_dropout__packet.call_parameters(input, p, train)
+    try:
+        plan = alpha_dropout__plans[input._spec][p.__class__, train]
+    except (KeyError, AttributeError, TypeError):
+        plan = alpha_dropout__packet.miss(input, p, train)
+    return plan(input, p)
+
+
+def feature_dropout(input: Any, p: Any, train: Any) -> Any:
+    """feature_dropout(Tensor input, float p, bool train) -> Tensor"""
+    if modes:
+        return feature_dropout_packet.call_parameters(input, p, train)
+    try:
+        plan = feature_dropout_plans[input._spec][p.__class__, train]
+    except (KeyError, AttributeError, TypeError):
+        plan = feature_dropout_packet.miss(input, p, train)
+    return plan(input, p)
+
+
+def feature_dropout_(input: Any, p: Any, train: Any) -> Any:
+    """feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
+    if modes:
+        return feature_dropout__packet.call_parameters(input, p, train)
+    try:
+        plan = feature_dropout__plans[input._spec][p.__class__, train]
+    except (KeyError, AttributeError, TypeError):
+        plan = feature_dropout__packet.miss(input, p, train)
+    return plan(input, p)
+
+
+def feature_alpha_dropout(input: Any, p: Any, train: Any) -> Any:
+    """feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
+    if modes:
+        return feature_alpha_dropout_packet.call_parameters(input, p, train)
+    try:
+        plan = feature_alpha_dropout_plans[input._spec][p.__class__, train]
+    except (KeyError, AttributeError, TypeError):
+        plan = feature_alpha_dropout_packet.miss(input, p, train)
+    return plan(input, p)
+
+
+def feature_alpha_dropout_(input: Any, p: Any, train: Any) -> Any:
+    """feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
+    if modes:
+        return feature_alpha_dropout__packet.call_parameters(input, p, train)
+    try:
+        plan = feature_alpha_dropout__plans[input._spec][p.__class__, train]
+    except (KeyError, AttributeError, TypeError):
+        plan = feature_alpha_dropout__packet.miss(input, p, train)
     return plan(input, p)

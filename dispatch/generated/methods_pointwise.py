@@ -49,6 +49,9 @@ from .functions_pointwise import (
     addcmul_packet,
     addcmul_plans,
     addcmul_scaled,
+    angle_outs,
+    angle_packet,
+    angle_plans,
     arccos_packet,
     arccos_plans,
     arccosh_packet,
@@ -149,6 +152,11 @@ from .functions_pointwise import (
     conj_physical_packet,
     conj_physical_plans,
     conj_plans,
+    copysign__packet,
+    copysign__plans,
+    copysign_outs,
+    copysign_packet,
+    copysign_plans,
     cos__packet,
     cos__plans,
     cos_outs,
@@ -159,6 +167,11 @@ from .functions_pointwise import (
     cosh_outs,
     cosh_packet,
     cosh_plans,
+    deg2rad__packet,
+    deg2rad__plans,
+    deg2rad_outs,
+    deg2rad_packet,
+    deg2rad_plans,
     div__packet,
     div__plans,
     div_outs,
@@ -196,6 +209,11 @@ from .functions_pointwise import (
     expm1_plans,
     fix_packet,
     fix_plans,
+    float_power__packet,
+    float_power__plans,
+    float_power_outs,
+    float_power_packet,
+    float_power_plans,
     floor__packet,
     floor__plans,
     floor_divide__packet,
@@ -217,6 +235,14 @@ from .functions_pointwise import (
     fmod_outs,
     fmod_packet,
     fmod_plans,
+    frac__packet,
+    frac__plans,
+    frac_outs,
+    frac_packet,
+    frac_plans,
+    frexp_outs,
+    frexp_packet,
+    frexp_plans,
     ge__packet,
     ge__plans,
     ge_outs,
@@ -233,12 +259,27 @@ from .functions_pointwise import (
     gt_outs,
     gt_packet,
     gt_plans,
+    heaviside__packet,
+    heaviside__plans,
+    heaviside_outs,
+    heaviside_packet,
+    heaviside_plans,
+    hypot__packet,
+    hypot__plans,
+    hypot_outs,
+    hypot_packet,
+    hypot_plans,
     isfinite_packet,
     isfinite_plans,
     isinf_packet,
     isinf_plans,
     isnan_packet,
     isnan_plans,
+    ldexp__packet,
+    ldexp__plans,
+    ldexp_outs,
+    ldexp_packet,
+    ldexp_plans,
     le__packet,
     le__plans,
     le_outs,
@@ -275,6 +316,12 @@ from .functions_pointwise import (
     log_outs,
     log_packet,
     log_plans,
+    logaddexp2_outs,
+    logaddexp2_packet,
+    logaddexp2_plans,
+    logaddexp_outs,
+    logaddexp_packet,
+    logaddexp_plans,
     logical_and__packet,
     logical_and__plans,
     logical_and_outs,
@@ -295,6 +342,11 @@ from .functions_pointwise import (
     logical_xor_outs,
     logical_xor_packet,
     logical_xor_plans,
+    logit__packet,
+    logit__plans,
+    logit_outs,
+    logit_packet,
+    logit_plans,
     lt__packet,
     lt__plans,
     lt_outs,
@@ -311,6 +363,11 @@ from .functions_pointwise import (
     mul_outs,
     mul_packet,
     mul_plans,
+    nan_to_num__packet,
+    nan_to_num__plans,
+    nan_to_num_outs,
+    nan_to_num_packet,
+    nan_to_num_plans,
     ne__packet,
     ne__plans,
     ne_outs,
@@ -323,6 +380,11 @@ from .functions_pointwise import (
     neg_plans,
     negative_packet,
     negative_plans,
+    nextafter__packet,
+    nextafter__plans,
+    nextafter_outs,
+    nextafter_packet,
+    nextafter_plans,
     not_equal_packet,
     not_equal_plans,
     positive_packet,
@@ -332,6 +394,11 @@ from .functions_pointwise import (
     pow_outs,
     pow_packet,
     pow_plans,
+    rad2deg__packet,
+    rad2deg__plans,
+    rad2deg_outs,
+    rad2deg_packet,
+    rad2deg_plans,
     reciprocal__packet,
     reciprocal__plans,
     reciprocal_outs,
@@ -364,6 +431,11 @@ from .functions_pointwise import (
     rsub_packet,
     rsub_plans,
     rsub_scaled,
+    sgn__packet,
+    sgn__plans,
+    sgn_outs,
+    sgn_packet,
+    sgn_plans,
     sigmoid__packet,
     sigmoid__plans,
     sigmoid_outs,
@@ -374,6 +446,9 @@ from .functions_pointwise import (
     sign_outs,
     sign_packet,
     sign_plans,
+    signbit_outs,
+    signbit_packet,
+    signbit_plans,
     silu__packet,
     silu__plans,
     sin__packet,
@@ -381,6 +456,11 @@ from .functions_pointwise import (
     sin_outs,
     sin_packet,
     sin_plans,
+    sinc__packet,
+    sinc__plans,
+    sinc_outs,
+    sinc_packet,
+    sinc_plans,
     sinh__packet,
     sinh__plans,
     sinh_outs,
@@ -413,6 +493,11 @@ from .functions_pointwise import (
     tanh_outs,
     tanh_packet,
     tanh_plans,
+    true_divide__packet,
+    true_divide__plans,
+    true_divide_outs,
+    true_divide_packet,
+    true_divide_plans,
     trunc__packet,
     trunc__plans,
     trunc_outs,
@@ -421,6 +506,11 @@ from .functions_pointwise import (
     where_outs,
     where_packet,
     where_plans,
+    xlogy__packet,
+    xlogy__plans,
+    xlogy_outs,
+    xlogy_packet,
+    xlogy_plans,
 )
 
 
@@ -3576,3 +3666,532 @@ class PointwiseMethods:
         except (KeyError, AttributeError, TypeError):
             plan = addcdiv__packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
+
+    def sgn(self, *, out: Any = None) -> Any:
+        """sgn(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return sgn_packet.call_method_parameters(self, out=out)
+            try:
+                plan = sgn_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sgn_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = sgn_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sgn_packet.miss_method(self)
+        return plan(self)
+
+    def sgn_(self) -> Any:
+        """sgn_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return sgn__packet.call_method_parameters(self)
+        try:
+            plan = sgn__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sgn__packet.miss_method(self)
+        return plan(self)
+
+    def signbit(self, *, out: Any = None) -> Any:
+        """signbit(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return signbit_packet.call_method_parameters(self, out=out)
+            try:
+                plan = signbit_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = signbit_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = signbit_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = signbit_packet.miss_method(self)
+        return plan(self)
+
+    def frac(self, *, out: Any = None) -> Any:
+        """frac(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return frac_packet.call_method_parameters(self, out=out)
+            try:
+                plan = frac_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = frac_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = frac_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = frac_packet.miss_method(self)
+        return plan(self)
+
+    def frac_(self) -> Any:
+        """frac_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return frac__packet.call_method_parameters(self)
+        try:
+            plan = frac__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = frac__packet.miss_method(self)
+        return plan(self)
+
+    def copysign(self, other: Any, *, out: Any = None) -> Any:
+        """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return copysign_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = copysign_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = copysign_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        kind = other.__class__
+        try:
+            plan = copysign_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = copysign_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def copysign_(self, other: Any) -> Any:
+        """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return copysign__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = copysign__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = copysign__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def heaviside(self, values: Any, *, out: Any = None) -> Any:
+        """heaviside(Tensor self, Tensor values) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return heaviside_packet.call_method_parameters(self, values, out=out)
+            try:
+                plan = heaviside_outs[self._spec, values._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = heaviside_packet.miss_out_method(self, values, out)
+            return plan(self, values, out)
+        try:
+            plan = heaviside_plans[self._spec][values._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = heaviside_packet.miss_method(self, values)
+        return plan(self, values)
+
+    def heaviside_(self, values: Any) -> Any:
+        """heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)"""
+        if modes:
+            return heaviside__packet.call_method_parameters(self, values)
+        try:
+            plan = heaviside__plans[self._spec][values._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = heaviside__packet.miss_method(self, values)
+        return plan(self, values)
+
+    def hypot(self, other: Any, *, out: Any = None) -> Any:
+        """hypot(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return hypot_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = hypot_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = hypot_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = hypot_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = hypot_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def hypot_(self, other: Any) -> Any:
+        """hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return hypot__packet.call_method_parameters(self, other)
+        try:
+            plan = hypot__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = hypot__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def nextafter(self, other: Any, *, out: Any = None) -> Any:
+        """nextafter(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return nextafter_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = nextafter_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = nextafter_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = nextafter_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = nextafter_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def nextafter_(self, other: Any) -> Any:
+        """nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return nextafter__packet.call_method_parameters(self, other)
+        try:
+            plan = nextafter__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = nextafter__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def nan_to_num(self, nan: Any = None, posinf: Any = None, neginf: Any = None, *, out: Any = None) -> Any:
+        """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return nan_to_num_packet.call_method_parameters(self, nan, posinf, neginf, out=out)
+            try:
+                plan = nan_to_num_outs[
+                    self._spec, nan.__class__, posinf.__class__, neginf.__class__, out._spec
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = nan_to_num_packet.miss_out_method(self, nan, posinf, neginf, out)
+            return plan(self, nan, posinf, neginf, out)
+        try:
+            plan = nan_to_num_plans[self._spec][nan.__class__, posinf.__class__, neginf.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = nan_to_num_packet.miss_method(self, nan, posinf, neginf)
+        return plan(self, nan, posinf, neginf)
+
+    def nan_to_num_(self, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+        """nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"""
+        if modes:
+            return nan_to_num__packet.call_method_parameters(self, nan, posinf, neginf)
+        try:
+            plan = nan_to_num__plans[self._spec][nan.__class__, posinf.__class__, neginf.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = nan_to_num__packet.miss_method(self, nan, posinf, neginf)
+        return plan(self, nan, posinf, neginf)
+
+    def frexp(self, *, out: Any = None) -> Any:
+        """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
+        if modes or out is not None:
+            if modes:
+                return frexp_packet.call_method_parameters(self, out=out)
+            try:
+                plan = frexp_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = frexp_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = frexp_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = frexp_packet.miss_method(self)
+        return plan(self)
+
+    def ldexp(self, other: Any, *, out: Any = None) -> Any:
+        """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return ldexp_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = ldexp_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = ldexp_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = ldexp_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ldexp_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def ldexp_(self, other: Any) -> Any:
+        """ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return ldexp__packet.call_method_parameters(self, other)
+        try:
+            plan = ldexp__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ldexp__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def deg2rad(self, *, out: Any = None) -> Any:
+        """deg2rad(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return deg2rad_packet.call_method_parameters(self, out=out)
+            try:
+                plan = deg2rad_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = deg2rad_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = deg2rad_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = deg2rad_packet.miss_method(self)
+        return plan(self)
+
+    def deg2rad_(self) -> Any:
+        """deg2rad_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return deg2rad__packet.call_method_parameters(self)
+        try:
+            plan = deg2rad__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = deg2rad__packet.miss_method(self)
+        return plan(self)
+
+    def rad2deg(self, *, out: Any = None) -> Any:
+        """rad2deg(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return rad2deg_packet.call_method_parameters(self, out=out)
+            try:
+                plan = rad2deg_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = rad2deg_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = rad2deg_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = rad2deg_packet.miss_method(self)
+        return plan(self)
+
+    def rad2deg_(self) -> Any:
+        """rad2deg_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return rad2deg__packet.call_method_parameters(self)
+        try:
+            plan = rad2deg__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = rad2deg__packet.miss_method(self)
+        return plan(self)
+
+    def logaddexp(self, other: Any, *, out: Any = None) -> Any:
+        """logaddexp(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return logaddexp_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = logaddexp_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logaddexp_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = logaddexp_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logaddexp_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def logaddexp2(self, other: Any, *, out: Any = None) -> Any:
+        """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return logaddexp2_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = logaddexp2_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logaddexp2_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = logaddexp2_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = logaddexp2_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def xlogy(self, other: Any, *, out: Any = None) -> Any:
+        """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return xlogy_packet.call_method_parameters(self, other, out=out)
+            kind_other = other.__class__
+            try:
+                plan = xlogy_outs[
+                    self._spec,
+                    (
+                        kind_other
+                        if kind_other is float or kind_other is int
+                        else None
+                        if other is None
+                        else other._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = xlogy_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        kind = other.__class__
+        try:
+            plan = xlogy_plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = xlogy_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def xlogy_(self, other: Any) -> Any:
+        """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return xlogy__packet.call_method_parameters(self, other)
+        kind = other.__class__
+        try:
+            plan = xlogy__plans[self._spec][
+                kind if kind is float or kind is int else None if other is None else other._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = xlogy__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def logit(self, eps: Any = None, *, out: Any = None) -> Any:
+        """logit(Tensor self, float? eps=None) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return logit_packet.call_method_parameters(self, eps, out=out)
+            try:
+                plan = logit_outs[self._spec, eps.__class__, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = logit_packet.miss_out_method(self, eps, out)
+            return plan(self, eps, out)
+        try:
+            plan = logit_plans[self._spec][eps.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = logit_packet.miss_method(self, eps)
+        return plan(self, eps)
+
+    def logit_(self, eps: Any = None) -> Any:
+        """logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"""
+        if modes:
+            return logit__packet.call_method_parameters(self, eps)
+        try:
+            plan = logit__plans[self._spec][eps.__class__]
+        except (KeyError, AttributeError, TypeError):
+            plan = logit__packet.miss_method(self, eps)
+        return plan(self, eps)
+
+    def sinc(self, *, out: Any = None) -> Any:
+        """sinc(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return sinc_packet.call_method_parameters(self, out=out)
+            try:
+                plan = sinc_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = sinc_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = sinc_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sinc_packet.miss_method(self)
+        return plan(self)
+
+    def sinc_(self) -> Any:
+        """sinc_(Tensor(a!) self) -> Tensor(a!)"""
+        if modes:
+            return sinc__packet.call_method_parameters(self)
+        try:
+            plan = sinc__plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = sinc__packet.miss_method(self)
+        return plan(self)
+
+    def true_divide(self, other: Any, *, out: Any = None) -> Any:
+        """true_divide.Tensor(Tensor self, Tensor other) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return true_divide_packet.call_method_parameters(self, other, out=out)
+            try:
+                plan = true_divide_outs[self._spec, other._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = true_divide_packet.miss_out_method(self, other, out)
+            return plan(self, other, out)
+        try:
+            plan = true_divide_plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = true_divide_packet.miss_method(self, other)
+        return plan(self, other)
+
+    def true_divide_(self, other: Any) -> Any:
+        """true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+        if modes:
+            return true_divide__packet.call_method_parameters(self, other)
+        try:
+            plan = true_divide__plans[self._spec][other._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = true_divide__packet.miss_method(self, other)
+        return plan(self, other)
+
+    def float_power(self, exponent: Any, *, out: Any = None) -> Any:
+        """float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
+
+        float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+
+        float_power.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return float_power_packet.call_method_parameters(self, exponent, out=out)
+            kind_exponent = exponent.__class__
+            try:
+                plan = float_power_outs[
+                    self._spec,
+                    (
+                        kind_exponent
+                        if kind_exponent is float or kind_exponent is int
+                        else None
+                        if exponent is None
+                        else exponent._spec
+                    ),
+                    out._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = float_power_packet.miss_out_method(self, exponent, out)
+            return plan(self, exponent, out)
+        kind = exponent.__class__
+        try:
+            plan = float_power_plans[self._spec][
+                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = float_power_packet.miss_method(self, exponent)
+        return plan(self, exponent)
+
+    def float_power_(self, exponent: Any) -> Any:
+        """float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
+
+        float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
+        if modes:
+            return float_power__packet.call_method_parameters(self, exponent)
+        kind = exponent.__class__
+        try:
+            plan = float_power__plans[self._spec][
+                kind if kind is float or kind is int else None if exponent is None else exponent._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = float_power__packet.miss_method(self, exponent)
+        return plan(self, exponent)
+
+    def angle(self, *, out: Any = None) -> Any:
+        """angle(Tensor self) -> Tensor"""
+        if modes or out is not None:
+            if modes:
+                return angle_packet.call_method_parameters(self, out=out)
+            try:
+                plan = angle_outs[self._spec, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = angle_packet.miss_out_method(self, out)
+            return plan(self, out)
+        try:
+            plan = angle_plans[self._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = angle_packet.miss_method(self)
+        return plan(self)

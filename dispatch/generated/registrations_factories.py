@@ -299,3 +299,39 @@ def register() -> None:
         "native_functions/factories.yaml:192",
     )
     composite("eye.m_out", "CompositeImplicitAutograd", composition.eye_m_out)
+    define(
+        "logspace",
+        "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:196",
+    )
+    composite("logspace", "CompositeImplicitAutograd", composition.logspace)
+    define(
+        "logspace.Tensor_Tensor",
+        "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:200",
+    )
+    composite("logspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.logspace)
+    define(
+        "logspace.Tensor_Scalar",
+        "logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:204",
+    )
+    composite("logspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.logspace)
+    define(
+        "logspace.Scalar_Tensor",
+        "logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:208",
+    )
+    composite("logspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.logspace)
+    define(
+        "logspace.out",
+        "logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml:212",
+    )
+    composite("logspace.out", "CompositeImplicitAutograd", composition.logspace_out)
+    define(
+        "empty_permuted",
+        "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "native_functions/factories.yaml:216",
+    )
+    composite("empty_permuted", "CompositeImplicitAutograd", composition.empty_permuted)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..autograd.recording import out_refuses_grad
 from ..composite import loss as composition
+from ..composite.forms import out_form
 from ..structured.native import loss as native
 from ..structured.register import autograd, composite, define, structured
 from . import autograd_loss
@@ -234,3 +235,31 @@ def register() -> None:
         "native_functions/loss.yaml:125",
     )
     composite("multi_margin_loss", "CompositeImplicitAutograd", composition.multi_margin_loss)
+    define(
+        "multilabel_margin_loss",
+        "multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        "native_functions/loss.yaml:130",
+    )
+    composite("multilabel_margin_loss", "CompositeImplicitAutograd", composition.multilabel_margin_loss)
+    define(
+        "multilabel_margin_loss.out",
+        "multilabel_margin_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/loss.yaml:130",
+    )
+    composite(
+        "multilabel_margin_loss.out",
+        "CompositeImplicitAutograd",
+        out_form("multilabel_margin_loss", composition.multilabel_margin_loss),
+    )
+    define(
+        "ctc_loss.IntList",
+        "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
+        "native_functions/loss.yaml:135",
+    )
+    composite("ctc_loss.IntList", "CompositeImplicitAutograd", composition.ctc_loss)
+    define(
+        "ctc_loss.Tensor",
+        "ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
+        "native_functions/loss.yaml:139",
+    )
+    composite("ctc_loss.Tensor", "CompositeImplicitAutograd", composition.ctc_loss)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..autograd.recording import never_differentiable, out_refuses_grad
 from ..composite import pointwise as composition
+from ..composite.forms import inplace_form, out_form
 from ..structured.native import pointwise as native
 from ..structured.register import autograd, composite, define, structured
 from . import autograd_pointwise
@@ -2920,3 +2921,528 @@ def register() -> None:
     )
     structured("addcdiv.out", native.addcdiv, "addcdiv_stub", "out")
     autograd("addcdiv.out", out_refuses_grad)
+    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1008", ("pointwise",))
+    structured("sgn", native.unary, "sgn_stub", "functional", "sgn.out")
+    autograd("sgn", autograd_pointwise.plan_sgn)
+    define(
+        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml:1008", ("pointwise",)
+    )
+    structured("sgn_", native.unary, "sgn_stub", "inplace", "sgn.out")
+    autograd("sgn_", autograd_pointwise.plan_sgn_)
+    define(
+        "sgn.out",
+        "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1008",
+        ("pointwise",),
+    )
+    structured("sgn.out", native.unary, "sgn_stub", "out")
+    autograd("sgn.out", out_refuses_grad)
+    define(
+        "signbit", "signbit(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1016", ("pointwise",)
+    )
+    structured("signbit", native.signbit, "signbit_stub", "functional", "signbit.out")
+    define(
+        "signbit.out",
+        "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1016",
+        ("pointwise",),
+    )
+    structured("signbit.out", native.signbit, "signbit_stub", "out")
+    autograd("signbit.out", out_refuses_grad)
+    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1024", ("pointwise",))
+    structured("frac", native.frac, "frac_stub", "functional", "frac.out")
+    autograd("frac", autograd_pointwise.plan_frac)
+    define(
+        "frac_",
+        "frac_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1024",
+        ("pointwise",),
+    )
+    structured("frac_", native.frac, "frac_stub", "inplace", "frac.out")
+    autograd("frac_", autograd_pointwise.plan_frac_)
+    define(
+        "frac.out",
+        "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1024",
+        ("pointwise",),
+    )
+    structured("frac.out", native.frac, "frac_stub", "out")
+    autograd("frac.out", out_refuses_grad)
+    define(
+        "copysign.Tensor",
+        "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1032",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    structured("copysign.Tensor", native.binary_float, "copysign_stub", "functional", "copysign.out")
+    autograd("copysign.Tensor", autograd_pointwise.plan_copysign_Tensor)
+    define(
+        "copysign_.Tensor",
+        "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1032",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    structured("copysign_.Tensor", native.binary_float, "copysign_stub", "inplace", "copysign.out")
+    autograd("copysign_.Tensor", autograd_pointwise.plan_copysign__Tensor)
+    define(
+        "copysign.out",
+        "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1032",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    structured("copysign.out", native.binary_float, "copysign_stub", "out")
+    autograd("copysign.out", out_refuses_grad)
+    define(
+        "copysign.Scalar",
+        "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml:1041",
+        ("pointwise",),
+    )
+    composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
+    define(
+        "copysign_.Scalar",
+        "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1047",
+    )
+    composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
+    define(
+        "heaviside",
+        "heaviside(Tensor self, Tensor values) -> Tensor",
+        "native_functions/pointwise.yaml:1052",
+        ("pointwise",),
+    )
+    structured("heaviside", native.heaviside, "heaviside_stub", "functional", "heaviside.out")
+    define(
+        "heaviside_",
+        "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1052",
+        ("pointwise",),
+    )
+    structured("heaviside_", native.heaviside, "heaviside_stub", "inplace", "heaviside.out")
+    define(
+        "heaviside.out",
+        "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1052",
+        ("pointwise",),
+    )
+    structured("heaviside.out", native.heaviside, "heaviside_stub", "out")
+    autograd("heaviside.out", out_refuses_grad)
+    define(
+        "hypot",
+        "hypot(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1060",
+        ("pointwise",),
+    )
+    structured("hypot", native.same_floating, "hypot_stub", "functional", "hypot.out")
+    autograd("hypot", autograd_pointwise.plan_hypot)
+    define(
+        "hypot_",
+        "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1060",
+        ("pointwise",),
+    )
+    structured("hypot_", native.same_floating, "hypot_stub", "inplace", "hypot.out")
+    autograd("hypot_", autograd_pointwise.plan_hypot_)
+    define(
+        "hypot.out",
+        "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1060",
+        ("pointwise",),
+    )
+    structured("hypot.out", native.same_floating, "hypot_stub", "out")
+    autograd("hypot.out", out_refuses_grad)
+    define(
+        "nextafter",
+        "nextafter(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1068",
+        ("pointwise",),
+    )
+    structured("nextafter", native.same_floating, "nextafter_stub", "functional", "nextafter.out")
+    autograd("nextafter", autograd_pointwise.plan_nextafter)
+    define(
+        "nextafter_",
+        "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1068",
+        ("pointwise",),
+    )
+    structured("nextafter_", native.same_floating, "nextafter_stub", "inplace", "nextafter.out")
+    autograd("nextafter_", autograd_pointwise.plan_nextafter_)
+    define(
+        "nextafter.out",
+        "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1068",
+        ("pointwise",),
+    )
+    structured("nextafter.out", native.same_floating, "nextafter_stub", "out")
+    autograd("nextafter.out", out_refuses_grad)
+    define(
+        "nan_to_num",
+        "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+        "native_functions/pointwise.yaml:1076",
+        ("pointwise",),
+    )
+    structured("nan_to_num", native.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
+    autograd("nan_to_num", autograd_pointwise.plan_nan_to_num)
+    define(
+        "nan_to_num_",
+        "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1076",
+        ("pointwise",),
+    )
+    structured("nan_to_num_", native.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
+    autograd("nan_to_num_", autograd_pointwise.plan_nan_to_num_)
+    define(
+        "nan_to_num.out",
+        "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1076",
+        ("pointwise",),
+    )
+    structured("nan_to_num.out", native.nan_to_num, "nan_to_num_stub", "out")
+    autograd("nan_to_num.out", out_refuses_grad)
+    define(
+        "frexp.Tensor",
+        "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+        "native_functions/pointwise.yaml:1084",
+        ("pointwise",),
+    )
+    composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
+    define(
+        "frexp.Tensor_out",
+        "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
+        "native_functions/pointwise.yaml:1090",
+        ("pointwise",),
+    )
+    composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
+    define(
+        "_frexp_mantissa",
+        "_frexp_mantissa(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml:1095",
+        ("pointwise",),
+    )
+    structured("_frexp_mantissa", native.frexp_mantissa, "_frexp_mantissa_stub", "functional")
+    autograd("_frexp_mantissa", autograd_pointwise.plan__frexp_mantissa)
+    define(
+        "_frexp_exponent",
+        "_frexp_exponent(Tensor self) -> Tensor",
+        "native_functions/pointwise.yaml:1101",
+        ("pointwise",),
+    )
+    structured("_frexp_exponent", native.frexp_exponent, "_frexp_exponent_stub", "functional")
+    define(
+        "ldexp.Tensor",
+        "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1107",
+        ("pointwise",),
+    )
+    composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
+    define(
+        "ldexp_",
+        "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1107",
+        ("pointwise",),
+    )
+    composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
+    define(
+        "ldexp.out",
+        "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1107",
+        ("pointwise",),
+    )
+    composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
+    define(
+        "deg2rad", "deg2rad(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1114", ("pointwise",)
+    )
+    composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
+    define(
+        "deg2rad_",
+        "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1114",
+        ("pointwise",),
+    )
+    composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
+    define(
+        "deg2rad.out",
+        "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1114",
+        ("pointwise",),
+    )
+    composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
+    define(
+        "rad2deg", "rad2deg(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1121", ("pointwise",)
+    )
+    composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
+    define(
+        "rad2deg_",
+        "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1121",
+        ("pointwise",),
+    )
+    composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
+    define(
+        "rad2deg.out",
+        "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1121",
+        ("pointwise",),
+    )
+    composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
+    define(
+        "logaddexp",
+        "logaddexp(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1130",
+        ("pointwise",),
+    )
+    structured("logaddexp", native.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
+    autograd("logaddexp", autograd_pointwise.plan_logaddexp)
+    define(
+        "logaddexp.out",
+        "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1130",
+        ("pointwise",),
+    )
+    structured("logaddexp.out", native.logaddexp, "logaddexp_stub", "out")
+    autograd("logaddexp.out", out_refuses_grad)
+    define(
+        "logaddexp2",
+        "logaddexp2(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1138",
+        ("pointwise",),
+    )
+    structured("logaddexp2", native.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
+    autograd("logaddexp2", autograd_pointwise.plan_logaddexp2)
+    define(
+        "logaddexp2.out",
+        "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1138",
+        ("pointwise",),
+    )
+    structured("logaddexp2.out", native.same_floating, "logaddexp2_stub", "out")
+    autograd("logaddexp2.out", out_refuses_grad)
+    define(
+        "xlogy.Tensor",
+        "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1146",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    structured("xlogy.Tensor", native.binary_float, "xlogy_stub", "functional", "xlogy.OutTensor")
+    autograd("xlogy.Tensor", autograd_pointwise.plan_xlogy_Tensor)
+    define(
+        "xlogy_.Tensor",
+        "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1146",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    structured("xlogy_.Tensor", native.binary_float, "xlogy_stub", "inplace", "xlogy.OutTensor")
+    autograd("xlogy_.Tensor", autograd_pointwise.plan_xlogy__Tensor)
+    define(
+        "xlogy.OutTensor",
+        "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1146",
+        ("pointwise",),
+        wrapped_numbers=True,
+    )
+    structured("xlogy.OutTensor", native.binary_float, "xlogy_stub", "out")
+    autograd("xlogy.OutTensor", out_refuses_grad)
+    define(
+        "xlogy.Scalar_Self",
+        "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1155",
+        ("pointwise",),
+    )
+    composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
+    define(
+        "xlogy.Scalar_Other",
+        "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml:1161",
+        ("pointwise",),
+    )
+    composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
+    define(
+        "xlogy_.Scalar_Other",
+        "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1167",
+    )
+    composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
+    define(
+        "logit",
+        "logit(Tensor self, float? eps=None) -> Tensor",
+        "native_functions/pointwise.yaml:1172",
+        ("pointwise",),
+    )
+    structured("logit", native.logit, "logit_stub", "functional", "logit.out")
+    autograd("logit", autograd_pointwise.plan_logit)
+    define(
+        "logit_",
+        "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1172",
+        ("pointwise",),
+    )
+    structured("logit_", native.logit, "logit_stub", "inplace", "logit.out")
+    autograd("logit_", autograd_pointwise.plan_logit_)
+    define(
+        "logit.out",
+        "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1172",
+        ("pointwise",),
+    )
+    structured("logit.out", native.logit, "logit_stub", "out")
+    autograd("logit.out", out_refuses_grad)
+    define(
+        "logit_backward",
+        "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
+        "native_functions/pointwise.yaml:1180",
+        ("pointwise",),
+    )
+    structured("logit_backward", native.logit_backward, "logit_backward_stub", "functional")
+    autograd("logit_backward", autograd_pointwise.plan_logit_backward)
+    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1187", ("pointwise",))
+    structured("sinc", native.unary_float, "sinc_stub", "functional", "sinc.out")
+    autograd("sinc", autograd_pointwise.plan_sinc)
+    define(
+        "sinc_",
+        "sinc_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1187",
+        ("pointwise",),
+    )
+    structured("sinc_", native.unary_float, "sinc_stub", "inplace", "sinc.out")
+    autograd("sinc_", autograd_pointwise.plan_sinc_)
+    define(
+        "sinc.out",
+        "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1187",
+        ("pointwise",),
+    )
+    structured("sinc.out", native.unary_float, "sinc_stub", "out")
+    autograd("sinc.out", out_refuses_grad)
+    define(
+        "true_divide.Tensor",
+        "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml:1197",
+        ("pointwise",),
+    )
+    composite("true_divide.Tensor", "CompositeImplicitAutograd", composition.div)
+    define(
+        "true_divide_.Tensor",
+        "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1197",
+        ("pointwise",),
+    )
+    composite(
+        "true_divide_.Tensor", "CompositeImplicitAutograd", inplace_form("true_divide_", composition.div)
+    )
+    define(
+        "true_divide.out",
+        "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1197",
+        ("pointwise",),
+    )
+    composite("true_divide.out", "CompositeImplicitAutograd", out_form("true_divide", composition.div))
+    define(
+        "true_divide.Scalar",
+        "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml:1204",
+    )
+    composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
+    define(
+        "true_divide_.Scalar",
+        "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1209",
+    )
+    composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
+    define(
+        "float_power.Tensor_Tensor",
+        "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        "native_functions/pointwise.yaml:1214",
+        ("pointwise",),
+    )
+    composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
+    define(
+        "float_power.Tensor_Tensor_out",
+        "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1214",
+        ("pointwise",),
+    )
+    composite(
+        "float_power.Tensor_Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("float_power", composition.float_power),
+    )
+    define(
+        "float_power.Tensor_Scalar",
+        "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+        "native_functions/pointwise.yaml:1221",
+        ("pointwise",),
+    )
+    composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
+    define(
+        "float_power.Tensor_Scalar_out",
+        "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1221",
+        ("pointwise",),
+    )
+    composite(
+        "float_power.Tensor_Scalar_out",
+        "CompositeImplicitAutograd",
+        out_form("float_power", composition.float_power),
+    )
+    define(
+        "float_power.Scalar",
+        "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        "native_functions/pointwise.yaml:1228",
+        ("pointwise",),
+    )
+    composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
+    define(
+        "float_power.Scalar_out",
+        "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1228",
+        ("pointwise",),
+    )
+    composite(
+        "float_power.Scalar_out",
+        "CompositeImplicitAutograd",
+        out_form("float_power", composition.float_power),
+    )
+    define(
+        "float_power_.Tensor",
+        "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1234",
+        ("pointwise",),
+    )
+    composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
+    define(
+        "float_power_.Scalar",
+        "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1240",
+        ("pointwise",),
+    )
+    composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
+    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml:1248", ("pointwise",))
+    composite("angle", "CompositeImplicitAutograd", composition.angle)
+    define(
+        "angle.out",
+        "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1248",
+        ("pointwise",),
+    )
+    composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
+    define("complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml:1255")
+    composite("complex", "CompositeImplicitAutograd", composition.complex_)
+    define(
+        "complex.out",
+        "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1259",
+    )
+    composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
+    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml:1263")
+    composite("polar", "CompositeImplicitAutograd", composition.polar)
+    define(
+        "polar.out",
+        "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml:1267",
+    )
+    composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)

@@ -504,3 +504,62 @@ def register() -> None:
         ("nondeterministic_seeded",),
     )
     composite("dropout_", "CompositeImplicitAutograd", composition.dropout_)
+    define(
+        "rrelu",
+        "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+        "native_functions/random.yaml:311",
+        (
+            "nondeterministic_seeded",
+            "pointwise",
+        ),
+    )
+    composite("rrelu", "CompositeImplicitAutograd", composition.rrelu)
+    define(
+        "rrelu_",
+        "rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)",
+        "native_functions/random.yaml:316",
+        ("nondeterministic_seeded",),
+    )
+    composite("rrelu_", "CompositeImplicitAutograd", composition.rrelu_)
+    define(
+        "alpha_dropout",
+        "alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+        "native_functions/random.yaml:321",
+        ("nondeterministic_seeded",),
+    )
+    composite("alpha_dropout", "CompositeImplicitAutograd", composition.alpha_dropout)
+    define(
+        "alpha_dropout_",
+        "alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+        "native_functions/random.yaml:326",
+        ("nondeterministic_seeded",),
+    )
+    composite("alpha_dropout_", "CompositeImplicitAutograd", composition.alpha_dropout_)
+    define(
+        "feature_dropout",
+        "feature_dropout(Tensor input, float p, bool train) -> Tensor",
+        "native_functions/random.yaml:331",
+        ("nondeterministic_seeded",),
+    )
+    composite("feature_dropout", "CompositeImplicitAutograd", composition.feature_dropout)
+    define(
+        "feature_dropout_",
+        "feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+        "native_functions/random.yaml:336",
+        ("nondeterministic_seeded",),
+    )
+    composite("feature_dropout_", "CompositeImplicitAutograd", composition.feature_dropout_)
+    define(
+        "feature_alpha_dropout",
+        "feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+        "native_functions/random.yaml:341",
+        ("nondeterministic_seeded",),
+    )
+    composite("feature_alpha_dropout", "CompositeImplicitAutograd", composition.feature_alpha_dropout)
+    define(
+        "feature_alpha_dropout_",
+        "feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+        "native_functions/random.yaml:346",
+        ("nondeterministic_seeded",),
+    )
+    composite("feature_alpha_dropout_", "CompositeImplicitAutograd", composition.feature_alpha_dropout_)

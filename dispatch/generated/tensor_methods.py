@@ -36,6 +36,8 @@ from .methods_searching import SearchingMethods
 from .methods_shapes import ShapesMethods
 from .methods_softmax import SoftmaxMethods
 from .methods_sorting import SortingMethods
+from .methods_special import SpecialMethods
+from .methods_statistics import StatisticsMethods
 from .methods_storage import StorageMethods
 from .methods_upsampling import UpsamplingMethods
 from .methods_views import ViewsMethods
@@ -73,6 +75,8 @@ class TensorMethods(
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,
+    SpecialMethods,
+    StatisticsMethods,
     StorageMethods,
     UpsamplingMethods,
     ViewsMethods,

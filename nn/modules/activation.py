@@ -25,6 +25,7 @@ __all__ = [
     "LogSoftmax",
     "Mish",
     "PReLU",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SiLU",
@@ -138,6 +139,23 @@ class LeakyReLU(_Activation):
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__(negative_slope=negative_slope, inplace=inplace)
+
+
+class RReLU(_Activation):
+    """x above zero, below it times a slope drawn for each element while training (`torch.nn.RReLU`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.RReLU(0.25, 0.75).eval()(tt.tensor([-2.0, 3.0]))
+        tensor([-1.,  3.])
+    """
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
+        super().__init__(lower=lower, upper=upper, inplace=inplace)
+
+    def forward(self, input: Any) -> Any:
+        """As many elements as the input."""
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
 class LogSigmoid(_Activation):

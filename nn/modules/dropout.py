@@ -7,7 +7,7 @@ from typing import Any
 from .. import functional as F
 from .module import Module
 
-__all__ = ["Dropout"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class Dropout(Module):
@@ -34,3 +34,73 @@ class Dropout(Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout1d(Dropout):
+    """Whole channels of (N, C, L) or (C, L) set to zero while training (`torch.nn.Dropout1d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Dropout1d(0.2).eval()(tt.ones(1, 1, 2)).tolist()
+        [[[1.0, 1.0]]]
+    """
+
+    def forward(self, input: Any) -> Any:
+        """As many elements as the input."""
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(Dropout):
+    """Whole channels of (N, C, H, W) set to zero while training (`torch.nn.Dropout2d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Dropout2d(0.2).eval()(tt.ones(1, 1, 1, 2)).tolist()
+        [[[[1.0, 1.0]]]]
+    """
+
+    def forward(self, input: Any) -> Any:
+        """As many elements as the input."""
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(Dropout):
+    """Whole channels of (N, C, D, H, W) or (C, D, H, W) set to zero while training (`torch.nn.Dropout3d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Dropout3d(0.2).eval()(tt.ones(1, 1, 1, 2)).tolist()
+        [[[[1.0, 1.0]]]]
+    """
+
+    def forward(self, input: Any) -> Any:
+        """As many elements as the input."""
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(Dropout):
+    """Elements dropped while training such that mean and variance stay, for `SELU` (`torch.nn.AlphaDropout`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.AlphaDropout(0.2).eval()(tt.ones(1, 1, 2)).tolist()
+        [[[1.0, 1.0]]]
+    """
+
+    def forward(self, input: Any) -> Any:
+        """As many elements as the input."""
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(Dropout):
+    """`AlphaDropout` of whole channels (`torch.nn.FeatureAlphaDropout`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.FeatureAlphaDropout(0.2).eval()(tt.ones(1, 1, 2)).tolist()
+        [[[1.0, 1.0]]]
+    """
+
+    def forward(self, input: Any) -> Any:
+        """As many elements as the input."""
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

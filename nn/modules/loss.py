@@ -13,6 +13,7 @@ from .module import Module
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
@@ -22,6 +23,7 @@ __all__ = [
     "L1Loss",
     "MSELoss",
     "MarginRankingLoss",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
@@ -278,6 +280,37 @@ class MultiMarginLoss(_Loss):
     ) -> None:
         super().__init__(size_average, reduce, reduction, p=p, margin=margin)
         self.register_buffer("weight", weight)
+
+
+class MultiLabelMarginLoss(_Loss):
+    """The hinges of all classes against the right ones, listed up to -1 (`torch.nn.MultiLabelMarginLoss`)."""
+
+    function = staticmethod(F.multilabel_margin_loss)
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+
+
+class CTCLoss(_Loss):
+    """The loss of connectionist temporal classification (`torch.nn.CTCLoss`)."""
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(None, None, reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(  # type: ignore[override]
+        self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
+    ) -> Any:
+        """The loss, reduced."""
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
 
 
 class MultiLabelSoftMarginLoss(_Loss):

@@ -6,6 +6,7 @@ are. Sources: ISO/IEC 9899:1999, Annex G; Kahan, "Branch Cuts for Complex Elemen
 """
 
 from ...runtime.cuda.lazy_triton import libdevice, tl, triton
+from .number_parts import nan_to_num as replaced
 from .pointwise_functions import divide as divide_real
 from .pointwise_functions import sqrt as sqrt_real
 
@@ -489,3 +490,44 @@ def addcdiv(a, x, y):
 @triton.jit
 def addcdiv_scaled(a, x, y, value):
     return add(a, divide(mul(value, x), y))
+
+
+@triton.jit
+def sgn(a):
+    re, im = a
+    size = libdevice.hypot(re, im)
+    zero = size == 0.0
+    return tl.where(zero, 0.0, divide_real(re, size)), tl.where(zero, 0.0, divide_real(im, size))
+
+
+@triton.jit
+def nan_to_num(a, nan, posinf, neginf):
+    re, im = a
+    return replaced(re, nan[0], posinf[0], neginf[0]), replaced(im, nan[0], posinf[0], neginf[0])
+
+
+@triton.jit
+def logaddexp(a, b):
+    ar, ai = a
+    br, bi = b
+    larger = ar >= br
+    high = tl.where(larger, ar, br), tl.where(larger, ai, bi)
+    low = tl.where(larger, br, ar), tl.where(larger, bi, ai)
+    z = exp(sub(low, high))
+    usual_re, usual_im = add(high, log1p(z))
+    apart_re, apart_im = log(add(exp(low), exp(high)))
+    high_re, high_im = high
+    unbounded = (tl.abs(high_re) == INFINITY) & (ar == br)
+    re = tl.where(unbounded, tl.where(high_re < 0.0, high_re, apart_re), usual_re)
+    im = tl.where(unbounded, tl.where(high_re < 0.0, high_im, apart_im), usual_im)
+    nan = (ar != ar) | (ai != ai) | (br != br) | (bi != bi)
+    return tl.where(nan, float("nan"), re), tl.where(nan, float("nan"), im)
+
+
+@triton.jit
+def sinc(a):
+    re, im = a
+    angle = re * 3.141592653589793, im * 3.141592653589793
+    found_re, found_im = divide(sin(angle), angle)
+    zero = (re == 0.0) & (im == 0.0)
+    return tl.where(zero, 1.0, found_re), tl.where(zero, 0.0, found_im)

@@ -10,10 +10,12 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...runtime.cuda.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import finfo
 from ...runtime.tensor_spec import TensorSpec
-from ..conversion import compute_type
+from ..conversion import compute_type, triton_type
 from . import complex_functions
 from . import narrow_functions as narrow
+from . import number_parts as parts
 from . import pointwise_functions as f
 from .elementwise import check_dtypes, complex_elementwise, elementwise
 from .pairs import part_type
@@ -21,6 +23,8 @@ from .pairs import part_type
 ANY, REAL, FLOAT, INTEGER, BITS = "biuf", "biuf", "f", "iu", "biu"
 
 FUNCTIONS: dict[str, tuple[Any, str]] = {
+    "_frexp_exponent": (parts.frexp_exponent, FLOAT),
+    "_frexp_mantissa": (parts.frexp_mantissa, FLOAT),
     "abs": (f.abs, "iuf"),
     "acos": (f.acos, FLOAT),
     "acosh": (f.acosh, FLOAT),
@@ -36,6 +40,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "bitwise_right_shift": (f.right_shift, INTEGER),
     "bitwise_xor": (f.bitwise_xor, BITS),
     "conj_physical": (f.conjugate, ANY),
+    "copysign": (parts.copysign, FLOAT),
     "cos": (f.cos, FLOAT),
     "cosh": (f.cosh, FLOAT),
     "div": (f.divide, FLOAT),
@@ -49,8 +54,11 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "fmax": (f.fmax, REAL),
     "fmin": (f.fmin, REAL),
     "fmod": (f.fmod, "iuf"),
+    "frac": (parts.frac, FLOAT),
     "ge": (f.ge, REAL),
     "gt": (f.gt, REAL),
+    "heaviside": (parts.heaviside, REAL),
+    "hypot": (parts.hypot, FLOAT),
     "le": (f.le, REAL),
     "leaky_relu": (f.leaky_relu, FLOAT),
     "leaky_relu_backward": (f.leaky_relu_backward, FLOAT),
@@ -59,6 +67,8 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "log10": (f.log10, FLOAT),
     "log1p": (f.log1p, FLOAT),
     "log2": (f.log2, FLOAT),
+    "logaddexp": (parts.logaddexp, FLOAT),
+    "logaddexp2": (parts.logaddexp2, FLOAT),
     "logical_and": (f.logical_and, ANY),
     "logical_not": (f.logical_not, ANY),
     "logical_or": (f.logical_or, ANY),
@@ -73,12 +83,15 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "relu": (f.relu, "iuf"),
     "remainder": (f.remainder, "iuf"),
     "rsqrt": (f.rsqrt, FLOAT),
+    "sgn": (f.sgn, REAL),
     "sigmoid": (f.sigmoid, FLOAT),
     "sigmoid_backward": (f.sigmoid_backward, FLOAT),
     "sign": (f.sign, REAL),
+    "signbit": (parts.signbit, REAL),
     "silu": (f.silu, FLOAT),
     "silu_backward": (f.silu_backward, FLOAT),
     "sin": (f.sin, FLOAT),
+    "sinc": (parts.sinc, FLOAT),
     "sinh": (f.sinh, FLOAT),
     "softplus_backward": (f.softplus_backward, FLOAT),
     "sqrt": (f.sqrt, FLOAT),
@@ -118,11 +131,16 @@ COMPLEX: dict[Any, Any] = {
     for name in (
         "acos", "acosh", "add", "add_scaled", "addcdiv", "addcdiv_scaled", "addcmul", "addcmul_scaled", "asin",
         "asinh", "atan", "atanh", "conjugate", "cos", "cosh", "divide", "exp", "expm1", "lerp", "log", "log10",
-        "log1p", "log2", "mul", "neg", "pow", "reciprocal", "rsqrt", "rsub", "rsub_scaled", "sigmoid",
+        "log1p", "log2", "mul", "neg", "pow", "reciprocal", "rsqrt", "rsub", "rsub_scaled", "sgn", "sigmoid",
         "sigmoid_backward", "silu", "silu_backward", "sin", "sinh", "sqrt", "sub", "sub_scaled", "tan", "tanh",
         "tanh_backward", "where",
     )
-} | {f.pow_number: complex_functions.pow}  # fmt: skip
+} | {
+    f.pow_number: complex_functions.pow,
+    parts.logaddexp: complex_functions.logaddexp,
+    parts.nan_to_num: complex_functions.nan_to_num,
+    parts.sinc: complex_functions.sinc,
+}  # fmt: skip
 """What takes a function's place where the common dtype is complex, and returns complex numbers as well."""
 
 REAL_OF_COMPLEX: dict[Any, Any] = {
@@ -251,6 +269,50 @@ def gelu_backward(call: StructuredCall) -> PlannedKernel:
     return computed(call, function, FLOAT)
 
 
+def bounded(unbounded: Any, within: Any) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of `logit` and its gradient, whose last argument may be None."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        if call.args.get("eps") is not None:
+            return computed(call, within, FLOAT)
+        kept = tuple(name for name in call.runtime if name != "eps")
+        into, count = computed(call._replace(runtime=kept), unbounded, FLOAT).into, len(kept)
+        return PlannedKernel(lambda out, *values: into(out, *values[:count]))
+
+    return factory
+
+
+def nan_to_num(call: StructuredCall) -> PlannedKernel:
+    """Numbers for NaN and the infinities: 0 and the finite limits where none are given; integers stay."""
+    common = common_dtype_of(call)
+    if not (common.is_floating_point or common.is_complex):
+        into = computed(call._replace(runtime=("self",)), f.same, ANY).into
+        return PlannedKernel(lambda out, a, *replacements: into(out, a))
+    limits = finfo(common.to_real() if common.is_complex else common)
+    defaults = (0.0, limits.max, limits.min)
+    names = ("nan", "posinf", "neginf")
+    args = call.args | dict.fromkeys(names, float)
+    into = computed(call._replace(args=args, runtime=("self", *names)), parts.nan_to_num, FLOAT).into
+    given = call.runtime[1:]
+
+    def replaced(out: Any, a: Any, *replacements: Any) -> None:
+        values = dict(zip(given, replacements, strict=True))
+        found = (values.get(name) for name in names)
+        into(out, a, *(d if value is None else value for value, d in zip(found, defaults, strict=True)))
+
+    return PlannedKernel(replaced)
+
+
+def nextafter(call: StructuredCall) -> PlannedKernel:
+    """The neighbour of a number in the common dtype itself, which is not widened."""
+    common = common_dtype_of(call)
+    inputs = [call.args[name] for name in call.runtime]
+    check_dtypes(call, [*call.outputs, *inputs])
+    if kind_of(common) != "f":
+        raise not_implemented(call, common)
+    return elementwise(call, parts.nextafter, inputs, [triton_type(common)] * 2)
+
+
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "clamp": clamp,
     "clamp_max": clamp,
@@ -258,6 +320,10 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "div_mode": div_mode,
     "gelu": gelu,
     "gelu_backward": gelu_backward,
+    "logit": bounded(parts.logit, parts.logit_within),
+    "logit_backward": bounded(parts.logit_backward, parts.logit_backward_within),
+    "nan_to_num": nan_to_num,
+    "nextafter": nextafter,
     "pow": power,
     "softplus": with_defaults(pointwise(f.softplus, FLOAT)),
     "where": where,

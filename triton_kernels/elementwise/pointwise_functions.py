@@ -87,6 +87,11 @@ def sign(a):
 
 
 @triton.jit
+def sgn(a):
+    return sign(a)
+
+
+@triton.jit
 def same(a):
     return a
 

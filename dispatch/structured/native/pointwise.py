@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....runtime.scalar_type import bool_, dtype_of_number
+from ....runtime.scalar_type import bool_, dtype_of_number, int32
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ...iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
@@ -378,3 +378,91 @@ def addcdiv(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: Tens
             "behavior is just the implementation: (self + value * tensor1 / tensor2) for all dtypes."
         )
     meta.build(promoting(meta, [self, tensor1, tensor2]))
+
+
+def signbit(meta: MetaBase, self: TensorSpec) -> None:
+    """One real input; a new output is bool."""
+    if self.dtype.is_complex:
+        raise RuntimeError("signbit is not implemented for complex tensors.")
+    meta.extra["common_dtype"] = self.dtype
+    out = meta.maybe_get_output()
+    if out is not None and out.dtype is not bool_:
+        raise RuntimeError("signbit does not support non-boolean outputs.")
+    meta.build(with_output_dtype(meta, [self], bool_))
+
+
+def frac(meta: MetaBase, self: TensorSpec) -> None:
+    """One floating input."""
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"frac_vml_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
+        )
+    unary(meta, self)
+
+
+def heaviside(meta: MetaBase, self: TensorSpec, values: TensorSpec) -> None:
+    """An input and its values at zero, of one real dtype."""
+    if self.dtype.is_complex or values.dtype.is_complex:
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    out = meta.maybe_get_output()
+    if self.dtype is not values.dtype or (out is not None and out.dtype is not self.dtype):
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    binary(meta, self, values)
+
+
+def same_floating(meta: MetaBase, self: Any, other: Any) -> None:
+    """Two inputs promoted to a common dtype, which must be floating."""
+    iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
+    refuse_inexact_only(meta, iterator.common_dtype, complexes=False)
+    meta.build(iterator)
+
+
+def logaddexp(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
+    """As `same_floating`; complex numbers as well."""
+    iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
+    refuse_inexact_only(meta, iterator.common_dtype, complexes=True)
+    meta.build(iterator)
+
+
+def refuse_inexact_only(meta: MetaBase, dtype: ScalarType, complexes: bool) -> None:
+    """PyTorch's error of an operator on floats, and on complex numbers where it has them."""
+    if not (dtype.is_floating_point or (complexes and dtype.is_complex)):
+        raise NotImplementedError(
+            f"\"{meta.name.rstrip('_')}_{meta.device.type}\" not implemented for '{dtype.scalar_name}'"
+        )
+
+
+def nan_to_num(
+    meta: MetaBase, self: TensorSpec, nan: float | None, posinf: float | None, neginf: float | None
+) -> None:
+    """One input and what takes the place of its NaN and infinities."""
+    unary(meta, self)
+
+
+def logit(meta: MetaBase, self: TensorSpec, eps: float | None) -> None:
+    """One input, brought to [eps, 1 - eps]; integers and bool give the default floating dtype."""
+    unary_float(meta, self)
+
+
+def logit_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, eps: float | None) -> None:
+    """The gradient of `logit`."""
+    binary(meta, grad_output, self)
+
+
+def frexp_mantissa(meta: MetaBase, self: TensorSpec) -> None:
+    """The first result of `frexp`, of a floating input's dtype."""
+    refuse_for_frexp(self)
+    unary(meta, self)
+
+
+def frexp_exponent(meta: MetaBase, self: TensorSpec) -> None:
+    """The second result of `frexp`, int32."""
+    refuse_for_frexp(self)
+    meta.extra["common_dtype"] = self.dtype
+    meta.build(with_output_dtype(meta, [self], int32))
+
+
+def refuse_for_frexp(self: TensorSpec) -> None:
+    """PyTorch's error for dtypes without an exponent."""
+    if not self.dtype.is_floating_point:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")

@@ -1,0 +1,211 @@
+"""Special functions of arrays where SciPy's edges are not PyTorch's, and orthogonal polynomials.
+
+SciPy is imported when the first of them is called.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@cache
+def _special() -> Any:
+    import scipy.special
+
+    return scipy.special
+
+
+def lgamma(a: Array) -> Array:
+    """log |gamma(a)|; infinite at the poles and at both infinities."""
+    found: Array = _special().gammaln(a)
+    return np.where(a == -np.inf, np.array(np.inf, a.dtype), found)
+
+
+def polygamma_of(n: int) -> Callable[[Array], Array]:
+    """The n-th derivative of digamma: by the zeta function from the second on."""
+    if n == 0:
+        return lambda a: _special().psi(a)  # type: ignore[no-any-return]
+    if n == 1:
+        return trigamma
+    factor = (1.0 if n % 2 else -1.0) * math.exp(math.lgamma(n + 1.0))
+    return lambda a: (zeta(np.array(n + 1.0, np.float64), a.astype(np.float64)) * factor).astype(a.dtype)
+
+
+def trigamma(a: Array) -> Array:
+    """The derivative of digamma, below 1/2 by reflection, in the dtype: pi^2 / sin(pi a)^2 is rounded as PyTorch's."""
+    low = a < 0.5
+    found = _special().zeta(2.0, np.where(low, 1 - a, a).astype(np.float64))
+    sine = np.sin(a.dtype.type(np.pi) * a)
+    reflected = a.dtype.type(np.pi**2) / (sine * sine) - found
+    return np.where(low, reflected, found).astype(a.dtype)
+
+
+def zeta(s: Array, q: Array) -> Array:
+    """The Hurwitz zeta function: infinite at s = 1 and at the poles of q, NaN below, as Cephes has it."""
+    s, q = np.broadcast_arrays(s, q)
+    dtype = s.dtype
+    x, y = s.astype(np.float64), q.astype(np.float64)
+    negative = y <= 0
+    # (y + k)^-x summed up to a positive start; the series goes on from there.
+    steps = np.where(negative & (y > -1e6), np.ceil(-y), 0)
+    start = np.where(negative, y + steps, y)
+    found: Array = _special().zeta(np.where(x > 1, x, 2.0), np.where(start <= 0, 1.0, start))
+    if negative.any():
+        found = found + below_zero(x, y, steps)
+    found = np.where(negative & (x != np.floor(x)), np.nan, found)
+    found = np.where(negative & (y == np.floor(y)), np.inf, found)
+    found = np.where(x == 1, np.inf, np.where((x < 1) | (y == np.inf), np.nan, found))
+    return found.astype(dtype)
+
+
+def below_zero(x: Array, y: Array, steps: Array) -> Array:
+    """The terms (y + k)^-x for k below `steps`."""
+    total = np.zeros(x.shape)
+    for k in range(int(steps.max(initial=0))):
+        total += np.where(k < steps, np.power(y + k, -x), 0.0)
+    return total
+
+
+def gammainc(a: Array, x: Array) -> Array:
+    """The regularised lower incomplete gamma function."""
+    found: Array = _special().gammainc(a, x)
+    return _with_edges(a, x, found, 0.0)
+
+
+def gammaincc(a: Array, x: Array) -> Array:
+    """The regularised upper incomplete gamma function."""
+    found: Array = _special().gammaincc(a, x)
+    return _with_edges(a, x, found, 1.0)
+
+
+def _with_edges(a: Array, x: Array, found: Array, at_zero: float) -> Array:
+    """NaN below zero, at the common zero and where both are infinite; limits at one infinity or zero.
+
+    As in PyTorch these come before NaN: the function of 0 or infinity and NaN may be a number.
+    """
+    limits = [
+        ((x < 0) | (a < 0), np.nan),
+        (a == 0, np.where(x > 0, 1.0 - at_zero, np.nan)),
+        (x == 0, at_zero),
+        (np.isinf(a), np.where(np.isinf(x), np.nan, at_zero)),
+        (np.isinf(x), 1.0 - at_zero),
+    ]
+    conditions, values = zip(*limits, strict=True)
+    return np.select(conditions, values, found).astype(found.dtype)
+
+
+def erfinv(a: Array) -> Array:
+    """The inverse of erf, which keeps the sign of zero."""
+    found: Array = _special().erfinv(a)
+    return np.copysign(found, a)
+
+
+def airy_ai(a: Array) -> Array:
+    """The Airy function Ai; NaN at the infinities, 0 beyond where it underflows in float64."""
+    x = a.astype(np.float64)
+    found = np.where(x > 103.892, 0.0, _special().airy(np.where(np.isinf(x), 0.0, x))[0])
+    return np.where(np.isinf(x), np.nan, found).astype(a.dtype)
+
+
+def spherical_bessel_j0(a: Array) -> Array:
+    """sin(a) / a, 1 at zero and 0 at the infinities."""
+    square = a * a
+    near = 1 - square * (1 / 6 - square * (1 / 120 - square * (1 / 5040 - square * (1 / 362880 - square / 39916800))))
+    far = np.where(np.isinf(a), np.zeros((), a.dtype), np.sin(a) / a)
+    return np.where(np.abs(a) < 0.5, near, far)
+
+
+Recurrence = Callable[[Any, Any, Any, int], Any]
+
+
+def polynomial(
+    first: Callable[[Array], Array],
+    step: Recurrence,
+    whole: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+) -> Callable[[Array, Array], Array]:
+    """An orthogonal polynomial of degree n at x, 0 for a negative degree.
+
+    Args:
+        first: the polynomial of degree 1.
+        step: of x, the polynomials of degrees k and k - 1, and k, the polynomial of degree k + 1.
+        whole: of x and n, where a formula without recurrence holds, and its value.
+    """
+
+    def evaluate(x: Array, degree: Array) -> Array:
+        x, degree = np.broadcast_arrays(x, degree)
+        n = np.trunc(degree)
+        one = np.ones(x.shape, x.dtype)
+        known, value = (np.zeros(x.shape, bool), one) if whole is None else whole(x, n)
+        before, current = one, first(x)
+        # A product with x is added to before it is rounded, as the fused instruction of PyTorch's build does.
+        wide = x.astype(np.float64)
+        # A degree that is no number counts as a negative one.
+        result = np.where((n >= 0) & (n < np.inf), np.where(n == 1, current, one), 0 * one)
+        last = int(np.max(np.where(known | ~np.isfinite(n), 0, n), initial=0))
+        for k in range(1, last):
+            before, current = current, step(wide, current, before, k).astype(x.dtype)
+            result = np.where(n == k + 1, current, result)
+            if np.isnan(current).all():
+                result = np.where(n > k + 1, current, result)
+                break
+        return np.where(known, value, result).astype(x.dtype)
+
+    return evaluate
+
+
+def _at_angle(shift: float, degree: int, form: Callable[[Array, Array], Array]) -> Callable[..., Any]:
+    """Chebyshev's polynomials inside (-1, 1) by cosines, from a degree on; `shift` moves (0, 1) there."""
+
+    def whole(x: Array, n: Array) -> tuple[Array, Array]:
+        z = x + x - x.dtype.type(1) if shift else x
+        inside = (n > degree) & (np.abs(z) < 1)
+        angle = np.arccos(np.where(inside, z, 0))
+        return inside, form(n.astype(x.dtype), angle.astype(x.dtype))
+
+    return whole
+
+
+def _doubled(shift: float) -> Callable[[Array], Array]:
+    return lambda x: 2 * (x + x - 1) if shift else x + x
+
+
+def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
+    twice = _doubled(shift)
+    first: dict[str, Callable[[Array], Array]] = {
+        "t": lambda x: twice(x) / 2,
+        "u": twice,
+        "v": lambda x: twice(x) - 1,
+        "w": lambda x: twice(x) + 1,
+    }
+    angle: dict[str, Callable[[Array, Array], Array]] = {
+        "t": lambda n, a: np.cos(n * a),
+        "u": lambda n, a: np.sin((n + 1) * a) / np.sin(a),
+        "v": lambda n, a: np.cos((n + 0.5) * a) / np.cos(a / 2),
+        "w": lambda n, a: np.sin((n + 0.5) * a) / np.sin(a / 2),
+    }
+    degree = 6 if kind == "t" or shift else 8
+    return polynomial(
+        first[kind], lambda x, p, q, k: twice(x) * p - q, _at_angle(shift, degree, angle[kind])
+    )
+
+
+POLYNOMIALS: dict[str, Callable[[Array, Array], Array]] = {
+    **{f"chebyshev_polynomial_{kind}": _chebyshev(kind, 0.0) for kind in "tuvw"},
+    **{f"shifted_chebyshev_polynomial_{kind}": _chebyshev(kind, 1.0) for kind in "tuvw"},
+    "hermite_polynomial_h": polynomial(lambda x: x + x, lambda x, p, q, k: (x + x) * p - 2 * k * q),
+    "hermite_polynomial_he": polynomial(lambda x: x, lambda x, p, q, k: x * p - k * q),
+    "laguerre_polynomial_l": polynomial(
+        lambda x: 1 - x, lambda x, p, q, k: ((k + k + 1 - x) * p - k * q) / (k + 1)
+    ),
+    "legendre_polynomial_p": polynomial(
+        lambda x: x, lambda x, p, q, k: ((k + k + 1) * x * p - k * q) / (k + 1)
+    ),
+}
+"""Each polynomial as a function of x and n (Abramowitz and Stegun, table 22.7)."""

@@ -1,0 +1,171 @@
+"""Sums and means without NaN, quantiles, histograms and renormalisation (ATen/native/Sorting.cpp, SummaryOps.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int64
+from ...runtime.tensor_impl import TensorImpl
+from ..generated import functions as ops
+from ..structured.native.dims import wrap_dim
+
+
+def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
+    """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers."""
+    given = self._spec.dtype
+    if given.is_complex:
+        raise RuntimeError("nansum does not support complex inputs")
+    if given.is_floating_point:
+        self = ops.where(ops.isnan(self), 0, self)
+    return ops.sum(self, dim, keepdim, dtype=dtype)
+
+
+def nanmean(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
+    """`mean` of the elements that are numbers. Raises RuntimeError for integers."""
+    given = self._spec.dtype
+    if not (given.is_floating_point or given.is_complex):
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got {given.scalar_name}"
+        )
+    counted = ops.sum(ops.logical_not(ops.isnan(self.detach())), dim, keepdim)
+    return ops.div(ops.nansum(self, dim, keepdim, dtype=dtype), counted)
+
+
+INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+    """The values below which shares `q` of the elements lie; NaN where there is one."""
+    return quantiles("quantile", self, q, dim, keepdim, interpolation, False)
+
+
+def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+    """`quantile` of the elements that are numbers."""
+    return quantiles("nanquantile", self, q, dim, keepdim, interpolation, True)
+
+
+def quantiles(
+    name: str, self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
+) -> Any:
+    """Interpolated between neighbours in order: at the rank q (n - 1) of n elements."""
+    if not isinstance(q, TensorImpl):
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+        q = ops.scalar_tensor(q, dtype=self._spec.dtype, device=self._spec.device)
+    check_quantiles(name, self, q, interpolation)
+    rank = self._spec.ndim
+    place = None if dim is None else wrap_dim(dim, rank)
+    values = self.reshape((-1,)) if place is None or not rank else ops.movedim(self, place, -1)
+    ordered = ops.sort(values, -1)[0]
+    last = ordered._spec.sizes[-1] - 1
+    shares = q.reshape((-1,))
+    if ignore_nan:
+        counted = ops.sum(ops.logical_not(ops.isnan(ordered)), -1, True)
+        ranks = ops.mul(shares, ops.clamp_min(ops.sub(counted, 1), 0).to(shares._spec.dtype))
+    else:
+        # NaN is last in order, and whatever is asked is then NaN.
+        has_nan = ops.isnan(ops.narrow(ordered, -1, last, 1))
+        ranks = ops.where(has_nan, float(last), ops.mul(shares, last))
+    found = interpolated(ordered, ranks, interpolation)
+    found = ops.movedim(found, -1, 0)
+    if keepdim:
+        sizes = list(found._spec.sizes[1:])
+        if place is None:
+            sizes = [1] * rank
+        elif rank:
+            sizes.insert(place, 1)
+        found = found.reshape((found._spec.sizes[0], *sizes))
+    return found if q._spec.ndim else ops.squeeze(found, 0)
+
+
+def interpolated(ordered: Any, ranks: Any, interpolation: str) -> Any:
+    """What stands in order at ranks between whole numbers."""
+    if interpolation == "lower":
+        ranks = ops.floor(ranks)
+    elif interpolation == "higher":
+        ranks = ops.ceil(ranks)
+    elif interpolation == "nearest":
+        ranks = ops.round(ranks)
+    below = ranks.to(int64)
+    values = ops.gather(ordered, -1, below)
+    if interpolation not in ("linear", "midpoint"):
+        return values
+    weights = ops.full_like(ranks, 0.5) if interpolation == "midpoint" else ops.sub(ranks, below)
+    return ops.lerp(values, ops.gather(ordered, -1, ops.ceil(ranks).to(int64)), weights)
+
+
+def check_quantiles(name: str, self: Any, q: Any, interpolation: str) -> None:
+    """PyTorch's refusals of empty or integral tensors, of other shares than those in [0, 1], of other interpolations."""
+    if not self.numel():
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if q._spec.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    dtype = self._spec.dtype
+    if dtype.name not in ("float32", "float64"):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+    if q._spec.dtype is not dtype:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+    if q._spec.device is not self._spec.device:
+        raise RuntimeError(f"{name}() q tensor must be on the same device as the input tensor")
+    if interpolation not in INTERPOLATIONS:
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
+    if q._spec.device.type == "cpu" and not bool(ops.all(ops.logical_and(q >= 0, q <= 1))):
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+
+
+def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
+    """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty."""
+    dtype = self._spec.dtype
+    if not dtype.is_floating_point:
+        raise NotImplementedError(f"\"histogram_{self._spec.device.type}\" not implemented for '{dtype.scalar_name}'")
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    flat = self.detach().reshape((-1,))
+    low, high = bounds(flat, float(min), float(max))
+    share = ops.div(ops.mul(ops.sub(flat, low), bins), ops.sub(high, low))
+    inside = ops.logical_and(flat >= low, flat <= high)
+    places = ops.where(inside, share, 0).to(int64)
+    places = ops.where(ops.eq(places, bins), bins - 1, places)
+    counts = ops.zeros((bins,), dtype=int64, device=self._spec.device)
+    return ops.index_add(counts, 0, places, inside.to(int64)).to(dtype)
+
+
+def bounds(flat: Any, low: float, high: float) -> tuple[Any, Any]:
+    """The bounds of a histogram: those given, or if they are equal the elements'; one apart from equal ones."""
+    dtype, device = flat._spec.dtype, flat._spec.device
+    if low == high and flat.numel():
+        least, most = ops.aminmax(flat)
+    else:
+        least, most = (ops.scalar_tensor(x, dtype=dtype, device=device) for x in (low, high))
+    if device.type != "meta":
+        found = (least.item(), most.item())
+        if not all(math.isfinite(x) for x in found):
+            raise RuntimeError(f"torch.histogram(): dimension 0's range [{found[0]}, {found[1]}] is not finite")
+        if found[0] > found[1]:
+            raise RuntimeError("torch.histc: max must be larger than min")
+    same = ops.eq(least, most).to(dtype)
+    return ops.sub(least, same), ops.add(most, same)
+
+
+def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+    """Slices along a dimension whose p-norm exceeds `maxnorm`, scaled down to it."""
+    if isinstance(p, complex):
+        raise RuntimeError("renorm: p must be real-valued")
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if isinstance(maxnorm, complex):
+        raise RuntimeError("renorm: maxnorm must be real-valued")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    rank = self._spec.ndim
+    if rank < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {rank} dimensions")
+    kept = wrap_dim(dim, rank)
+    norm = ops.linalg_vector_norm(self, p, [d for d in range(rank) if d != kept], True)
+    factor = ops.where(norm > maxnorm, ops.mul(ops.reciprocal(ops.add(norm, 1e-7)), maxnorm), 1.0)
+    return ops.mul(self, factor.to(self._spec.dtype))

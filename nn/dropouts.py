@@ -1,0 +1,100 @@
+"""Dropout of channels and dropout that keeps mean and variance; `functional` re-exports them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as _ops
+
+__all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+
+
+def _check(p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+@overridable
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """Elements dropped such that mean and variance stay, for `selu` (`torch.nn.functional.alpha_dropout`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    _check(p)
+    return (_ops.alpha_dropout_ if inplace else _ops.alpha_dropout)(input, p, training)
+
+
+@overridable
+def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """`alpha_dropout` of whole channels (`torch.nn.functional.feature_alpha_dropout`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    _check(p)
+    return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
+
+
+def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
+    """Channels dropped of inputs with `rank` dimensions beside batch and channels."""
+    _check(p)
+    dims = input.dim()
+    unbatched = dims == rank + 1
+    if rank == 1:
+        if dims not in (2, 3):
+            raise RuntimeError(
+                f"{name}: Expected 2D or 3D input, but received a {dims}D input. "
+                "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 "
+                "spatial dimension, a channel dimension, and an optional batch dimension "
+                "(i.e. 2D or 3D inputs)."
+            )
+    elif dims not in (rank + 1, rank + 2):
+        warnings.warn(
+            f"{name}: Received a {dims}-D input to {name}, which is deprecated and will result in an error in a "
+            "future release.",
+            stacklevel=3,
+        )
+        unbatched = False
+    if rank == 2 and dims == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
+            "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will "
+            "change in a future release to interpret the input as one without a batch dimension, i.e. shape "
+            "(C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
+            stacklevel=3,
+        )
+        unbatched = False
+    if unbatched:
+        input = input.unsqueeze_(0) if inplace else input.unsqueeze(0)
+    result = (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
+    if not unbatched:
+        return result
+    return result.squeeze_(0) if inplace else result.squeeze(0)
+
+
+@overridable
+def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels of (N, C, L) or (C, L) set to zero (`torch.nn.functional.dropout1d`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    return _channels("dropout1d", 1, input, p, training, inplace)
+
+
+@overridable
+def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels of (N, C, H, W) set to zero (`torch.nn.functional.dropout2d`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    return _channels("dropout2d", 2, input, p, training, inplace)
+
+
+@overridable
+def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Whole channels of (N, C, D, H, W) or (C, D, H, W) set to zero (`torch.nn.functional.dropout3d`).
+
+    Raises ValueError for a probability outside [0, 1].
+    """
+    return _channels("dropout3d", 3, input, p, training, inplace)

@@ -1,0 +1,118 @@
+"""Losses over lists and sequences of labels, and over a linear layer; `functional` re-exports them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as _ops
+from .reductions import reduction_of
+
+__all__ = ["ctc_loss", "linear_cross_entropy", "multilabel_margin_loss"]
+
+
+@overridable
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """The loss of connectionist temporal classification (`torch.nn.functional.ctc_loss`).
+
+    Args:
+        log_probs: (T, N, C) or (T, C), logarithms of probabilities.
+        targets: (N, S), or the sequences of all one after another.
+        input_lengths: how many times of each sequence count, as a tensor or a tuple.
+        target_lengths: how many labels each has.
+        blank: the class that stands for no label.
+        zero_infinity: whether what has no alignment counts nothing, rather than infinitely much.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(2, 1, 2).log_softmax(2)
+        >>> tt.nn.functional.ctc_loss(x, tt.tensor([[1]]), (2,), (1,))
+        tensor(0.2877)
+    """
+    return _ops.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, reduction_of(reduction), zero_infinity
+    )
+
+
+@overridable
+def multilabel_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Hinges of all classes against the right ones, which are listed up to -1 (`torch.nn.functional`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.multilabel_margin_loss(tt.tensor([0.0, 0.5]), tt.tensor([1, -1]))
+        tensor(0.2500)
+    """
+    return _ops.multilabel_margin_loss(input, target, reduction_of(reduction, size_average, reduce))
+
+
+@overridable
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: None = None,
+) -> Any:
+    """`cross_entropy` of `linear` (`torch.nn.functional.linear_cross_entropy`).
+
+    Args:
+        input: (in_features) or (N, in_features).
+        linear_weight: (C, in_features) or (C, d1, ..., dK, in_features).
+        target: classes or their probabilities.
+        options: chunks, of which there are none here.
+
+    Raises RuntimeError for shapes that do not fit, NotImplementedError for `options`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.linear_cross_entropy(tt.zeros(1, 3), tt.zeros(2, 3), tt.tensor([0]))
+        tensor(0.6931)
+    """
+    if options is not None:
+        raise NotImplementedError("linear_cross_entropy: expected options=None, chunks are not supported")
+    if input.dim() < 1 or input.dim() > 2:
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+    if input.shape[-1] != linear_weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
+        )
+    outputs = tuple(linear_weight.shape[:-1])
+    if linear_bias is not None and tuple(linear_bias.shape) != outputs:
+        raise RuntimeError(f"expected linear_bias shape {outputs}, got {tuple(linear_bias.shape)}")
+    if len(outputs) > 1 and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires"
+            f" batched input, (N, {input.shape[-1]}), got unbatched"
+            f" input with shape {tuple(input.shape)}"
+        )
+    shape = (*input.shape[:-1], *outputs)
+    if tuple(target.shape) == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    flat = linear_weight.reshape(math.prod(outputs), linear_weight.shape[-1])
+    logits = _ops.linear(input, flat, None if linear_bias is None else linear_bias.reshape(-1)).reshape(shape)
+    ignored = -100 if ignore_index is None else ignore_index
+    return _ops.cross_entropy_loss(logits, target, weight, reduction_of(reduction), ignored, label_smoothing)
