@@ -157,20 +157,3 @@ def linear(input: Any, weight: Any, bias: Any) -> Any:
         rows = input.view((_product(spec.sizes[:-1]), spec.sizes[-1]))
         return addmm(bias, rows, transposed).view((*spec.sizes[:-1], weight._spec.sizes[0]))
     return matmul(input, transposed) + bias
-
-
-def vander(x: Any, N: int | None) -> Any:
-    """`torch.linalg.vander`: the powers 0 to N - 1 of each element, in a last dimension."""
-    dtype = x._spec.dtype
-    if dtype.name == "bool" or (dtype.is_floating_point and dtype.itemsize < 4):
-        raise RuntimeError(
-            f"linalg.vander supports floating point, complex, and integer tensors, but got {dtype.scalar_name}"
-        )
-    if not x._spec.ndim:
-        raise RuntimeError("linalg.vander: The input x must have at least 1 dimension")
-    count = x._spec.sizes[-1] if N is None else N
-    if count <= 1:
-        raise RuntimeError("N must be greater than 1.")
-    column = ops.unsqueeze(x, -1)
-    powers = ops.cumprod(column.expand((*x._spec.sizes, count - 1)), -1)
-    return ops.cat([ops.ones_like(column), powers.to(dtype)], -1)

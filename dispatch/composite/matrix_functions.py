@@ -336,8 +336,10 @@ def linalg_tensorsolve(self: Any, other: Any, dims: Sequence[int] | None) -> Any
 
 def linalg_vander(x: Any, N: int | None) -> Any:
     """`torch.linalg.vander`: powers 0 to N - 1 of each element of the last dimension."""
-    if x.dtype.scalar_name == "Bool":
-        raise RuntimeError("linalg.vander supports floating point, complex, and integer tensors, but got Bool")
+    if x.dtype.scalar_name == "Bool" or (x.dtype.is_floating_point and x.dtype.itemsize < 4):
+        raise RuntimeError(
+            f"linalg.vander supports floating point, complex, and integer tensors, but got {x.dtype.scalar_name}"
+        )
     x = x if x._spec.ndim else x.unsqueeze(0)
     n = x._spec.sizes[-1] if N is None else N
     if n <= 1:

@@ -150,22 +150,3 @@ def bounds(flat: Any, low: float, high: float) -> tuple[Any, Any]:
             raise RuntimeError("torch.histc: max must be larger than min")
     same = ops.eq(least, most).to(dtype)
     return ops.sub(least, same), ops.add(most, same)
-
-
-def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
-    """Slices along a dimension whose p-norm exceeds `maxnorm`, scaled down to it."""
-    if isinstance(p, complex):
-        raise RuntimeError("renorm: p must be real-valued")
-    if p <= 0:
-        raise RuntimeError("renorm: non-positive-norm not supported")
-    if isinstance(maxnorm, complex):
-        raise RuntimeError("renorm: maxnorm must be real-valued")
-    if maxnorm < 0:
-        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
-    rank = self._spec.ndim
-    if rank < 2:
-        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {rank} dimensions")
-    kept = wrap_dim(dim, rank)
-    norm = ops.linalg_vector_norm(self, p, [d for d in range(rank) if d != kept], True)
-    factor = ops.where(norm > maxnorm, ops.mul(ops.reciprocal(ops.add(norm, 1e-7)), maxnorm), 1.0)
-    return ops.mul(self, factor.to(self._spec.dtype))

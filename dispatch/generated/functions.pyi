@@ -422,6 +422,27 @@ def _to_copy(
     non_blocking: bool = ...,
     memory_format: memory_format | None = ...,
 ) -> Tensor: ...
+def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: int | None = ...) -> Tensor: ...
+@overload
+def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor: ...
+@overload
+def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None, *, out: Tensor) -> Tensor: ...
+@overload
+def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor: ...
+@overload
+def _cdist_backward(
+    grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor, *, out: Tensor
+) -> Tensor: ...
+def pdist(input: Tensor, p: float = ...) -> Tensor: ...
+@overload
+def _pdist_forward(input: Tensor, p: float = ...) -> Tensor: ...
+@overload
+def _pdist_forward(input: Tensor, p: float = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def _pdist_backward(grad: Tensor, input: Tensor, p: float, pdist: Tensor) -> Tensor: ...
+@overload
+def _pdist_backward(grad: Tensor, input: Tensor, p: float, pdist: Tensor, *, out: Tensor) -> Tensor: ...
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor: ...
 @overload
 def embedding_bag(
     weight: Tensor,
@@ -782,6 +803,758 @@ def eye(
 def eye(n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def eye(n: int, m: int, *, out: Tensor) -> Tensor: ...
+@overload
+def logspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor,
+    end: Tensor,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor,
+    end: Number,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Number,
+    end: Tensor,
+    steps: int,
+    base: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def logspace(start: Number, end: Number, steps: int, base: float = ..., *, out: Tensor) -> Tensor: ...
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def linalg_lu_factor_ex(
+    A: Tensor, *, pivot: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu_factor_ex(
+    A: Tensor, *, pivot: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor: ...
+@overload
+def linalg_cholesky_ex(
+    input: Tensor, *, upper: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_cholesky_ex(
+    input: Tensor, *, upper: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_solve_triangular(
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = ..., unitriangular: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_solve_triangular(
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = ..., unitriangular: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def geqrf(input: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor: ...
+@overload
+def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def ormqr(
+    input: Tensor, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ...
+) -> Tensor: ...
+@overload
+def ormqr(
+    input: Tensor, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def _linalg_eigh(A: Tensor, UPLO: str = ..., compute_v: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def _linalg_eigh(
+    A: Tensor, UPLO: str = ..., compute_v: bool = ..., *, out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eig(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+def _linalg_eigvals(input: Tensor) -> Tensor: ...
+@overload
+def _linalg_svd(
+    A: Tensor, full_matrices: bool = ..., compute_uv: bool = ..., *, driver: str | None = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_svd(
+    A: Tensor,
+    full_matrices: bool = ...,
+    compute_uv: bool = ...,
+    *,
+    driver: str | None = ...,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _least_squares(
+    A: Tensor, B: Tensor, rcond: float, driver: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_ldl_factor_ex(
+    input: Tensor, *, hermitian: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_ldl_factor_ex(
+    input: Tensor, *, hermitian: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_ldl_solve(
+    LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_ldl_factor(input: Tensor, *, hermitian: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_ldl_factor(
+    input: Tensor, *, hermitian: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_lu_factor(A: Tensor, *, pivot: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_lu_factor(
+    A: Tensor, *, pivot: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+def _lu_with_info(
+    input: Tensor, pivot: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = ..., unpack_pivots: bool = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def lu_unpack(
+    LU_data: Tensor,
+    LU_pivots: Tensor,
+    unpack_data: bool = ...,
+    unpack_pivots: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu(A: Tensor, *, pivot: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu(
+    A: Tensor, *, pivot: bool = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = ..., adjoint: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = ..., adjoint: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...
+@overload
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_inv_ex(A: Tensor, *, check_errors: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_inv_ex(
+    A: Tensor, *, check_errors: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_inv(A: Tensor) -> Tensor: ...
+@overload
+def linalg_inv(A: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def inverse(input: Tensor) -> Tensor: ...
+@overload
+def inverse(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def _linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_solve_ex(
+    A: Tensor,
+    B: Tensor,
+    *,
+    left: bool = ...,
+    check_errors: bool = ...,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ..., out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ...) -> Tensor: ...
+@overload
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ..., out: Tensor) -> Tensor: ...
+@overload
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = ..., transpose: bool = ..., unitriangular: bool = ...
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def triangular_solve(
+    input: Tensor,
+    A: Tensor,
+    upper: bool = ...,
+    transpose: bool = ...,
+    unitriangular: bool = ...,
+    *,
+    out: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_cholesky(input: Tensor, *, upper: bool = ...) -> Tensor: ...
+@overload
+def linalg_cholesky(input: Tensor, *, upper: bool = ..., out: Tensor) -> Tensor: ...
+@overload
+def cholesky(input: Tensor, upper: bool = ...) -> Tensor: ...
+@overload
+def cholesky(input: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = ...) -> Tensor: ...
+@overload
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def cholesky_inverse(input: Tensor, upper: bool = ...) -> Tensor: ...
+@overload
+def cholesky_inverse(input: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_qr(A: Tensor, mode: str = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_qr(A: Tensor, mode: str = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def qr(input: Tensor, some: bool = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def qr(input: Tensor, some: bool = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def orgqr(input: Tensor, input2: Tensor) -> Tensor: ...
+@overload
+def orgqr(input: Tensor, input2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_eigh(input: Tensor, UPLO: str = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eigh(input: Tensor, UPLO: str = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_eigvalsh(input: Tensor, UPLO: str = ...) -> Tensor: ...
+@overload
+def linalg_eigvalsh(input: Tensor, UPLO: str = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_eigvals(input: Tensor) -> Tensor: ...
+@overload
+def linalg_eigvals(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_svd(
+    A: Tensor, full_matrices: bool = ..., *, driver: str | None = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_svd(
+    A: Tensor, full_matrices: bool = ..., *, driver: str | None = ..., out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_svdvals(A: Tensor, *, driver: str | None = ...) -> Tensor: ...
+@overload
+def linalg_svdvals(A: Tensor, *, driver: str | None = ..., out: Tensor) -> Tensor: ...
+@overload
+def svd(input: Tensor, some: bool = ..., compute_uv: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def svd(
+    input: Tensor, some: bool = ..., compute_uv: bool = ..., *, out: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lstsq(
+    input: Tensor, b: Tensor, rcond: float | None = ..., *, driver: str | None = ...
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_lstsq(
+    input: Tensor,
+    b: Tensor,
+    rcond: float | None = ...,
+    *,
+    driver: str | None = ...,
+    out: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _linalg_check_errors(info: Tensor, api_name: str, *, is_matrix: bool) -> None: ...
+@overload
+def _fft_r2c(input: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Tensor: ...
+@overload
+def _fft_r2c(
+    input: Tensor, dim: Sequence[int], normalization: int, onesided: bool, *, out: Tensor
+) -> Tensor: ...
+@overload
+def _fft_c2r(input: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor: ...
+@overload
+def _fft_c2r(
+    input: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int, *, out: Tensor
+) -> Tensor: ...
+@overload
+def _fft_c2c(input: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Tensor: ...
+@overload
+def _fft_c2c(
+    input: Tensor, dim: Sequence[int], normalization: int, forward: bool, *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_fft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_fft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_ifft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_ifft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_rfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_rfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_irfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_irfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_hfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_hfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_ihfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor: ...
+@overload
+def fft_ihfft(
+    input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def fft_fft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_fft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ifft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_ifft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_rfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_rfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_irfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_irfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_hfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_hfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ihfft2(
+    input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
+) -> Tensor: ...
+@overload
+def fft_ihfft2(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_fftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_fftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ifftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_ifftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_rfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_rfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_irfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_irfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_hfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_hfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def fft_ihfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+) -> Tensor: ...
+@overload
+def fft_ihfftn(
+    input: Tensor,
+    s: int | Sequence[int] | None = ...,
+    dim: int | Sequence[int] | None = ...,
+    norm: str | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = ...) -> Tensor: ...
+def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = ...) -> Tensor: ...
+def fft_fftfreq(
+    n: int,
+    d: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+def fft_rfftfreq(
+    n: int,
+    d: float = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = ...,
+    win_length: int | None = ...,
+    window: Tensor | None = ...,
+    center: bool = ...,
+    pad_mode: str = ...,
+    normalized: bool = ...,
+    onesided: bool | None = ...,
+    return_complex: bool | None = ...,
+    align_to_window: bool | None = ...,
+) -> Tensor: ...
+def istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = ...,
+    win_length: int | None = ...,
+    window: Tensor | None = ...,
+    center: bool = ...,
+    normalized: bool = ...,
+    onesided: bool | None = ...,
+    length: int | None = ...,
+    return_complex: bool = ...,
+) -> Tensor: ...
+@overload
+def hann_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hann_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def bartlett_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def bartlett_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def blackman_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def blackman_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    periodic: bool,
+    alpha: float,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int,
+    periodic: bool,
+    alpha: float,
+    beta: float,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int,
+    periodic: bool,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int,
+    periodic: bool,
+    beta: float,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor: ...
+@overload
+def im2col(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+) -> Tensor: ...
+@overload
+def im2col(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+    *,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def col2im(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+) -> Tensor: ...
+@overload
+def col2im(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int],
+    padding: int | Sequence[int],
+    stride: int | Sequence[int],
+    *,
+    out: Tensor,
+) -> Tensor: ...
 def view_copy(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -830,6 +1603,68 @@ def _strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> Tensor: ...
 def _restride(input: Tensor, stride: Sequence[int]) -> Tensor: ...
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor: ...
+@overload
+def grid_sampler_2d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor: ...
+@overload
+def grid_sampler_2d(
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def grid_sampler_2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def grid_sampler_3d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor: ...
+@overload
+def grid_sampler_3d(
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def grid_sampler_3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor]: ...
+def _grid_sampler_taps(
+    grid: Tensor, size: Sequence[int], interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> tuple[Tensor, Tensor]: ...
+def _grid_sampler_grid_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> Tensor: ...
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor: ...
+def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor: ...
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor: ...
 @overload
@@ -1325,6 +2160,140 @@ def multi_margin_loss(
     weight: Tensor | None = ...,
     reduction: int = ...,
 ) -> Tensor: ...
+@overload
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor: ...
+@overload
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = ...,
+    reduction: int = ...,
+    zero_infinity: bool = ...,
+) -> Tensor: ...
+@overload
+def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_det(A: Tensor, *, out: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_det(A: Tensor) -> Tensor: ...
+@overload
+def linalg_det(A: Tensor, *, out: Tensor) -> Tensor: ...
+def det(input: Tensor) -> Tensor: ...
+@overload
+def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def _linalg_slogdet(
+    A: Tensor, *, out: tuple[Tensor, Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+@overload
+def slogdet(input: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+def logdet(input: Tensor) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_pinv(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: float, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: float, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: Tensor, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_pinv(input: Tensor, rcond: Tensor, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+def pinverse(input: Tensor, rcond: float = ...) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ...
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(
+    input: Tensor, *, atol: float | None = ..., rtol: float | None = ..., hermitian: bool = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: float, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: float, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: Tensor, hermitian: bool = ...) -> Tensor: ...
+@overload
+def linalg_matrix_rank(input: Tensor, tol: Tensor, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: Number | None = ...) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: Number | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: str) -> Tensor: ...
+@overload
+def linalg_cond(input: Tensor, p: str, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_power(input: Tensor, n: int) -> Tensor: ...
+@overload
+def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor) -> Tensor: ...
+@overload
+def matrix_power(input: Tensor, n: int) -> Tensor: ...
+@overload
+def matrix_power(input: Tensor, n: int, *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_exp(input: Tensor) -> Tensor: ...
+@overload
+def linalg_matrix_exp(input: Tensor, *, out: Tensor) -> Tensor: ...
+def matrix_exp(input: Tensor) -> Tensor: ...
+@overload
+def linalg_tensorinv(input: Tensor, ind: int = ...) -> Tensor: ...
+@overload
+def linalg_tensorinv(input: Tensor, ind: int = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def linalg_tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = ...) -> Tensor: ...
+@overload
+def linalg_tensorsolve(
+    input: Tensor, other: Tensor, dims: Sequence[int] | None = ..., *, out: Tensor
+) -> Tensor: ...
+def linalg_vander(x: Tensor, *, N: int | None = ...) -> Tensor: ...
+def vander(x: Tensor, N: int | None = ..., increasing: bool = ...) -> Tensor: ...
+@overload
+def linalg_matmul(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def linalg_matmul(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 def _pin_memory(input: Tensor, device: device | str | int | None = ...) -> Tensor: ...
 @overload
 def linalg_vector_norm(
@@ -1717,6 +2686,49 @@ def _fused_adamw_(
 def _amp_foreach_non_finite_check_and_unscale_(
     input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> None: ...
+@overload
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = ...) -> Tensor: ...
+@overload
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def reflection_pad1d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def reflection_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad2d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def reflection_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad3d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def reflection_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def reflection_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad1d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def replication_pad1d_backward(
+    grad_output: Tensor, input: Tensor, padding: int | Sequence[int]
+) -> Tensor: ...
+@overload
+def replication_pad2d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def replication_pad2d_backward(
+    grad_output: Tensor, input: Tensor, padding: int | Sequence[int]
+) -> Tensor: ...
+@overload
+def replication_pad3d(input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
+@overload
+def replication_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+def replication_pad3d_backward(
+    grad_output: Tensor, input: Tensor, padding: int | Sequence[int]
+) -> Tensor: ...
+def _pad_circular(input: Tensor, pad: Sequence[int]) -> Tensor: ...
+def _pad_enum(input: Tensor, pad: Sequence[int], mode: int, value: float | None = ...) -> Tensor: ...
+def pad(input: Tensor, pad: Sequence[int], mode: str = ..., value: float | None = ...) -> Tensor: ...
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor: ...
 @overload
@@ -2183,6 +3195,130 @@ def addcdiv(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = ..., out: Tensor
 ) -> Tensor: ...
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor: ...
+@overload
+def sgn(input: Tensor) -> Tensor: ...
+@overload
+def sgn(input: Tensor, *, out: Tensor) -> Tensor: ...
+def sgn_(input: Tensor) -> Tensor: ...
+@overload
+def signbit(input: Tensor) -> Tensor: ...
+@overload
+def signbit(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def frac(input: Tensor) -> Tensor: ...
+@overload
+def frac(input: Tensor, *, out: Tensor) -> Tensor: ...
+def frac_(input: Tensor) -> Tensor: ...
+@overload
+def copysign(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+def copysign_(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def heaviside(input: Tensor, values: Tensor) -> Tensor: ...
+@overload
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor) -> Tensor: ...
+def heaviside_(input: Tensor, values: Tensor) -> Tensor: ...
+@overload
+def hypot(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def hypot(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def hypot_(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def nextafter(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def nextafter_(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def nan_to_num(
+    input: Tensor, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
+) -> Tensor: ...
+@overload
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = ...,
+    posinf: float | None = ...,
+    neginf: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def nan_to_num_(
+    input: Tensor, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
+) -> Tensor: ...
+@overload
+def frexp(input: Tensor) -> tuple[Tensor, Tensor]: ...
+@overload
+def frexp(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
+def _frexp_mantissa(input: Tensor) -> Tensor: ...
+def _frexp_exponent(input: Tensor) -> Tensor: ...
+@overload
+def ldexp(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def ldexp_(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def deg2rad(input: Tensor) -> Tensor: ...
+@overload
+def deg2rad(input: Tensor, *, out: Tensor) -> Tensor: ...
+def deg2rad_(input: Tensor) -> Tensor: ...
+@overload
+def rad2deg(input: Tensor) -> Tensor: ...
+@overload
+def rad2deg(input: Tensor, *, out: Tensor) -> Tensor: ...
+def rad2deg_(input: Tensor) -> Tensor: ...
+@overload
+def logaddexp(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def logaddexp(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def xlogy(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def logit(input: Tensor, eps: float | None = ...) -> Tensor: ...
+@overload
+def logit(input: Tensor, eps: float | None = ..., *, out: Tensor) -> Tensor: ...
+def logit_(input: Tensor, eps: float | None = ...) -> Tensor: ...
+def logit_backward(grad_output: Tensor, input: Tensor, eps: float | None = ...) -> Tensor: ...
+@overload
+def sinc(input: Tensor) -> Tensor: ...
+@overload
+def sinc(input: Tensor, *, out: Tensor) -> Tensor: ...
+def sinc_(input: Tensor) -> Tensor: ...
+@overload
+def true_divide(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def true_divide(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def true_divide_(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def float_power(input: Tensor, exponent: Tensor) -> Tensor: ...
+@overload
+def float_power(input: Tensor, exponent: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def float_power(input: Tensor, exponent: Number) -> Tensor: ...
+@overload
+def float_power(input: Tensor, exponent: Number, *, out: Tensor) -> Tensor: ...
+@overload
+def float_power(input: Number, exponent: Tensor) -> Tensor: ...
+@overload
+def float_power(input: Number, exponent: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def angle(input: Tensor) -> Tensor: ...
+@overload
+def angle(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def complex(real: Tensor, imag: Tensor) -> Tensor: ...
+@overload
+def complex(real: Tensor, imag: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def polar(abs: Tensor, angle: Tensor) -> Tensor: ...
+@overload
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor) -> Tensor: ...
 def max_pool2d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -2678,6 +3814,26 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float, *, out: Tensor) -> Tensor: ...
 def dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+def rrelu(
+    input: Tensor,
+    lower: Number = ...,
+    upper: Number = ...,
+    training: bool = ...,
+    generator: Generator | None = ...,
+) -> Tensor: ...
+def rrelu_(
+    input: Tensor,
+    lower: Number = ...,
+    upper: Number = ...,
+    training: bool = ...,
+    generator: Generator | None = ...,
+) -> Tensor: ...
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
 @overload
 def sum(input: Tensor, *, dtype: dtype | None = ...) -> Tensor: ...
 @overload
@@ -3352,8 +4508,698 @@ def nanmedian(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Ten
 def nanmedian(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
+@overload
+def lgamma(input: Tensor) -> Tensor: ...
+@overload
+def lgamma(input: Tensor, *, out: Tensor) -> Tensor: ...
+def lgamma_(input: Tensor) -> Tensor: ...
+@overload
+def digamma(input: Tensor) -> Tensor: ...
+@overload
+def digamma(input: Tensor, *, out: Tensor) -> Tensor: ...
+def digamma_(input: Tensor) -> Tensor: ...
+@overload
+def polygamma(n: int, input: Tensor) -> Tensor: ...
+@overload
+def polygamma(n: int, input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def mvlgamma(input: Tensor, p: int) -> Tensor: ...
+@overload
+def mvlgamma(input: Tensor, p: int, *, out: Tensor) -> Tensor: ...
+def mvlgamma_(input: Tensor, p: int) -> Tensor: ...
+@overload
+def igamma(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def igamma(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def igamma_(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def igammac(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def igammac(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def igammac_(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def special_zeta(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def erfinv(input: Tensor) -> Tensor: ...
+@overload
+def erfinv(input: Tensor, *, out: Tensor) -> Tensor: ...
+def erfinv_(input: Tensor) -> Tensor: ...
+@overload
+def special_erfcx(input: Tensor) -> Tensor: ...
+@overload
+def special_erfcx(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_ndtr(input: Tensor) -> Tensor: ...
+@overload
+def special_ndtr(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_ndtri(input: Tensor) -> Tensor: ...
+@overload
+def special_ndtri(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_log_ndtr(input: Tensor) -> Tensor: ...
+@overload
+def special_log_ndtr(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_entr(input: Tensor) -> Tensor: ...
+@overload
+def special_entr(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def i0(input: Tensor) -> Tensor: ...
+@overload
+def i0(input: Tensor, *, out: Tensor) -> Tensor: ...
+def i0_(input: Tensor) -> Tensor: ...
+@overload
+def special_i0e(input: Tensor) -> Tensor: ...
+@overload
+def special_i0e(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_i1(input: Tensor) -> Tensor: ...
+@overload
+def special_i1(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_i1e(input: Tensor) -> Tensor: ...
+@overload
+def special_i1e(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_bessel_j0(input: Tensor) -> Tensor: ...
+@overload
+def special_bessel_j0(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_bessel_j1(input: Tensor) -> Tensor: ...
+@overload
+def special_bessel_j1(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_bessel_y0(input: Tensor) -> Tensor: ...
+@overload
+def special_bessel_y0(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_bessel_y1(input: Tensor) -> Tensor: ...
+@overload
+def special_bessel_y1(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_i0(input: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_i0(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_i1(input: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_i1(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_k0(input: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_k0(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_k1(input: Tensor) -> Tensor: ...
+@overload
+def special_modified_bessel_k1(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_scaled_modified_bessel_k0(x: Tensor) -> Tensor: ...
+@overload
+def special_scaled_modified_bessel_k0(x: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_scaled_modified_bessel_k1(x: Tensor) -> Tensor: ...
+@overload
+def special_scaled_modified_bessel_k1(x: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_spherical_bessel_j0(x: Tensor) -> Tensor: ...
+@overload
+def special_spherical_bessel_j0(x: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_airy_ai(x: Tensor) -> Tensor: ...
+@overload
+def special_airy_ai(x: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number) -> Tensor: ...
+@overload
+def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
+@overload
+def special_gammaln(input: Tensor) -> Tensor: ...
+@overload
+def special_gammaln(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_psi(input: Tensor) -> Tensor: ...
+@overload
+def special_psi(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_digamma(input: Tensor) -> Tensor: ...
+@overload
+def special_digamma(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_erf(input: Tensor) -> Tensor: ...
+@overload
+def special_erf(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_erfc(input: Tensor) -> Tensor: ...
+@overload
+def special_erfc(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_erfinv(input: Tensor) -> Tensor: ...
+@overload
+def special_erfinv(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_exp2(input: Tensor) -> Tensor: ...
+@overload
+def special_exp2(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_expm1(input: Tensor) -> Tensor: ...
+@overload
+def special_expm1(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_expit(input: Tensor) -> Tensor: ...
+@overload
+def special_expit(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_log1p(input: Tensor) -> Tensor: ...
+@overload
+def special_log1p(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_sinc(input: Tensor) -> Tensor: ...
+@overload
+def special_sinc(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_i0(input: Tensor) -> Tensor: ...
+@overload
+def special_i0(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_round(input: Tensor, *, decimals: int = ...) -> Tensor: ...
+@overload
+def special_round(input: Tensor, *, decimals: int = ..., out: Tensor) -> Tensor: ...
+@overload
+def special_logit(input: Tensor, eps: float | None = ...) -> Tensor: ...
+@overload
+def special_logit(input: Tensor, eps: float | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def special_xlogy(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def special_xlogy(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_polygamma(n: int, input: Tensor) -> Tensor: ...
+@overload
+def special_polygamma(n: int, input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_multigammaln(input: Tensor, p: int) -> Tensor: ...
+@overload
+def special_multigammaln(input: Tensor, p: int, *, out: Tensor) -> Tensor: ...
+@overload
+def special_gammainc(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def special_gammainc(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def special_gammaincc(input: Tensor, other: Tensor) -> Tensor: ...
+@overload
+def special_gammaincc(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+def special_softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor: ...
+def special_log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor: ...
+@overload
+def special_logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor: ...
+@overload
+def special_logsumexp(
+    input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, out: Tensor
+) -> Tensor: ...
+@overload
+def nansum(
+    input: Tensor, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor: ...
+@overload
+def nansum(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def nanmean(
+    input: Tensor, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor: ...
+@overload
+def nanmean(
+    input: Tensor,
+    dim: int | Sequence[int] | None = ...,
+    keepdim: bool = ...,
+    *,
+    dtype: dtype | None = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor,
+    q: Tensor,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor,
+    q: float,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor,
+    q: Tensor,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor,
+    q: float,
+    dim: int | None = ...,
+    keepdim: bool = ...,
+    *,
+    interpolation: str = ...,
+    out: Tensor,
+) -> Tensor: ...
+@overload
+def histc(input: Tensor, bins: int = ..., min: Number = ..., max: Number = ...) -> Tensor: ...
+@overload
+def histc(input: Tensor, bins: int = ..., min: Number = ..., max: Number = ..., *, out: Tensor) -> Tensor: ...
 def resize_as_(
     input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = ...
+) -> Tensor: ...
+@overload
+def upsample_nearest1d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ...
+) -> Tensor: ...
+@overload
+def upsample_nearest1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ..., *, out: Tensor
+) -> Tensor: ...
+def upsample_nearest1d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_nearest2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest3d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def upsample_nearest3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_nearest3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_nearest3d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact1d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ...
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact1d(
+    input: Tensor, output_size: int | Sequence[int], scales: float | None = ..., *, out: Tensor
+) -> Tensor: ...
+def _upsample_nearest_exact1d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact2d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_nearest_exact2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact3d(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_nearest_exact3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_nearest_exact3d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_linear1d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_linear1d(
+    input: Tensor, output_size: int | Sequence[int], align_corners: bool, scales: float | None = ...
+) -> Tensor: ...
+@overload
+def upsample_linear1d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_linear1d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bilinear2d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_bilinear2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bilinear2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_bilinear2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bicubic2d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_bicubic2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_bicubic2d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_bicubic2d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_trilinear3d(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def upsample_trilinear3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def upsample_trilinear3d(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def upsample_trilinear3d_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = ...,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bilinear2d_aa(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def _upsample_bilinear2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bilinear2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_bilinear2d_aa_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bicubic2d_aa(
+    input: Tensor,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+@overload
+def _upsample_bicubic2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+) -> Tensor: ...
+@overload
+def _upsample_bicubic2d_aa(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
+def _upsample_bicubic2d_aa_backward(
+    grad_output: Tensor,
+    output_size: int | Sequence[int],
+    input_size: int | Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = ...,
+    scales_w: float | None = ...,
 ) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -3456,6 +5302,8 @@ __all__ = [
     "_arange_",
     "_as_strided_backward",
     "_basic_index_backward",
+    "_cdist_backward",
+    "_cdist_forward",
     "_chunk_cat",
     "_convolution",
     "_convolution_double_backward",
@@ -3466,19 +5314,40 @@ __all__ = [
     "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward",
+    "_fft_c2c",
+    "_fft_c2r",
+    "_fft_r2c",
+    "_frexp_exponent",
+    "_frexp_mantissa",
     "_fused_adam_",
     "_fused_adamw_",
     "_fused_rms_norm",
     "_fused_rms_norm_backward",
     "_fused_sdp_choice",
     "_fused_sgd_",
+    "_grid_sampler_grid_backward",
+    "_grid_sampler_taps",
     "_index_put_impl_",
+    "_least_squares",
+    "_linalg_check_errors",
+    "_linalg_det",
+    "_linalg_eigh",
+    "_linalg_eigvals",
+    "_linalg_slogdet",
+    "_linalg_solve_ex",
+    "_linalg_svd",
     "_linspace_",
     "_log_softmax",
     "_log_softmax_backward_data",
+    "_lu_solve",
+    "_lu_with_info",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",
+    "_pad_circular",
+    "_pad_enum",
+    "_pdist_backward",
+    "_pdist_forward",
     "_pin_memory",
     "_restride",
     "_scaled_dot_product_attention_math",
@@ -3498,6 +5367,16 @@ __all__ = [
     "_unsafe_index_put",
     "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate",
+    "_upsample_bicubic2d_aa",
+    "_upsample_bicubic2d_aa_backward",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bilinear2d_aa_backward",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact1d_backward",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact2d_backward",
+    "_upsample_nearest_exact3d",
+    "_upsample_nearest_exact3d_backward",
     "abs",
     "abs_",
     "absolute",
@@ -3528,13 +5407,18 @@ __all__ = [
     "addr",
     "addr_",
     "adjoint",
+    "affine_grid_generator",
+    "affine_grid_generator_backward",
     "alias",
     "alias_copy",
     "all",
     "allclose",
+    "alpha_dropout",
+    "alpha_dropout_",
     "amax",
     "amin",
     "aminmax",
+    "angle",
     "any",
     "arange",
     "arccos",
@@ -3571,8 +5455,10 @@ __all__ = [
     "avg_pool3d_backward",
     "baddbmm",
     "baddbmm_",
+    "bartlett_window",
     "batch_norm",
     "bernoulli",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "bitwise_and",
@@ -3587,6 +5473,7 @@ __all__ = [
     "bitwise_right_shift_",
     "bitwise_xor",
     "bitwise_xor_",
+    "blackman_window",
     "block_diag",
     "bmm",
     "broadcast_tensors",
@@ -3594,12 +5481,16 @@ __all__ = [
     "bucketize",
     "cartesian_prod",
     "cat",
+    "cdist",
     "ceil",
     "ceil_",
     "celu",
     "celu_",
     "chain_matmul",
     "channel_shuffle",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
     "chunk",
     "clamp",
     "clamp_",
@@ -3610,13 +5501,16 @@ __all__ = [
     "clip",
     "clip_",
     "clone",
+    "col2im",
     "column_stack",
     "combinations",
+    "complex",
     "concat",
     "concatenate",
     "conj",
     "conj_physical",
     "conj_physical_",
+    "constant_pad_nd",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -3628,6 +5522,8 @@ __all__ = [
     "convolution_backward",
     "convolution_backward_input",
     "convolution_backward_weight",
+    "copysign",
+    "copysign_",
     "corrcoef",
     "cos",
     "cos_",
@@ -3639,6 +5535,7 @@ __all__ = [
     "cov",
     "cross",
     "cross_entropy_loss",
+    "ctc_loss",
     "cummax",
     "cummaxmin_backward",
     "cummin",
@@ -3648,6 +5545,9 @@ __all__ = [
     "cumsum",
     "cumsum_",
     "cumulative_trapezoid",
+    "deg2rad",
+    "deg2rad_",
+    "det",
     "detach",
     "detach_copy",
     "diag",
@@ -3658,6 +5558,8 @@ __all__ = [
     "diagonal_copy",
     "diagonal_scatter",
     "diff",
+    "digamma",
+    "digamma_",
     "dist",
     "div",
     "div_",
@@ -3675,6 +5577,7 @@ __all__ = [
     "embedding_renorm_",
     "empty",
     "empty_like",
+    "empty_permuted",
     "empty_strided",
     "eq",
     "eq_",
@@ -3683,6 +5586,8 @@ __all__ = [
     "erf_",
     "erfc",
     "erfc_",
+    "erfinv",
+    "erfinv_",
     "exp",
     "exp2",
     "exp2_",
@@ -3691,6 +5596,32 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "feature_alpha_dropout",
+    "feature_alpha_dropout_",
+    "feature_dropout",
+    "feature_dropout_",
+    "fft_fft",
+    "fft_fft2",
+    "fft_fftfreq",
+    "fft_fftn",
+    "fft_fftshift",
+    "fft_hfft",
+    "fft_hfft2",
+    "fft_hfftn",
+    "fft_ifft",
+    "fft_ifft2",
+    "fft_ifftn",
+    "fft_ifftshift",
+    "fft_ihfft",
+    "fft_ihfft2",
+    "fft_ihfftn",
+    "fft_irfft",
+    "fft_irfft2",
+    "fft_irfftn",
+    "fft_rfft",
+    "fft_rfft2",
+    "fft_rfftfreq",
+    "fft_rfftn",
     "fill",
     "fill_",
     "fix",
@@ -3698,6 +5629,7 @@ __all__ = [
     "flip",
     "fliplr",
     "flipud",
+    "float_power",
     "floor",
     "floor_",
     "floor_divide",
@@ -3706,6 +5638,9 @@ __all__ = [
     "fmin",
     "fmod",
     "fmod_",
+    "frac",
+    "frac_",
+    "frexp",
     "full",
     "full_like",
     "gather",
@@ -3714,14 +5649,22 @@ __all__ = [
     "gelu",
     "gelu_",
     "gelu_backward",
+    "geqrf",
     "ger",
     "glu",
     "gradient",
     "greater",
     "greater_equal",
+    "grid_sampler",
+    "grid_sampler_2d",
+    "grid_sampler_2d_backward",
+    "grid_sampler_3d",
+    "grid_sampler_3d_backward",
     "group_norm",
     "gt",
     "gt_",
+    "hamming_window",
+    "hann_window",
     "hardshrink",
     "hardsigmoid",
     "hardsigmoid_",
@@ -3729,10 +5672,22 @@ __all__ = [
     "hardswish_",
     "hardtanh",
     "hardtanh_",
+    "heaviside",
+    "heaviside_",
     "hinge_embedding_loss",
+    "histc",
     "hsplit",
     "hstack",
     "huber_loss",
+    "hypot",
+    "hypot_",
+    "i0",
+    "i0_",
+    "igamma",
+    "igamma_",
+    "igammac",
+    "igammac_",
+    "im2col",
     "imag",
     "index_add",
     "index_add_",
@@ -3746,6 +5701,7 @@ __all__ = [
     "index_select",
     "inner",
     "instance_norm",
+    "inverse",
     "isclose",
     "isfinite",
     "isin",
@@ -3754,11 +5710,15 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "istft",
+    "kaiser_window",
     "kl_div",
     "kron",
     "kthvalue",
     "l1_loss",
     "layer_norm",
+    "ldexp",
+    "ldexp_",
     "le",
     "le_",
     "leaky_relu",
@@ -3768,11 +5728,47 @@ __all__ = [
     "lerp_",
     "less",
     "less_equal",
+    "lgamma",
+    "lgamma_",
+    "linalg_cholesky",
+    "linalg_cholesky_ex",
+    "linalg_cond",
     "linalg_cross",
+    "linalg_det",
     "linalg_diagonal",
+    "linalg_eig",
+    "linalg_eigh",
+    "linalg_eigvals",
+    "linalg_eigvalsh",
+    "linalg_householder_product",
+    "linalg_inv",
+    "linalg_inv_ex",
+    "linalg_ldl_factor",
+    "linalg_ldl_factor_ex",
+    "linalg_ldl_solve",
+    "linalg_lstsq",
+    "linalg_lu",
+    "linalg_lu_factor",
+    "linalg_lu_factor_ex",
+    "linalg_lu_solve",
+    "linalg_matmul",
+    "linalg_matrix_exp",
     "linalg_matrix_norm",
+    "linalg_matrix_power",
+    "linalg_matrix_rank",
     "linalg_multi_dot",
     "linalg_norm",
+    "linalg_pinv",
+    "linalg_qr",
+    "linalg_slogdet",
+    "linalg_solve",
+    "linalg_solve_ex",
+    "linalg_solve_triangular",
+    "linalg_svd",
+    "linalg_svdvals",
+    "linalg_tensorinv",
+    "linalg_tensorsolve",
+    "linalg_vander",
     "linalg_vecdot",
     "linalg_vector_norm",
     "linear",
@@ -3787,7 +5783,10 @@ __all__ = [
     "log_",
     "log_sigmoid",
     "log_softmax",
+    "logaddexp",
+    "logaddexp2",
     "logcumsumexp",
+    "logdet",
     "logical_and",
     "logical_and_",
     "logical_not",
@@ -3796,15 +5795,23 @@ __all__ = [
     "logical_or_",
     "logical_xor",
     "logical_xor_",
+    "logit",
+    "logit_",
+    "logit_backward",
+    "logspace",
     "logsumexp",
     "lt",
     "lt_",
+    "lu_solve",
+    "lu_unpack",
     "margin_ranking_loss",
     "masked_fill",
     "masked_fill_",
     "masked_scatter",
     "masked_select",
     "matmul",
+    "matrix_exp",
+    "matrix_power",
     "max",
     "max_pool1d",
     "max_pool1d_with_indices",
@@ -3834,9 +5841,17 @@ __all__ = [
     "mul",
     "mul_",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "multinomial",
     "mv",
+    "mvlgamma",
+    "mvlgamma_",
+    "nan_to_num",
+    "nan_to_num_",
+    "nanmean",
     "nanmedian",
+    "nanquantile",
+    "nansum",
     "narrow",
     "narrow_copy",
     "native_batch_norm",
@@ -3852,6 +5867,8 @@ __all__ = [
     "neg",
     "neg_",
     "negative",
+    "nextafter",
+    "nextafter_",
     "nll_loss",
     "nll_loss2d",
     "nll_loss2d_backward",
@@ -3865,19 +5882,30 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "orgqr",
+    "ormqr",
     "outer",
+    "pad",
     "pairwise_distance",
+    "pdist",
     "permute",
     "permute_copy",
+    "pinverse",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
+    "polar",
+    "polygamma",
     "positive",
     "pow",
     "pow_",
     "prelu",
     "prod",
     "put",
+    "qr",
+    "quantile",
+    "rad2deg",
+    "rad2deg_",
     "rand",
     "rand_like",
     "randint",
@@ -3889,6 +5917,12 @@ __all__ = [
     "real",
     "reciprocal",
     "reciprocal_",
+    "reflection_pad1d",
+    "reflection_pad1d_backward",
+    "reflection_pad2d",
+    "reflection_pad2d_backward",
+    "reflection_pad3d",
+    "reflection_pad3d_backward",
     "relu",
     "relu6",
     "relu6_",
@@ -3898,6 +5932,12 @@ __all__ = [
     "renorm",
     "renorm_",
     "repeat_interleave",
+    "replication_pad1d",
+    "replication_pad1d_backward",
+    "replication_pad2d",
+    "replication_pad2d_backward",
+    "replication_pad3d",
+    "replication_pad3d_backward",
     "reshape",
     "resize_as_",
     "resolve_conj",
@@ -3908,6 +5948,8 @@ __all__ = [
     "round",
     "round_",
     "row_stack",
+    "rrelu",
+    "rrelu_",
     "rsqrt",
     "rsqrt_",
     "rsub",
@@ -3926,21 +5968,27 @@ __all__ = [
     "select_scatter",
     "selu",
     "selu_",
+    "sgn",
+    "sgn_",
     "sigmoid",
     "sigmoid_",
     "sigmoid_backward",
     "sign",
     "sign_",
+    "signbit",
     "silu",
     "silu_",
     "silu_backward",
     "sin",
     "sin_",
+    "sinc",
+    "sinc_",
     "sinh",
     "sinh_",
     "slice_backward",
     "slice_copy",
     "slice_scatter",
+    "slogdet",
     "smooth_l1_loss",
     "soft_margin_loss",
     "softmax",
@@ -3948,6 +5996,62 @@ __all__ = [
     "softplus_backward",
     "softshrink",
     "sort",
+    "special_airy_ai",
+    "special_bessel_j0",
+    "special_bessel_j1",
+    "special_bessel_y0",
+    "special_bessel_y1",
+    "special_chebyshev_polynomial_t",
+    "special_chebyshev_polynomial_u",
+    "special_chebyshev_polynomial_v",
+    "special_chebyshev_polynomial_w",
+    "special_digamma",
+    "special_entr",
+    "special_erf",
+    "special_erfc",
+    "special_erfcx",
+    "special_erfinv",
+    "special_exp2",
+    "special_expit",
+    "special_expm1",
+    "special_gammainc",
+    "special_gammaincc",
+    "special_gammaln",
+    "special_hermite_polynomial_h",
+    "special_hermite_polynomial_he",
+    "special_i0",
+    "special_i0e",
+    "special_i1",
+    "special_i1e",
+    "special_laguerre_polynomial_l",
+    "special_legendre_polynomial_p",
+    "special_log1p",
+    "special_log_ndtr",
+    "special_log_softmax",
+    "special_logit",
+    "special_logsumexp",
+    "special_modified_bessel_i0",
+    "special_modified_bessel_i1",
+    "special_modified_bessel_k0",
+    "special_modified_bessel_k1",
+    "special_multigammaln",
+    "special_ndtr",
+    "special_ndtri",
+    "special_polygamma",
+    "special_psi",
+    "special_round",
+    "special_scaled_modified_bessel_k0",
+    "special_scaled_modified_bessel_k1",
+    "special_shifted_chebyshev_polynomial_t",
+    "special_shifted_chebyshev_polynomial_u",
+    "special_shifted_chebyshev_polynomial_v",
+    "special_shifted_chebyshev_polynomial_w",
+    "special_sinc",
+    "special_softmax",
+    "special_spherical_bessel_j0",
+    "special_xlog1py",
+    "special_xlogy",
+    "special_zeta",
     "split",
     "split_copy",
     "split_with_sizes",
@@ -3961,9 +6065,11 @@ __all__ = [
     "stack",
     "std",
     "std_mean",
+    "stft",
     "sub",
     "sub_",
     "sum",
+    "svd",
     "swapaxes",
     "swapdims",
     "t",
@@ -3987,11 +6093,14 @@ __all__ = [
     "transpose_copy",
     "trapezoid",
     "trapz",
+    "triangular_solve",
     "tril",
     "tril_",
     "triplet_margin_loss",
     "triu",
     "triu_",
+    "true_divide",
+    "true_divide_",
     "trunc",
     "trunc_",
     "unbind",
@@ -4003,7 +6112,22 @@ __all__ = [
     "unsafe_split_with_sizes",
     "unsqueeze",
     "unsqueeze_copy",
+    "upsample_bicubic2d",
+    "upsample_bicubic2d_backward",
+    "upsample_bilinear2d",
+    "upsample_bilinear2d_backward",
+    "upsample_linear1d",
+    "upsample_linear1d_backward",
+    "upsample_nearest1d",
+    "upsample_nearest1d_backward",
+    "upsample_nearest2d",
+    "upsample_nearest2d_backward",
+    "upsample_nearest3d",
+    "upsample_nearest3d_backward",
+    "upsample_trilinear3d",
+    "upsample_trilinear3d_backward",
     "value_selecting_reduction_backward",
+    "vander",
     "var",
     "var_mean",
     "vdot",
@@ -4015,6 +6139,8 @@ __all__ = [
     "vsplit",
     "vstack",
     "where",
+    "xlogy",
+    "xlogy_",
     "zero_",
     "zeros",
     "zeros_like",

@@ -25,7 +25,6 @@ __all__ = [
     "bmm",
     "dot",
     "ger",
-    "linalg_vander",
     "linear",
     "matmul",
     "mm",
@@ -384,16 +383,6 @@ linear_packet = packet(
     False,
 )
 linear_plans = linear_packet.plans
-linalg_vander_packet = packet(
-    "linalg_vander",
-    ("linalg_vander",),
-    (
-        Parameter("x", "tensor", NOT_GIVEN, False),
-        Parameter("N", "static", None, True),
-    ),
-    False,
-)
-linalg_vander_plans = linalg_vander_packet.plans
 
 
 def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
@@ -853,14 +842,3 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     except (KeyError, AttributeError, TypeError):
         plan = linear_packet.miss(input, weight, bias)
     return plan(input, weight, bias)
-
-
-def linalg_vander(x: Any, *, N: Any = None) -> Any:
-    """linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"""
-    if modes:
-        return linalg_vander_packet.call_parameters(x, N)
-    try:
-        plan = linalg_vander_plans[x._spec][N]
-    except (KeyError, AttributeError, TypeError):
-        plan = linalg_vander_packet.miss(x, N)
-    return plan(x)

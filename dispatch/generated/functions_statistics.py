@@ -18,8 +18,6 @@ __all__ = [
     "nanquantile",
     "nansum",
     "quantile",
-    "renorm",
-    "renorm_",
 ]
 
 nansum_packet = packet(
@@ -109,34 +107,6 @@ histc_packet = packet(
 histc_plans = histc_packet.plans
 histc_scaled = histc_packet.scaled
 histc_outs = histc_packet.outs
-renorm_packet = packet(
-    "renorm",
-    (
-        "renorm",
-        "renorm.out",
-    ),
-    (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("maxnorm", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-renorm_plans = renorm_packet.plans
-renorm_outs = renorm_packet.outs
-renorm__packet = packet(
-    "renorm_",
-    ("renorm_",),
-    (
-        Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", NOT_GIVEN, False),
-        Parameter("dim", "static", NOT_GIVEN, False),
-        Parameter("maxnorm", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-renorm__plans = renorm__packet.plans
 
 
 def nansum(input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -284,31 +254,3 @@ def histc(input: Any, bins: Any = 100, min: Any = INT_0, max: Any = INT_0, *, ou
     except (KeyError, AttributeError, TypeError):
         plan = histc_packet.miss_scaled(input, bins, min, max)
     return plan(input, min, max)
-
-
-def renorm(input: Any, p: Any, dim: Any, maxnorm: Any, *, out: Any = None) -> Any:
-    """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"""
-    if modes or out is not None:
-        if modes:
-            return renorm_packet.call_parameters(input, p, dim, maxnorm, out=out)
-        try:
-            plan = renorm_outs[input._spec, p.__class__, dim, maxnorm.__class__, out._spec]
-        except (KeyError, AttributeError, TypeError):
-            plan = renorm_packet.miss_out(input, p, dim, maxnorm, out)
-        return plan(input, p, maxnorm, out)
-    try:
-        plan = renorm_plans[input._spec][p.__class__, dim, maxnorm.__class__]
-    except (KeyError, AttributeError, TypeError):
-        plan = renorm_packet.miss(input, p, dim, maxnorm)
-    return plan(input, p, maxnorm)
-
-
-def renorm_(input: Any, p: Any, dim: Any, maxnorm: Any) -> Any:
-    """renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"""
-    if modes:
-        return renorm__packet.call_parameters(input, p, dim, maxnorm)
-    try:
-        plan = renorm__plans[input._spec][p.__class__, dim, maxnorm.__class__]
-    except (KeyError, AttributeError, TypeError):
-        plan = renorm__packet.miss(input, p, dim, maxnorm)
-    return plan(input, p, maxnorm)

@@ -26,11 +26,6 @@ from .functions_statistics import (
     quantile_outs,
     quantile_packet,
     quantile_plans,
-    renorm__packet,
-    renorm__plans,
-    renorm_outs,
-    renorm_packet,
-    renorm_plans,
 )
 
 
@@ -172,29 +167,3 @@ class StatisticsMethods:
         except (KeyError, AttributeError, TypeError):
             plan = histc_packet.miss_scaled_method(self, bins, min, max)
         return plan(self, min, max)
-
-    def renorm(self, p: Any, dim: Any, maxnorm: Any, *, out: Any = None) -> Any:
-        """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"""
-        if modes or out is not None:
-            if modes:
-                return renorm_packet.call_method_parameters(self, p, dim, maxnorm, out=out)
-            try:
-                plan = renorm_outs[self._spec, p.__class__, dim, maxnorm.__class__, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = renorm_packet.miss_out_method(self, p, dim, maxnorm, out)
-            return plan(self, p, maxnorm, out)
-        try:
-            plan = renorm_plans[self._spec][p.__class__, dim, maxnorm.__class__]
-        except (KeyError, AttributeError, TypeError):
-            plan = renorm_packet.miss_method(self, p, dim, maxnorm)
-        return plan(self, p, maxnorm)
-
-    def renorm_(self, p: Any, dim: Any, maxnorm: Any) -> Any:
-        """renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"""
-        if modes:
-            return renorm__packet.call_method_parameters(self, p, dim, maxnorm)
-        try:
-            plan = renorm__plans[self._spec][p.__class__, dim, maxnorm.__class__]
-        except (KeyError, AttributeError, TypeError):
-            plan = renorm__packet.miss_method(self, p, dim, maxnorm)
-        return plan(self, p, maxnorm)

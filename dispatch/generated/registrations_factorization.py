@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..autograd.recording import out_refuses_grad
 from ..composite import factorization as composition
-from ..composite.forms import out_form, several_out_form
+from ..composite.forms import out_form
 from ..structured.native import factorization as native
 from ..structured.register import autograd, composite, define, structured
 from . import autograd_factorization
@@ -237,7 +237,7 @@ def register() -> None:
     composite(
         "linalg_ldl_factor.out",
         "CompositeImplicitAutograd",
-        several_out_form("linalg_ldl_factor", composition.linalg_ldl_factor, 2),
+        out_form("linalg_ldl_factor", composition.linalg_ldl_factor, 2),
     )
     define(
         "linalg_lu_factor",
@@ -253,7 +253,7 @@ def register() -> None:
     composite(
         "linalg_lu_factor.out",
         "CompositeImplicitAutograd",
-        several_out_form("linalg_lu_factor", composition.linalg_lu_factor, 2),
+        out_form("linalg_lu_factor", composition.linalg_lu_factor, 2),
     )
     define(
         "_lu_with_info",
@@ -272,9 +272,7 @@ def register() -> None:
         "lu_unpack.out(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)",
         "native_functions/factorization.yaml:81",
     )
-    composite(
-        "lu_unpack.out", "CompositeImplicitAutograd", several_out_form("lu_unpack", composition.lu_unpack, 3)
-    )
+    composite("lu_unpack.out", "CompositeImplicitAutograd", out_form("lu_unpack", composition.lu_unpack, 3))
     define(
         "linalg_lu",
         "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
@@ -286,9 +284,7 @@ def register() -> None:
         "linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)",
         "native_functions/factorization.yaml:87",
     )
-    composite(
-        "linalg_lu.out", "CompositeImplicitAutograd", several_out_form("linalg_lu", composition.linalg_lu, 3)
-    )
+    composite("linalg_lu.out", "CompositeImplicitAutograd", out_form("linalg_lu", composition.linalg_lu, 3))
     define(
         "linalg_lu_solve",
         "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
@@ -333,7 +329,7 @@ def register() -> None:
     composite(
         "linalg_inv_ex.inverse",
         "CompositeExplicitAutograd",
-        several_out_form("linalg_inv_ex", composition.linalg_inv_ex, 2),
+        out_form("linalg_inv_ex", composition.linalg_inv_ex, 2),
     )
     define("linalg_inv", "linalg_inv(Tensor A) -> Tensor", "native_functions/factorization.yaml:111")
     composite("linalg_inv", "CompositeImplicitAutograd", composition.linalg_inv)
@@ -366,7 +362,7 @@ def register() -> None:
     composite(
         "_linalg_solve_ex.result",
         "CompositeExplicitAutograd",
-        several_out_form("_linalg_solve_ex", composition._linalg_solve_ex, 4),
+        out_form("_linalg_solve_ex", composition._linalg_solve_ex, 4),
     )
     define(
         "linalg_solve_ex",
@@ -382,7 +378,7 @@ def register() -> None:
     composite(
         "linalg_solve_ex.out",
         "CompositeImplicitAutograd",
-        several_out_form("linalg_solve_ex", composition.linalg_solve_ex, 2),
+        out_form("linalg_solve_ex", composition.linalg_solve_ex, 2),
     )
     define(
         "linalg_solve",
@@ -412,7 +408,7 @@ def register() -> None:
     composite(
         "triangular_solve.X",
         "CompositeImplicitAutograd",
-        several_out_form("triangular_solve", composition.triangular_solve, 2),
+        out_form("triangular_solve", composition.triangular_solve, 2),
     )
     define(
         "linalg_cholesky",
@@ -488,9 +484,7 @@ def register() -> None:
         "linalg_qr.out(Tensor A, str mode='reduced', *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
         "native_functions/factorization.yaml:170",
     )
-    composite(
-        "linalg_qr.out", "CompositeExplicitAutograd", several_out_form("linalg_qr", composition.linalg_qr, 2)
-    )
+    composite("linalg_qr.out", "CompositeExplicitAutograd", out_form("linalg_qr", composition.linalg_qr, 2))
     define(
         "qr",
         "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
@@ -502,7 +496,7 @@ def register() -> None:
         "qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
         "native_functions/factorization.yaml:176",
     )
-    composite("qr.Q", "CompositeImplicitAutograd", several_out_form("qr", composition.qr, 2))
+    composite("qr.Q", "CompositeImplicitAutograd", out_form("qr", composition.qr, 2))
     define("orgqr", "orgqr(Tensor self, Tensor input2) -> Tensor", "native_functions/factorization.yaml:182")
     composite("orgqr", "CompositeImplicitAutograd", composition.orgqr)
     define(
@@ -525,7 +519,7 @@ def register() -> None:
     composite(
         "linalg_eigh.eigvals",
         "CompositeImplicitAutograd",
-        several_out_form("linalg_eigh", composition.linalg_eigh, 2),
+        out_form("linalg_eigh", composition.linalg_eigh, 2),
     )
     define(
         "linalg_eigvalsh",
@@ -568,9 +562,7 @@ def register() -> None:
         "linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)",
         "native_functions/factorization.yaml:206",
     )
-    composite(
-        "linalg_svd.U", "CompositeImplicitAutograd", several_out_form("linalg_svd", composition.linalg_svd, 3)
-    )
+    composite("linalg_svd.U", "CompositeImplicitAutograd", out_form("linalg_svd", composition.linalg_svd, 3))
     define(
         "linalg_svdvals",
         "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
@@ -598,7 +590,7 @@ def register() -> None:
         "svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)",
         "native_functions/factorization.yaml:218",
     )
-    composite("svd.U", "CompositeImplicitAutograd", several_out_form("svd", composition.svd, 3))
+    composite("svd.U", "CompositeImplicitAutograd", out_form("svd", composition.svd, 3))
     define(
         "linalg_lstsq",
         "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
@@ -612,9 +604,7 @@ def register() -> None:
         "native_functions/factorization.yaml:224",
     )
     composite(
-        "linalg_lstsq.out",
-        "CompositeExplicitAutograd",
-        several_out_form("linalg_lstsq", composition.linalg_lstsq, 4),
+        "linalg_lstsq.out", "CompositeExplicitAutograd", out_form("linalg_lstsq", composition.linalg_lstsq, 4)
     )
     define(
         "_linalg_check_errors",

@@ -202,9 +202,3 @@ def register() -> None:
         "native_functions/linalg.yaml:84",
     )
     composite("linear", "CompositeImplicitAutograd", composition.linear)
-    define(
-        "linalg_vander",
-        "linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor",
-        "native_functions/linalg.yaml:89",
-    )
-    composite("linalg_vander", "CompositeImplicitAutograd", composition.vander)

@@ -11,8 +11,10 @@ from .methods_comparison import ComparisonMethods
 from .methods_contraction import ContractionMethods
 from .methods_convolution import ConvolutionMethods
 from .methods_copy import CopyMethods
+from .methods_distance import DistanceMethods
 from .methods_embedding_bag import EmbeddingBagMethods
 from .methods_factories import FactoriesMethods
+from .methods_factorization import FactorizationMethods
 from .methods_fft import FftMethods
 from .methods_fold import FoldMethods
 from .methods_functional_forms import FunctionalFormsMethods
@@ -21,6 +23,7 @@ from .methods_indexing import IndexingMethods
 from .methods_integration import IntegrationMethods
 from .methods_linalg import LinalgMethods
 from .methods_loss import LossMethods
+from .methods_matrix_functions import MatrixFunctionsMethods
 from .methods_memory import MemoryMethods
 from .methods_metadata import MetadataMethods
 from .methods_norm import NormMethods
@@ -50,8 +53,10 @@ class TensorMethods(
     ContractionMethods,
     ConvolutionMethods,
     CopyMethods,
+    DistanceMethods,
     EmbeddingBagMethods,
     FactoriesMethods,
+    FactorizationMethods,
     FftMethods,
     FoldMethods,
     FunctionalFormsMethods,
@@ -60,6 +65,7 @@ class TensorMethods(
     IntegrationMethods,
     LinalgMethods,
     LossMethods,
+    MatrixFunctionsMethods,
     MemoryMethods,
     MetadataMethods,
     NormMethods,

@@ -170,6 +170,33 @@ class TensorMethods:
     def orgqr(self, input2: Tensor) -> Tensor: ...
     def svd(self, some: bool = ..., compute_uv: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
 
+    # fft
+    def stft(
+        self,
+        n_fft: int,
+        hop_length: int | None = ...,
+        win_length: int | None = ...,
+        window: Tensor | None = ...,
+        center: bool = ...,
+        pad_mode: str = ...,
+        normalized: bool = ...,
+        onesided: bool | None = ...,
+        return_complex: bool | None = ...,
+        align_to_window: bool | None = ...,
+    ) -> Tensor: ...
+    def istft(
+        self,
+        n_fft: int,
+        hop_length: int | None = ...,
+        win_length: int | None = ...,
+        window: Tensor | None = ...,
+        center: bool = ...,
+        normalized: bool = ...,
+        onesided: bool | None = ...,
+        length: int | None = ...,
+        return_complex: bool = ...,
+    ) -> Tensor: ...
+
     # functional_forms
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor: ...
     def slice_scatter(
@@ -902,8 +929,6 @@ class TensorMethods:
         self, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
     ) -> Tensor: ...
     def histc(self, bins: int = ..., min: Number = ..., max: Number = ...) -> Tensor: ...
-    def renorm(self, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
-    def renorm_(self, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
 
     # storage
     def resize_(self, *size: int | Sequence[int], memory_format: memory_format | None = ...) -> Tensor: ...
