@@ -18,7 +18,6 @@ from ..dispatch.core.tensor_function import (
     plain_classes,
 )
 from ..dispatch.generated.functions import (
-    bilinear,
     channel_shuffle,
     conv1d,
     conv2d,
@@ -32,7 +31,6 @@ from ..dispatch.generated.functions import (
     linear,
     neg,
     nll_loss_nd,
-    pdist,
     pixel_shuffle,
     pixel_unshuffle,
     scaled_dot_product_attention,

@@ -156,7 +156,9 @@ def syevd(a: Any, w: Any, vectors: bool, upper: bool, info: Any) -> None:
             a[i] = v
 
 
-def gesvd(a: Any, u: Any, s: Any, vh: Any, full: bool, vectors: bool, info: Any, driver: str | None = None) -> None:
+def gesvd(
+    a: Any, u: Any, s: Any, vh: Any, full: bool, vectors: bool, info: Any, driver: str | None = None
+) -> None:
     """Singular values, descending, and their vectors. The matrices are left undefined.
 
     By divide and conquer (gesdd), as PyTorch does. An `info` of -4 tells of a matrix with NaN, or infinity.
@@ -192,7 +194,9 @@ def geev(a: Any, w: Any, v: Any, vectors: bool, info: Any) -> None:
             if vectors:
                 v[i] = right
         else:
-            real, imaginary, _, right, info[i] = solve(a[i], compute_vl=False, compute_vr=vectors, lwork=lwork)
+            real, imaginary, _, right, info[i] = solve(
+                a[i], compute_vl=False, compute_vr=vectors, lwork=lwork
+            )
             w[i] = real + 1j * imaginary
             if vectors:
                 v[i] = paired(right, imaginary)
@@ -231,9 +235,7 @@ def sytrs(ld: Any, pivots: Any, b: Any, hermitian: bool) -> None:
         b[i], _ = solve(ld[i], pivots[i], b[i], lower=1)
 
 
-def least_squares(
-    driver: str, a: Any, b: Any, x: Any, s: Any, rank: Any, rcond: float, info: Any
-) -> None:
+def least_squares(driver: str, a: Any, b: Any, x: Any, s: Any, rank: Any, rcond: float, info: Any) -> None:
     """The least-squares solution in the first rows of X, by ``gels``, ``gelsy``, ``gelsd`` or ``gelss``.
 
     X has as many rows as the longer side of A. Where A has full rank, the squares of what ``gels``, ``gelsd`` and

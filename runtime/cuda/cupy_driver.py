@@ -277,7 +277,9 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     def solver(self) -> Solver:
         from .cupy_solver import CuPySolver
 
-        return CuPySolver(self.library_handle("cusolver"), self.library_handle("cublas"), self.current_device())
+        return CuPySolver(
+            self.library_handle("cusolver"), self.library_handle("cublas"), self.current_device()
+        )
 
     def machine_code(self) -> MachineCode:
         from .cupy_code import CuPyCode
