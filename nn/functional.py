@@ -18,6 +18,7 @@ from ..dispatch.core.tensor_function import (
     plain_classes,
 )
 from ..dispatch.generated.functions import (
+    bilinear,
     channel_shuffle,
     conv1d,
     conv2d,
@@ -31,6 +32,7 @@ from ..dispatch.generated.functions import (
     linear,
     neg,
     nll_loss_nd,
+    pdist,
     pixel_shuffle,
     pixel_unshuffle,
     scaled_dot_product_attention,
@@ -63,6 +65,7 @@ __all__ = [
     *losses.__all__,
     *normalization.__all__,
     *pooling.__all__,
+    "bilinear",
     "channel_shuffle",
     "conv1d",
     "conv2d",
@@ -81,6 +84,7 @@ __all__ = [
     "log_softmax",
     "mse_loss",
     "nll_loss",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "relu",
