@@ -325,10 +325,10 @@ def call_out(op, args, kwargs, outs=None):
 def out_dtypes(op, args, kwargs):
     """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
     names = [a.name for a in op._schema.out_arguments]
-    first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64]
+    first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64, tt.int32]
     for last in first:
-        for head in first:
-            kinds = [head] * (len(names) - 1) + [last]
+        for head, middle in [(head, head) for head in first] + [(tt.float32, tt.int32)]:
+            kinds = [head, *[middle] * (len(names) - 2), last][-len(names) :]
             trial = [tt.empty(0, dtype=kind) for kind in kinds]
             try:
                 op(*args, **kwargs, **dict(zip(names, trial, strict=True)))
