@@ -1,4 +1,4 @@
-"""Factorisations on the CPU and on the interpreted device: products, refusals, flags, edges, batches, PyTorch's texts."""
+"""Factorisations on the CPU and on the interpreted device: products, refusals, flags, edges, batches."""
 
 import numpy as np
 import pytest
