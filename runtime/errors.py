@@ -133,4 +133,4 @@ def _check_not_implemented(cond: bool, message: Message | None = None) -> None:
 
 
 class LinAlgError(RuntimeError):
-    """A matrix has no such factorisation, or none was found (`tt.linalg.LinAlgError`): singular, not positive definite."""
+    """A matrix has no such factorisation, or none was found (`tt.linalg.LinAlgError`)."""

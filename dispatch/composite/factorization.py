@@ -139,9 +139,7 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
             f"and B of type {B.dtype.scalar_name} instead"
         )
     if pivots.dtype is not int32:
-        raise RuntimeError(
-            "linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32"
-        )
+        raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     check_square(name, LU._spec, "LU")
     check_compatible("linalg.lu_solve", LU._spec, B._spec, left)
     if LU._spec.sizes[:-1] != pivots._spec.sizes:
@@ -189,7 +187,7 @@ def linalg_inv(A: Any) -> Any:
 def is_vector_side(A: Any, B: Any) -> bool:
     """Whether B is a batch of vectors: one, or one for each matrix of A."""
     a, b = A._spec, B._spec
-    return b.ndim == 1 or (a.ndim - 1 == b.ndim and b.sizes == a.sizes[:-1])
+    return bool(b.ndim == 1 or (a.ndim - 1 == b.ndim and b.sizes == a.sizes[:-1]))
 
 
 def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
@@ -233,9 +231,13 @@ def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangu
     """`torch.triangular_solve`: A X = B with one triangle of A, or with its transpose."""
     name = "torch.triangular_solve"
     if self._spec.ndim < 2:
-        raise RuntimeError(f"{name}: Expected b to have at least 2 dimensions, but it has {self._spec.ndim} dimensions instead")
+        raise RuntimeError(
+            f"{name}: Expected b to have at least 2 dimensions, but it has {self._spec.ndim} dimensions instead"
+        )
     if A._spec.ndim < 2:
-        raise RuntimeError(f"{name}: Expected A to have at least 2 dimensions, but it has {A._spec.ndim} dimensions instead")
+        raise RuntimeError(
+            f"{name}: Expected A to have at least 2 dimensions, but it has {A._spec.ndim} dimensions instead"
+        )
     _check_linear_solve("triangular_solve", self, A)
     matrix, triangle = (A.transpose(-2, -1), not upper) if transpose else (A, upper)
     solution = ops.linalg_solve_triangular(matrix, self, upper=triangle, unitriangular=unitriangular)
@@ -256,9 +258,7 @@ def _check_linear_solve(name: str, b: Any, A: Any) -> None:
         )
     rows, columns = A._spec.sizes[-2:]
     if rows != columns:
-        raise RuntimeError(
-            f"A must be batches of square matrices, but they are {rows} by {columns} matrices"
-        )
+        raise RuntimeError(f"A must be batches of square matrices, but they are {rows} by {columns} matrices")
     if columns != b._spec.sizes[-2]:
         raise RuntimeError(
             f"Incompatible matrix sizes for {name}: each A matrix is {columns} by {columns} but each b matrix is "
@@ -286,7 +286,9 @@ def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
     """`torch.cholesky_solve`: A X = B from A's Cholesky factor, two triangular equations."""
     for name, x in (("b", self), ("u", input2)):
         if x._spec.ndim < 2:
-            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x._spec.ndim} dimensions instead")
+            raise RuntimeError(
+                f"{name} should have at least 2 dimensions, but has {x._spec.ndim} dimensions instead"
+            )
     _check_linear_solve("cholesky_solve", self, input2)
     check_routine_dtype("cholesky_solve", self)
     first = adjoint_of(input2) if upper else input2
@@ -323,7 +325,7 @@ def linalg_qr(A: Any, mode: str) -> Any:
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
-    *batch, m, n = A._spec.sizes
+    m, n = A._spec.sizes[-2:]
     k = min(m, n)
     columns = m if mode == "complete" else k
     packed, tau = ops.geqrf(A)
@@ -398,7 +400,9 @@ def linalg_svdvals(A: Any, driver: str | None) -> Any:
 def svd(self: Any, some: bool, compute_uv: bool) -> Any:
     """`torch.svd`: U, S and V; without vectors U and V are zeros."""
     if self._spec.ndim < 2:
-        raise RuntimeError(f"linalg.svd: input should have at least 2 dimensions, but has {self._spec.ndim} dimensions instead")
+        raise RuntimeError(
+            f"linalg.svd: input should have at least 2 dimensions, but has {self._spec.ndim} dimensions instead"
+        )
     if compute_uv:
         U, S, Vh = packets["_linalg_svd"].call(self, not some, True)
         return named("svd", U=U, S=S, V=adjoint_of(Vh))
@@ -412,7 +416,7 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> Any:
-    """`torch.linalg.lstsq`: the least-squares solution, residuals, ranks and singular values as the driver gives them."""
+    """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
     name = "torch.linalg.lstsq"
     A, spec, other = self, self._spec, b._spec
     if spec.ndim < 2:
@@ -420,7 +424,10 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
     if other.ndim < 1:
         raise RuntimeError(f"{name}: other must have at least 1 dimension.")
     if spec.dtype is not other.dtype:
-        raise RuntimeError(f"{name}: Expected input and other to have the same dtype, but got input's dtype {spec.dtype.scalar_name} and other's dtype {other.dtype.scalar_name}")
+        raise RuntimeError(
+            f"{name}: Expected input and other to have the same dtype, but got input's dtype {spec.dtype.scalar_name} "
+            f"and other's dtype {other.dtype.scalar_name}"
+        )
     if not 0 <= spec.ndim - other.ndim <= 1:
         raise RuntimeError(
             f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"

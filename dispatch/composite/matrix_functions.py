@@ -75,13 +75,17 @@ def _tolerances(name: str, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     real = _real(A.dtype)
     if rtol is None:
         rtol = finfo(real).eps * max(A._spec.sizes[-2:])
-        if atol is not None:
-            rtol = ops.where(ops.gt(atol, 0), 0.0, rtol).to(real) if hasattr(atol, "_spec") else 0.0 if atol > 0 else rtol
+        if hasattr(atol, "_spec"):
+            rtol = ops.where(ops.gt(atol, 0), 0.0, rtol).to(real)
+        elif atol is not None and atol > 0:
+            rtol = 0.0
     if atol is None:
         atol = 0.0
     for what, value in (("atol", atol), ("rtol", rtol)):
         if hasattr(value, "_spec") and value.dtype.is_complex:
-            raise RuntimeError(f"{name}: {what} tensor of complex type is not supported. Got {value.dtype.scalar_name}")
+            raise RuntimeError(
+                f"{name}: {what} tensor of complex type is not supported. Got {value.dtype.scalar_name}"
+            )
     return atol, rtol
 
 
@@ -128,7 +132,9 @@ def _as_tensor(x: Any, value: float | None) -> Any:
 
 def linalg_pinv_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     """``linalg.pinv`` with tolerances in numbers."""
-    absolute, relative = (None, None) if not (self.dtype.is_floating_point or self.dtype.is_complex) else (_as_tensor(self, atol), _as_tensor(self, rtol))
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        return ops.linalg_pinv(self, atol=None, rtol=None, hermitian=hermitian)
+    absolute, relative = _as_tensor(self, atol), _as_tensor(self, rtol)
     return ops.linalg_pinv(self, atol=absolute, rtol=relative, hermitian=hermitian)
 
 

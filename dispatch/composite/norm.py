@@ -65,7 +65,9 @@ def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, d
         raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
     if ord == "fro":
         return ops.linalg_vector_norm(self, 2, [rows, columns], keepdim, dtype=dtype)
-    if isinstance(ord, str) and ord != "nuc" or not isinstance(ord, str) and abs(ord) not in (1, 2, math.inf):
+    if (isinstance(ord, str) and ord != "nuc") or (
+        not isinstance(ord, str) and abs(ord) not in (1, 2, math.inf)
+    ):
         raise RuntimeError(f"{name}: Order {ord} not supported.")
     if ord in ("nuc", 2, -2):
         return _norm_of_singular_values(self, ord, rows, columns, keepdim, dtype)

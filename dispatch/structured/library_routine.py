@@ -69,7 +69,10 @@ def raise_failure(name: str, info: Any) -> None:
     elif code == NOT_FINITE and "eig" in name:
         raise RuntimeError(f"{name}: input tensor should not contain infs or NaNs.")
     elif code < 0:
-        text = f"Argument {-code} has illegal value. Most certainly there is a bug in the implementation calling the backend library."
+        text = (
+            f"Argument {-code} has illegal value. Most certainly there is a bug in the implementation calling the "
+            "backend library."
+        )
     elif "inv" in name:
         text = (
             f"The diagonal element {code} is zero, the inversion could not be completed because the input matrix is "

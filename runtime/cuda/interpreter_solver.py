@@ -46,7 +46,7 @@ class InterpreterSolver:
             return value
         if value.nbytes:
             self._driver.check_range(name, value.address, value.nbytes)
-            memory = (ctypes.c_char * value.nbytes).from_address(value.address)
+            memory = memoryview((ctypes.c_char * value.nbytes).from_address(value.address))
             flat = np.frombuffer(memory, value.dtype)
         else:
             flat = np.empty(0, value.dtype)

@@ -19,7 +19,9 @@ FIRST_IS_A_LIST = {
     "_fused_adam_",
     "_fused_adamw_",
     "_fused_sgd_",
+    "_linalg_check_errors",
 }
+"""Functions of lists, and one that has a keyword without a default."""
 
 
 class Foreign:

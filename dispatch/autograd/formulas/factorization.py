@@ -60,7 +60,9 @@ def lu_solution_adjoint(LU: Any, pivots: Any, B: Any, left: bool) -> Any:
     return ops.linalg_lu_solve(LU, pivots, B, left=left, adjoint=True)
 
 
-def solve_backward(grad: Any, result: Any, A: Any, B: Any, LU: Any, pivots: Any, left: bool, mask: Any) -> Any:
+def solve_backward(
+    grad: Any, result: Any, A: Any, B: Any, LU: Any, pivots: Any, left: bool, mask: Any
+) -> Any:
     """gB = A^-H grad, gA = -gB X^H; by the factors, or by A where a second derivative is asked for."""
     if grad is None:
         return None, None
@@ -231,9 +233,7 @@ def householder_product_backward(grad: Any, input: Any, tau: Any) -> Any:
     return _reflectors_backward(grad, input, tau, input.shape[-1])
 
 
-def ormqr_backward(
-    grad: Any, self: Any, tau: Any, other: Any, left: bool, transpose: bool, mask: Any
-) -> Any:
+def ormqr_backward(grad: Any, self: Any, tau: Any, other: Any, left: bool, transpose: bool, mask: Any) -> Any:
     """The gradients of the reflectors, their factors, and what they were multiplied by."""
     if grad is None:
         return None, None, None
@@ -353,11 +353,15 @@ def svd_backward(grads: Sequence[Any], U: Any, S: Any, Vh: Any, full: bool, comp
     gU, gS, gVh = grads
     if gU is None and gS is None and gVh is None:
         return None
-    check(compute_uv, "svd_backward: Setting compute_uv to false in torch.svd doesn't compute singular matrices, and hence we cannot compute backward. Please use torch.svd(compute_uv=True)")
+    check(
+        compute_uv,
+        "svd_backward: Setting compute_uv to false in torch.svd doesn't compute singular matrices, and hence we cannot "
+        "compute backward. Please use torch.svd(compute_uv=True)",
+    )
     m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
     if full and max(m, n) > k:
         check(
-            gU is None and gVh is None or _is_square_basis(gU, gVh, U, Vh, k),
+            (gU is None and gVh is None) or _is_square_basis(gU, gVh, U, Vh, k),
             "svd_backward: Setting full_matrices=True in torch.linalg.svd makes the extra vectors arbitrary; use "
             "full_matrices=False",
         )
@@ -414,7 +418,9 @@ def det_backward(grad: Any, det: Any, A: Any, LU: Any, pivots: Any) -> Any:
         return None
     n = A.shape[-1]
     if is_grad_enabled() and A.requires_grad:
-        whole = ops.eye(n, dtype=A.dtype, device=A.device) * (grad * conjugated(det)).reshape((*det.shape, 1, 1))
+        whole = ops.eye(n, dtype=A.dtype, device=A.device) * (grad * conjugated(det)).reshape(
+            (*det.shape, 1, 1)
+        )
         return packets["_linalg_solve_ex"].call(adjoint(A), whole)[0]
     # A zero among the pivots moved by a tiny number cancels in det^* A^-H, to first order.
     diagonal = _diagonal(LU)
@@ -437,19 +443,17 @@ def pivots_sign(pivots: Any) -> Any:
     return 1 - 2 * ops.remainder(moved, 2)
 
 
-def slogdet_backward(
-    gsign: Any, glogabsdet: Any, A: Any, sign: Any, LU: Any, pivots: Any
-) -> Any:
+def slogdet_backward(gsign: Any, glogabsdet: Any, A: Any, sign: Any, LU: Any, pivots: Any) -> Any:
     """(glogabsdet - i Im(gsign^* sign)) A^-H; the sign of a real matrix is locally constant."""
     if not A.dtype.is_complex:
         gsign = None
     if gsign is None and glogabsdet is None:
         return None
-    g = glogabsdet if gsign is None else None
+    g: Any = glogabsdet
     if gsign is not None:
         turned = ops.imag(conjugated(gsign) * sign)
         real = ops.zeros_like(turned) if glogabsdet is None else glogabsdet
-        g = ops.complex(real, -turned)
+        g = ops.view_as_complex(ops.stack([real, -turned], -1))
     whole = ops.eye(A.shape[-1], dtype=A.dtype, device=A.device) * g.reshape((*g.shape, 1, 1))
     if is_grad_enabled() and A.requires_grad:
         return packets["_linalg_solve_ex"].call(adjoint(A), whole.to(A.dtype))[0]
@@ -470,9 +474,7 @@ def pinv_backward(grad: Any, pinv: Any, A: Any) -> Any:
     return left + right - first
 
 
-def least_squares_backward(
-    grads: Sequence[Any], A: Any, B: Any, X: Any, mask: Any
-) -> Any:
+def least_squares_backward(grads: Sequence[Any], A: Any, B: Any, X: Any, mask: Any) -> Any:
     """The gradients of X = A^+ B, and of the residuals."""
     gX, gR = grads[0], grads[1]
     if gX is None and gR is None:

@@ -73,12 +73,12 @@ def _is_vector(A: Any, a_dim: Any, b: Any, b_dim: Any) -> bool:
     return have - 1 == given and a[:-1] == other
 
 
-def solve_ex(
-    batch: Batch, dims: Dims, A: Any, B: Any, left: bool, check_errors: bool
-) -> tuple[Any, Any]:
+def solve_ex(batch: Batch, dims: Dims, A: Any, B: Any, left: bool, check_errors: bool) -> tuple[Any, Any]:
     """Equations with a matrix or a vector on the right of each example."""
     vector = _is_vector(A, dims[0], B, dims[1])
-    right, right_dim = (front(B, dims[1]).unsqueeze(-1), None if dims[1] is None else 0) if vector else (B, dims[1])
+    right, right_dim = (
+        (front(B, dims[1]).unsqueeze(-1), None if dims[1] is None else 0) if vector else (B, dims[1])
+    )
     a, b = _broadcast(batch, A, dims[0], right, right_dim)
     result, LU, pivots, info = batch.op.call(a, b, left, check_errors)
     factors = None if dims[0] is None else 0

@@ -120,7 +120,9 @@ def check_compatible(name: str, A: TensorSpec, B: TensorSpec, left: bool) -> Non
     if not fits:
         a, b = (f"{s.sizes[-2]}x{s.sizes[-1]}" for s in (A, B))
         equation = "AX = B" if left else "XA = B"
-        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {equation} ({a} and {b})")
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {equation} ({a} and {b})"
+        )
 
 
 def broadcast_batches(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
@@ -254,7 +256,9 @@ def _linalg_svd(
     check_matrix("linalg.svd", A)
     check_floating("linalg.svd", A)
     if driver is not None and A.device.type == "cpu":
-        raise RuntimeError("torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.")
+        raise RuntimeError(
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
     if driver not in (None, "gesvd", "gesvdj", "gesvda"):
         raise RuntimeError(
             f"torch.linalg.svd: unknown svd driver {driver} in svd_cusolver computation. The available drivers are "
@@ -321,6 +325,8 @@ def linalg_ldl_solve(
     if pivots.dtype.is_floating_point or pivots.dtype.is_complex:
         raise RuntimeError(f"{name}: Expected pivots to be integers. Got {pivots.dtype.scalar_name}")
     if LD.dtype is not B.dtype:
-        raise RuntimeError(f"{name}: LD dtype{LD.dtype.scalar_name} does not match b dtype {B.dtype.scalar_name}")
+        raise RuntimeError(
+            f"{name}: LD dtype{LD.dtype.scalar_name} does not match b dtype {B.dtype.scalar_name}"
+        )
     batch = broadcast_batches(LD.sizes[:-2], B.sizes[:-2])
     _columns(meta, 0, (*batch, *B.sizes[-2:]), B.dtype)

@@ -313,6 +313,27 @@ def gradients_of_channels(x: tt.Tensor) -> Any:
 
 
 aten = tt.ops.aten
+
+
+def square(x: tt.Tensor) -> tt.Tensor:
+    return x[:, :3] + 3 * tt.eye(3, dtype=tt.float64)
+
+
+def positive(x: tt.Tensor) -> tt.Tensor:
+    return x @ x.mT + tt.eye(3, dtype=tt.float64)
+
+
+def eigenvalues_and_sizes_of_vectors(x: tt.Tensor) -> tuple[tt.Tensor, ...]:
+    """Vectors are unique up to their sign."""
+    values, vectors = tt.linalg.eigh(positive(x))
+    return values, vectors.abs()
+
+
+def singular_values_and_sizes_of_vectors(x: tt.Tensor) -> tuple[tt.Tensor, ...]:
+    U, S, Vh = tt.linalg.svd(x, full_matrices=False)
+    return U.abs(), S, Vh.abs()
+
+
 ELSEWHERE = {
     "_scaled_dot_product_flash_attention_for_cpu": lambda x: (
         tt.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -329,6 +350,27 @@ ELSEWHERE = {
     "view_as_complex": lambda x: tt.view_as_real(tt.view_as_complex(x)),
     "view_as_real_copy": lambda x: tt.ops.aten.view_as_real_copy(tt.view_as_complex(x * 1.5)),
     "view_as_complex_copy": lambda x: tt.view_as_real(tt.ops.aten.view_as_complex_copy(x)),
+    "linalg_lu_factor_ex": lambda x: tt.ops.aten.linalg_lu_factor_ex(x)[0],
+    "linalg_lu_solve": lambda x: tt.linalg.lu_solve(square(x), tt.tensor([2, 3, 3], dtype=tt.int32), x),
+    "linalg_cholesky_ex": lambda x: tt.linalg.cholesky(positive(x)),
+    "linalg_solve_triangular": lambda x: tt.linalg.solve_triangular(square(x), x, upper=True),
+    "linalg_householder_product": lambda x: tt.linalg.householder_product(x.mT, x[:, 0]),
+    "ormqr": lambda x: tt.ormqr(x.mT, x[:, 0], x.mT),
+    "_linalg_eigh": eigenvalues_and_sizes_of_vectors,
+    "linalg_eig": lambda x: (tt.linalg.eig(square(x))[0].abs(), tt.linalg.eig(square(x))[1].abs()),
+    "_linalg_svd": singular_values_and_sizes_of_vectors,
+    "linalg_inv_ex": lambda x: tt.linalg.inv(square(x)),
+    "_linalg_solve_ex": lambda x: tt.linalg.solve(square(x), x),
+    "linalg_qr": lambda x: (*tt.linalg.qr(x.mT), *tt.linalg.qr(x)),
+    "linalg_lstsq": lambda x: tt.linalg.lstsq(x.mT, x.mT[:, :2] ** 2, driver="gels")[:2],
+    "_linalg_det": lambda x: tt.linalg.det(square(x)),
+    "_linalg_slogdet": lambda x: tt.linalg.slogdet(square(x))[1],
+    "linalg_pinv.atol_rtol_tensor": lambda x: (tt.linalg.pinv(x), tt.linalg.pinv(x.mT)),
+    "linalg_matrix_exp": lambda x: tt.linalg.matrix_exp(square(x)),
+    "cholesky_solve": lambda x: tt.cholesky_solve(x, tt.linalg.cholesky(positive(x))),
+    "cholesky_inverse": lambda x: tt.cholesky_inverse(tt.linalg.cholesky(positive(x))),
+    "_cdist_forward": lambda x: (tt.cdist(x, x.flip(1) + 0.3, p=3.0), tt.cdist(x, x.flip(1) + 0.3)),
+    "_pdist_forward": lambda x: tt.nn.functional.pdist(x, 3.0),
 }
 """Rows that are called through others, here."""
 

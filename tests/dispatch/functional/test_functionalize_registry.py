@@ -347,11 +347,12 @@ def call_out(op, args, kwargs, outs=None):
 def out_dtypes(op, args, kwargs):
     """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
     names = [a.name for a in op._schema.out_arguments]
-    first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64]
+    first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64, tt.int32]
     for last in first:
         for head in first:
             rest = len(names) - 1
-            for kinds in ([head] * rest + [last], [head] + [last] * rest):
+            tried = ([head] * rest + [last], [head] + [last] * rest, [head, *[tt.int32] * (rest - 1), last][-rest - 1 :])
+            for kinds in tried:
                 trial = [tt.empty(0, dtype=kind) for kind in kinds]
                 try:
                     op(*args, **kwargs, **dict(zip(names, trial, strict=True)))
@@ -359,6 +360,67 @@ def out_dtypes(op, args, kwargs):
                     continue
                 return kinds
     raise TypeError(op.name())
+
+
+SQUARE = make(F, (3, 3)) + 2 * tt.eye(3)
+POSITIVE = SQUARE @ SQUARE.mT
+FACTORS = tt.linalg.lu_factor(SQUARE)
+LDL = tt.linalg.ldl_factor(POSITIVE)
+RIGHT = make(F, (3, 2))
+OUT_SAMPLES |= {
+    "_cdist_backward.out": (make(F, (3, 3)), make(F), make(F), 2.0, tt.cdist(make(F), make(F) + 1)),
+    "_pdist_backward.out": (make(F, (3,)), make(F), 2.0, tt.nn.functional.pdist(make(F))),
+    "linalg_householder_product.out": (make(F, (4, 3)), make(F, (3,))),
+    "orgqr.out": (make(F, (4, 3)), make(F, (3,))),
+    "ormqr.out": (make(F, (3, 3)), make(F, (3,)), RIGHT),
+    "linalg_ldl_solve.out": (*LDL, RIGHT),
+    "linalg_lu_solve.out": (*FACTORS, RIGHT),
+    "lu_solve.out": (RIGHT, *FACTORS),
+    "lu_unpack.out": FACTORS,
+    "linalg_matmul.out": (SQUARE, RIGHT),
+    "linalg_solve_triangular.out": (SQUARE, RIGHT, {"upper": True}),
+    "triangular_solve.X": (RIGHT, SQUARE),
+    "cholesky_solve.out": (RIGHT, tt.linalg.cholesky(POSITIVE)),
+    "cholesky_inverse.out": (tt.linalg.cholesky(POSITIVE),),
+    "linalg_cond.p_str_out": (SQUARE, "nuc"),
+    "linalg_tensorinv.out": (SQUARE, 1),
+    "linalg_tensorsolve.out": (SQUARE, make(F, (3,))),
+    "linalg_matrix_power.out": (SQUARE, 3),
+    "matrix_power.out": (SQUARE, 3),
+    **dict.fromkeys(("_linalg_solve_ex.result", "linalg_solve.out", "linalg_solve_ex.out"), (SQUARE, RIGHT)),
+    **dict.fromkeys(
+        (
+            *("_linalg_eigh.eigenvalues", "linalg_eigh.eigvals", "linalg_eigvalsh.out", "cholesky.out"),
+            *(
+                "linalg_cholesky.out",
+                "linalg_cholesky_ex.L",
+                "linalg_ldl_factor.out",
+                "linalg_ldl_factor_ex.out",
+            ),
+        ),
+        (POSITIVE,),
+    ),
+    **dict.fromkeys(
+        (
+            *(
+                "_linalg_det.result",
+                "_linalg_slogdet.sign",
+                "linalg_det.out",
+                "linalg_slogdet.out",
+                "slogdet.out",
+            ),
+            *(
+                "inverse.out",
+                "linalg_inv.out",
+                "linalg_inv_ex.inverse",
+                "linalg_eig.out",
+                "linalg_eigvals.out",
+            ),
+            *("linalg_lu_factor_ex.out", "linalg_matrix_exp.out"),
+        ),
+        (SQUARE,),
+    ),
+}
 
 
 def out_sample(op):

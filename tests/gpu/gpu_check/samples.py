@@ -99,7 +99,34 @@ def rows(
 
 WRITING_LISTS = ("_amp_foreach_non_finite_check_and_unscale", "_fused_adam", "_fused_adamw", "_fused_sgd")
 
+FACTORISATIONS = (
+    *("_least_squares", "_linalg_det", "_linalg_eigh", "_linalg_eigvals", "_linalg_slogdet"),
+    *("_linalg_solve_ex", "_linalg_svd", "_lu_solve", "_lu_with_info", "cholesky", "cholesky_inverse"),
+    *("cholesky_solve", "det", "geqrf", "inverse", "linalg_cholesky", "linalg_cholesky_ex", "linalg_cond"),
+    *("linalg_det", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh"),
+    *("linalg_householder_product", "linalg_inv", "linalg_inv_ex", "linalg_ldl_factor"),
+    *("linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lstsq", "linalg_lu", "linalg_lu_factor"),
+    *("linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_exp", "linalg_matrix_power"),
+    *("linalg_matrix_rank", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_ex"),
+    *("linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "linalg_tensorinv", "linalg_tensorsolve"),
+    *("logdet", "lu_solve", "lu_unpack", "matrix_exp", "matrix_power", "orgqr", "ormqr", "pinverse", "qr"),
+    *("slogdet", "svd", "triangular_solve"),
+)
+
 WITHOUT_SAMPLE = {
+    **dict.fromkeys(
+        FACTORISATIONS,
+        "calls a library, or is made of such calls, in single and double precision: the factorisations' checks",
+    ),
+    **dict.fromkeys(
+        ("cdist", "_cdist_forward", "_cdist_backward", "pdist", "_pdist_forward", "_pdist_backward"),
+        "is made of differences and norms, which are sampled, in single and double precision",
+    ),
+    **dict.fromkeys(
+        ("bilinear", "linalg_matmul", "linalg_vander", "vander"),
+        "is made of products of matrices and cumulative products alone, which are sampled",
+    ),
+    "_linalg_check_errors": "raises an error, computes nothing",
     **dict.fromkeys(
         [f"{name}{form}" for name in WRITING_LISTS for form in ("", "_")],
         "writes lists of tensors: the optimizers' checks have it",

@@ -1,0 +1,247 @@
+"""Factorisations on the CPU and on the interpreted device: products, refusals, flags, edges, batches."""
+
+import numpy as np
+import pytest
+
+import triten as tt
+
+DTYPES = [tt.float32, tt.float64, tt.complex64, tt.complex128]
+SHAPES = [(1, 1), (3, 3), (5, 3), (3, 5), (2, 3, 3), (2, 1, 4, 2), (0, 3, 3), (0, 0), (0, 3), (3, 0)]
+DEVICES = ["cpu", "cuda"]
+EVERYWHERE = [(s, d, "cpu") for s in SHAPES for d in DTYPES] + [
+    (s, d, "cuda") for s, d in (((3, 5), tt.complex128), ((2, 3, 3), tt.float32), ((0, 3), tt.float64))
+]
+SQUARE_EVERYWHERE = [c for c in EVERYWHERE if c[0][-1] == c[0][-2]] + [((0, 0), tt.complex64, "cuda")]
+
+
+def matrices(shape, dtype, seed=3, turned=False):
+    rng = np.random.default_rng(seed)
+    lies = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+    values = rng.standard_normal(lies)
+    if dtype.is_complex:
+        values = values + 1j * rng.standard_normal(lies)
+    made = tt.from_numpy(np.asarray(values)).to(dtype)
+    return made.mT if turned else made
+
+
+def close(got, wanted, factor=100):
+    a, b = got.cpu().numpy(), wanted.cpu().numpy()
+    assert a.shape == b.shape
+    np.testing.assert_allclose(
+        a, b, rtol=0, atol=factor * float(np.finfo(b.dtype).eps) * max(1.0, np.abs(b).max(initial=0))
+    )
+
+
+def eye(A):
+    n = A.shape[-1]
+    return tt.eye(n, dtype=A.dtype, device=A.device).expand(*A.shape[:-2], n, n)
+
+
+@pytest.mark.parametrize(("shape", "dtype", "device"), EVERYWHERE)
+def test_factors_multiply_to_the_matrix(shape, dtype, device):
+    A = matrices(shape, dtype, turned=len(shape) == 3).to(device)
+    P, L, U = tt.linalg.lu(A)
+    close(P @ (L @ U), A)
+    for mode in ("reduced", "complete"):
+        Q, R = tt.linalg.qr(A, mode)
+        close(Q @ R, A)
+        close(Q.mH @ Q, eye(Q))
+    U, S, Vh = tt.linalg.svd(A, full_matrices=False)
+    close((U * S.unsqueeze(-2)) @ Vh, A)
+    close(tt.linalg.svdvals(A), S)
+    assert bool((S[..., 1:] <= S[..., :-1]).all())
+    U, _, Vh = tt.linalg.svd(A)
+    close(U.mH @ U, eye(U))
+    close(Vh @ Vh.mH, eye(Vh))
+
+
+@pytest.mark.parametrize(("shape", "dtype", "device"), SQUARE_EVERYWHERE)
+def test_square_matrices_are_solved_with(shape, dtype, device):
+    A = matrices(shape, dtype).to(device)
+    A = A + 4 * eye(A)
+    B = matrices((*shape[:-1], 2), dtype, seed=4).to(device)
+    close(A @ tt.linalg.solve(A, B), B)
+    close(tt.linalg.solve(A, B.mT, left=False) @ A, B.mT)
+    close(A @ tt.linalg.inv(A), eye(A))
+    close(A.mH @ tt.linalg.lu_solve(*tt.linalg.lu_factor(A), B, adjoint=True), B)
+    close(tt.linalg.lu_solve(*tt.linalg.lu_factor(A), B.mT, left=False, adjoint=True) @ A.mH, B.mT)
+    positive = A @ A.mH
+    for upper in (False, True):
+        L = tt.linalg.cholesky(positive, upper=upper)
+        close(L.mH @ L if upper else L @ L.mH, positive)
+        close(positive @ tt.cholesky_solve(B, L, upper=upper), B, 1000)
+        triangle = A.triu() if upper else A.tril()
+        close(triangle @ tt.linalg.solve_triangular(A, B, upper=upper), B)
+        close(tt.linalg.solve_triangular(A, B.mT, upper=upper, left=False) @ triangle, B.mT)
+    values, V = tt.linalg.eigh(positive)
+    close((V * values.unsqueeze(-2)) @ V.mH, positive)
+    w, V = tt.linalg.eig(A)
+    close(A.to(V.dtype) @ V, V * w.unsqueeze(-2))
+    close(tt.linalg.det(A), tt.from_numpy(np.asarray(np.linalg.det(A.cpu().numpy()))), 1000)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            tt.linalg.inv,
+            r"linalg.inv: {}The diagonal element 1 is zero, the inversion could not be completed",
+        ),
+        (
+            lambda A: tt.linalg.solve(A, A),
+            r"torch.linalg.solve: {}The solver failed because the input matrix is sing",
+        ),
+        (
+            tt.linalg.cholesky,
+            r"linalg.cholesky: {}The factorization could not be completed because the input is not",
+        ),
+    ],
+)
+def test_what_is_singular_is_told_of(call, message, device):
+    zeros = tt.zeros(2, 2, device=device)
+    with pytest.raises(tt.linalg.LinAlgError, match=message.format("")):
+        call(zeros)
+    with pytest.raises(tt.linalg.LinAlgError, match=message.format(r"\(Batch element 1\): ")):
+        call(tt.stack([tt.eye(2, device=device), zeros]))
+
+
+def test_flags_are_results_of_the_forms_that_do_not_check():
+    both = tt.stack([tt.eye(2), tt.zeros(2, 2), tt.tensor([[1.0, 1.0], [1.0, 1.0]])])
+    assert tt.linalg.inv_ex(both).info.tolist() == [0, 1, 2]
+    assert tt.linalg.solve_ex(both, both).info.tolist() == [0, 1, 2]
+    assert tt.linalg.lu_factor_ex(both).info.tolist() == [0, 1, 2]
+    assert tt.linalg.cholesky_ex(both).info.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: tt.linalg.inv(tt.zeros(3, 4)),
+            RuntimeError,
+            "linalg.inv: A must be batches of square matrices, but t",
+        ),
+        (
+            lambda: tt.linalg.inv(tt.zeros(3)),
+            RuntimeError,
+            "linalg.inv: The input tensor A must have at least 2 dimen",
+        ),
+        (
+            lambda: tt.linalg.inv(tt.ones(2, 2).long()),
+            RuntimeError,
+            "linalg.inv: Expected a floating point or complex",
+        ),
+        (
+            lambda: tt.linalg.inv(tt.zeros(2, 2).half()),
+            RuntimeError,
+            "linalg.inv: Low precision dtypes not supported",
+        ),
+        (
+            lambda: tt.linalg.eigh(tt.zeros(2, 2).half()),
+            NotImplementedError,
+            '"linalg_eigh_cpu" not implemented for',
+        ),
+        (
+            lambda: tt.linalg.svd(tt.full((2, 2), np.nan)),
+            tt.linalg.LinAlgError,
+            "input matrix contained non-finite v",
+        ),
+        (
+            lambda: tt.linalg.eig(tt.full((2, 2), np.nan)),
+            RuntimeError,
+            "input tensor should not contain infs or NaNs",
+        ),
+        (
+            lambda: tt.linalg.lu_factor(tt.eye(2), pivot=False),
+            RuntimeError,
+            "without pivoting is not implemented on",
+        ),
+        (lambda: tt.linalg.qr(tt.eye(2), "x"), RuntimeError, "qr received unrecognized mode 'x'"),
+        (lambda: tt.linalg.solve(tt.eye(3), tt.zeros(4)), RuntimeError, r"AX = B \(3x3 and 4x1\)"),
+        (
+            lambda: tt.cdist(tt.zeros(3, 2), tt.zeros(3, 3)),
+            RuntimeError,
+            "X1 and X2 must have the same number of colu",
+        ),
+        (
+            lambda: tt.cdist(tt.zeros(3, 2), tt.zeros(3, 2), p=-1),
+            RuntimeError,
+            "only supports non-negative p values",
+        ),
+    ],
+)
+def test_refusals_have_pytorchs_text(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_the_gradient_of_a_singular_determinant_is_its_cofactors(rank):
+    A = tt.diag(tt.tensor([2.0] * rank + [0.0] * (2 - rank), dtype=tt.float64)).requires_grad_()
+    tt.linalg.det(A).backward()
+    diagonal = A.detach().diagonal()
+    close(A.grad, tt.diag(diagonal.flip(0)))
+
+
+@pytest.mark.parametrize(
+    ("driver", "device"),
+    [*((d, "cpu") for d in (None, "gels", "gelsy", "gelsd", "gelss")), ("gels", "cuda"), ("gelsd", "cuda")],
+)
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
+def test_least_squares(shape, driver, device):
+    A, B = matrices(shape, tt.float64), matrices((*shape[:-1], 2), tt.float64, seed=5)
+    solution, residuals, rank, values = tt.linalg.lstsq(A.to(device), B.to(device), driver=driver)
+    wanted = tt.linalg.pinv(A) @ B
+    close(solution, wanted, 1000)
+    if shape == (5, 3) and driver in ("gels", "gelsd", "gelss"):
+        close(residuals, ((A @ wanted - B) ** 2).sum(-2), 1000)
+    if driver in ("gelsd", "gelss"):
+        close(values, tt.linalg.svdvals(A))
+        assert rank.tolist() == tt.linalg.matrix_rank(A).tolist()
+
+
+@pytest.mark.parametrize("norm", [1e-3, 1.0, 30.0])
+def test_the_exponential_is_that_of_the_eigenvalues(norm):
+    A = matrices((2, 4, 4), tt.float64)
+    A = (A + A.mT) * norm / 4
+    values, V = tt.linalg.eigh(A)
+    wanted = (V * values.exp().unsqueeze(-2)) @ V.mT
+    close(tt.linalg.matrix_exp(A), wanted, 1000)
+    assert bool(tt.linalg.matrix_exp(tt.full((2, 2), np.inf)).isnan().all())
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, np.inf])
+def test_distances(p):
+    x, y = matrices((2, 4, 3), tt.float64), matrices((5, 3), tt.float64, seed=6)
+    wanted = [[[float(np.linalg.norm(a - b, p)) for b in y.numpy()] for a in rows] for rows in x.numpy()]
+    if p == 0:
+        wanted = np.full((2, 4, 5), 3.0)
+    close(tt.cdist(x, y, p), tt.tensor(wanted, dtype=tt.float64) if p else tt.from_numpy(wanted))
+    whole = tt.cdist(y, y, p).numpy()
+    np.testing.assert_array_equal(tt.nn.functional.pdist(y, p).numpy(), whole[np.triu_indices(5, 1)])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        tt.linalg.inv,
+        tt.linalg.det,
+        lambda A: tt.linalg.solve(A, A[0]),
+        lambda A: tt.linalg.solve(A, A.mT, left=False),
+        lambda A: tt.linalg.svdvals(A),
+        lambda A: tt.linalg.qr(A)[1].abs(),
+        lambda A: tt.linalg.cholesky(A @ A.mT + tt.eye(3)),
+        lambda A: tt.linalg.eigvalsh(A @ A.mT),
+        lambda A: tt.linalg.pinv(A),
+        lambda A: tt.linalg.solve_triangular(A, A, upper=True),
+        lambda A: tt.linalg.lu_solve(*tt.linalg.lu_factor(A), A),
+        lambda A: tt.linalg.matrix_exp(A),
+        lambda A: tt.linalg.slogdet(A)[1],
+        lambda A: tt.cdist(A, A),
+    ],
+)
+def test_under_vmap(call):
+    A = matrices((4, 3, 3), tt.float64) + 3 * tt.eye(3, dtype=tt.float64)
+    close(tt.vmap(call)(A), tt.stack([call(a) for a in A]))
+    close(tt.vmap(call, in_dims=2)(A.permute(1, 2, 0)), tt.stack([call(a) for a in A]))
