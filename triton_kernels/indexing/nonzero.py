@@ -68,7 +68,7 @@ class Finder:
         self.spec, self.device = spec, spec.device
         self.flat, self.straightened = contiguous_copy(spec)
         self.parts = parts = parts_of(spec.numel, spec.itemsize)
-        self.dtype: ScalarType = int32 if spec.numel < 2**31 else int64
+        self.dtype: ScalarType = int32 if integer_type(spec.numel) == "i32" else int64
         self.total = plan_running_total(self.device, parts.programs, self.dtype)
         run = self._launch(count_nonzero, parts.counted, parts.blocks[0], {}, 4)
         self.count: Callable[[int, int], None] = lambda x, counts: run(x, counts, spec.numel, parts.counted)
