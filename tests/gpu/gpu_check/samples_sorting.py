@@ -8,10 +8,10 @@ from .samples import EXACT, Sample, rows
 X = T()
 
 SAMPLES: list[Sample] = [
-    *rows("searchsorted.Tensor", T("b", low=1, high=1), X, right=True, kind=EXACT, dtypes="fi", special=True),
-    *rows("searchsorted.Scalar", T("b", low=1, high=1), 1, out_int32=True, kind=EXACT, dtypes="fi"),
-    *rows("bucketize.Tensor", X, T("b", low=1, high=1), kind=EXACT, dtypes="fi"),
-    *rows("bucketize.Scalar", 1, T("b", low=1, high=1), kind=EXACT, dtypes="fi"),
+    *rows("searchsorted.Tensor", T("1"), X, right=True, kind=EXACT, dtypes="fi", special=True),
+    *rows("searchsorted.Scalar", T("1"), 1, out_int32=True, kind=EXACT, dtypes="fi"),
+    *rows("bucketize.Tensor", X, T("1"), kind=EXACT, dtypes="fi"),
+    *rows("bucketize.Scalar", 1, T("1"), kind=EXACT, dtypes="fi"),
     *rows("isin.Tensor_Tensor", X, T("d"), kind=EXACT, dtypes="fi", special=True),
     *rows("isin.Tensor_Scalar", X, 1, invert=True, kind=EXACT, dtypes="fi"),
     *rows("isin.Scalar_Tensor", 1, X, kind=EXACT, dtypes="fi"),
