@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dispatch.structured.native.embedding_bag import MAX, MEAN, REFUSAL
+from ..dispatch.structured.native.embedding_bag import (
+    MAX,
+    MEAN,
+    WRONG_FIRST,
+    WRONG_INDEX,
+    WRONG_LAST,
+    WRONG_ORDER,
+)
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from .error_state import IGNORE, reset_state, set_state
 from .indexing import add_rows, is_within
@@ -18,15 +25,15 @@ def check_bags(indices: Any, starts: Any, rows: int) -> None:
     length = indices.size
     if starts.size:
         if starts[0] != 0:
-            raise RuntimeError(REFUSAL.first.format(wrong=int(starts[0])))
+            raise RuntimeError(WRONG_FIRST.format(wrong=int(starts[0])))
         if starts[-1] > length:
-            raise RuntimeError(REFUSAL.last.format(wrong=int(starts[-1]), length=length))
+            raise RuntimeError(WRONG_LAST.format(wrong=int(starts[-1]), length=length))
         falls = np.flatnonzero(starts[1:] < starts[:-1])
         if falls.size:
-            raise RuntimeError(REFUSAL.between.format(wrong=int(starts[falls[0] + 1]), length=length))
+            raise RuntimeError(WRONG_ORDER.format(wrong=int(starts[falls[0] + 1]), length=length))
     if not is_within(indices, rows):
         wrong = int(indices.max()) if indices.max() >= rows else int(indices.min())
-        raise RuntimeError(REFUSAL.index.format(wrong=wrong))
+        raise RuntimeError(WRONG_INDEX.format(wrong=wrong))
 
 
 def first_largest(values: Any, starts: Any) -> tuple[Any, Any]:

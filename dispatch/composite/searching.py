@@ -7,7 +7,6 @@ element above all numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.scalar_type import bool_, int64
@@ -15,6 +14,7 @@ from ..generated import functions as ops
 from ..iterator.type_promotion import result_type
 from ..structured.native.dims import wrap_dim
 from ..structured.native.reduction import check_nonempty
+from ..structured.result_types import named_results
 from .dimnames import by_name
 
 Number = bool | int | float | complex
@@ -241,7 +241,10 @@ def unique_dim_consecutive(
     return _selected(self, d, begins, None, return_inverse, return_counts)
 
 
-def mode(self: Any, dim: int, keepdim: bool) -> Sequence[Any]:
+_mode_results = named_results("mode", ("values", "indices"))
+
+
+def mode(self: Any, dim: int, keepdim: bool) -> Any:
     """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last place."""
     spec = self._spec
     if spec.dtype.is_complex:
@@ -251,7 +254,7 @@ def mode(self: Any, dim: int, keepdim: bool) -> Sequence[Any]:
     d = wrap_dim(dim, spec.ndim)
     check_nonempty("mode", spec, (d,))
     if not spec.ndim:
-        return self.clone(), ops.zeros((), dtype=int64, device=self.device)
+        return _mode_results(self.clone(), ops.zeros((), dtype=int64, device=self.device))
     values, order = ops.sort(self, stable=True, dim=d)
     later, earlier = _shifted(values, d)
     different = ops.ne(later, earlier)
@@ -263,10 +266,10 @@ def mode(self: Any, dim: int, keepdim: bool) -> Sequence[Any]:
     # The last element of the first of the longest runs.
     best = ops.argmax(place - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
     found, where = values.gather(d, best), order.gather(d, best)
-    if keepdim:
-        return found, where
-    # Tensors of their own, and no views of ones that nobody else sees.
-    return found.squeeze(d).detach(), where.squeeze(d).detach()
+    if not keepdim:
+        # Tensors of their own, and no views of ones that nobody else sees.
+        found, where = found.squeeze(d).detach(), where.squeeze(d).detach()
+    return _mode_results(found, where)
 
 
 mode_by_name = by_name("mode")

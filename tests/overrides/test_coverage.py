@@ -51,8 +51,8 @@ class Mode(overrides.TensorFunctionMode):
 
 
 def keywords(call):
-    """Values for what a function of lists needs by keyword."""
-    if getattr(call, "__name__", "") not in FIRST_IS_A_LIST:
+    """Values for what a function needs by keyword alone."""
+    if getattr(call, "__name__", "") not in (*FIRST_IS_A_LIST, "nonzero_static"):
         return {}
     parameters = inspect.signature(call).parameters.values()
     return {p.name: 1 for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dispatch.structured.native.embedding_bag import MAX, REFUSAL
+from ...dispatch.structured.native.embedding_bag import MAX, WRONG_FIRST, WRONG_INDEX, WRONG_LAST, WRONG_ORDER
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
 from ...runtime.cuda.device_guard import device_guard
@@ -85,8 +85,8 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
 
     def errors() -> list[Exception]:
         return [
-            RuntimeError(REFUSAL.index.format(wrong=REPLAYED)),
-            RuntimeError(REFUSAL.between.format(wrong=REPLAYED, length=n)),
+            RuntimeError(WRONG_INDEX.format(wrong=REPLAYED)),
+            RuntimeError(WRONG_ORDER.format(wrong=REPLAYED, length=n)),
         ]
 
     def check(flags: Any, where: Any, starts: Any) -> None:
@@ -99,18 +99,18 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         if found[0]:
             wrong = extreme("amax_stub", indices, where)
             wrong = extreme("amin_stub", indices, where) if wrong < rows else wrong
-            raise RuntimeError(REFUSAL.index.format(wrong=wrong))
+            raise RuntimeError(WRONG_INDEX.format(wrong=wrong))
 
     def offset_error(starts: Any) -> Exception:
         """The error of the offsets: the first one's, or of one beyond the indices, or of one that descends."""
         first = np.empty((), offsets.dtype.np)
         copy_across(first, starts, first.nbytes)
         if first != 0:
-            return RuntimeError(REFUSAL.first.format(wrong=int(first)))
+            return RuntimeError(WRONG_FIRST.format(wrong=int(first)))
         largest = extreme("amax_stub", offsets, starts)
         if largest > n:
-            return RuntimeError(REFUSAL.last.format(wrong=largest, length=n))
-        return RuntimeError(REFUSAL.between.format(wrong="descending ones", length=n))
+            return RuntimeError(WRONG_LAST.format(wrong=largest, length=n))
+        return RuntimeError(WRONG_ORDER.format(wrong="descending ones", length=n))
 
     def into(
         to: Any, bag_of: Any, counts: Any, best: Any, table: Any, where: Any, starts: Any, factors: Any = None

@@ -18,6 +18,7 @@ from ...runtime.data_ptr import DataPtr
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
+from ..launch import integer_type
 
 FLAG_BYTES = 4
 REPLAYED = "of a replayed graph"
@@ -95,5 +96,5 @@ def extreme(stub: str, spec: TensorSpec, data: DataPtr) -> int:
 
 def key_spec(sizes: Sequence[int], largest: int, device: Device) -> TensorSpec:
     """The spec of keys up to `largest`: int32 where they and their number fit in it."""
-    wide = max(largest, math.prod(sizes)) >= 2**31 - 1
-    return TensorSpec.contiguous(tuple(sizes), int64 if wide else int32, device)
+    kind = integer_type(max(largest, math.prod(sizes)) + 1)
+    return TensorSpec.contiguous(tuple(sizes), int32 if kind == "i32" else int64, device)

@@ -32,8 +32,8 @@ from .nonzero_kernels import count_nonzero, write_nonzero
 WARPS = 8
 """Of a program that writes places: four 64-bit offsets for each lane and their sums, instead of eight."""
 WRITTEN_BLOCK = 1024
-COUNTED_BLOCK = {1: 4096, 2: 2048, 4: 1024, 8: 1024}
-"""Elements of a tile that is counted by their size: two vectors of 128 bits for each lane, at least."""
+COUNTED_BLOCK = {1: 2048, 2: 2048, 4: 1024, 8: 1024}
+"""Elements of a tile that is counted by their size: a vector of 128 bits for each lane, at least."""
 
 
 class Parts(NamedTuple):
@@ -68,7 +68,7 @@ class Finder:
         self.spec, self.device = spec, spec.device
         self.flat, self.straightened = contiguous_copy(spec)
         self.parts = parts = parts_of(spec.numel, spec.itemsize)
-        self.dtype: ScalarType = int32 if spec.numel < 2**31 else int64
+        self.dtype: ScalarType = int32 if integer_type(spec.numel) == "i32" else int64
         self.total = plan_running_total(self.device, parts.programs, self.dtype)
         run = self._launch(count_nonzero, parts.counted, parts.blocks[0], {}, 4)
         self.count: Callable[[int, int], None] = lambda x, counts: run(x, counts, spec.numel, parts.counted)

@@ -63,11 +63,10 @@ ONE, TWO, FOUR, EIGHT = (
 
 declare(
     count_nonzero,
-    why="32 warps: each lane has two vectors of 128 bits in flight, and sums over lanes once",
+    why="32 warps: each lane has whole vectors of 128 bits in flight, and sums over lanes once",
     operand="x",
     dtypes={
-        ONE: (Configuration((4096,)),),
-        TWO: (Configuration((2048,)),),
+        ONE + TWO: (Configuration((2048,)),),
         FOUR + EIGHT: (Configuration((1024,)),),
     },
     operations="n",

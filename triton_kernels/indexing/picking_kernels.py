@@ -182,8 +182,8 @@ LANES = (Configuration((1024,)),)
 
 declare(
     pick,
-    why=GATHERING,
-    dtypes={("i32", "i64", "i16"): LANES, ("i8",): (Configuration((2048,)),)},
+    why=f"{GATHERING}; of bytes 20, since a vector of 128 bits takes 16 indices",
+    dtypes={("i32", "i64", "i16"): LANES, ("i8",): (Configuration((2048,), blocks=5),)},
     operations="an offset for each element",
     traffic="n (8 + 2 itemsize); where rows are short, a sector of 32 bytes for each of them",
     loads=("index",),

@@ -14,6 +14,8 @@ from .index_space import launch_over, space, split
 from .picking import plan_check
 from .searching_kernels import bisect
 
+LANES = 512
+"""Of a program: a lane keeps value, bounds and addresses of each of its elements."""
 OUT_OF_RANGE = "torch.searchsorted(): sorter index out of range"
 
 
@@ -59,7 +61,9 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     extent = storage_size(sequence.sizes, sequence.strides)
     if sorter is not None:
         extent += storage_size(sorter.sizes, sorter.strides)
-    run = launch_over(call.device, bisect, inner.numel, pointers, [inner], numbers, constants, extent)
+    run = launch_over(
+        call.device, bisect, inner.numel, pointers, [inner], numbers, constants, extent, lanes=LANES
+    )
 
     def into(to: Any, q: Any, v: Any, order: Any = None) -> None:
         if check is not None:

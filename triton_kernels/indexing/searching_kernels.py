@@ -76,10 +76,10 @@ def bisect(
 
 declare(
     bisect,
-    why="32 warps: each round of a lane waits for one element of the sequence, and other warps hide that",
+    why="32 warps: each round of a lane waits for an element of the sequence for each of its four values",
     operand="sequence",
     dtypes=(*FLOATS, *INTEGERS),
-    configurations=(Configuration((1024,)),),
+    configurations=(Configuration((512,)),),
     operations="n log2(length)",
     traffic="n (itemsize + 8), and a sector of 32 bytes for each round that finds no cache line",
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ....runtime.scalar_type import bfloat16, float16, float32, float64, int32, int64
 from ....runtime.tensor_spec import TensorSpec
 from ...iterator.type_promotion import promote_types
@@ -16,21 +14,14 @@ SUM, MEAN, MAX = 0, 1, 2
 FLOATS = {float16: "Half", bfloat16: "BFloat16", float32: "Float", float64: "Double"}
 
 
-class Refusal(NamedTuple):
-    """What the error says of an index or an offset that the values alone show to be wrong."""
-
-    index: str = "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {wrong}"
-    first: str = (
-        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, "
-        "got {wrong}"
-    )
-    last: str = "offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {wrong}"
-    between: str = (
-        "embedding_bag: expected offsets that do not descend, within [0, {length}], but got {wrong}"
-    )
-
-
-REFUSAL = Refusal()
+WRONG_INDEX = "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {wrong}"
+WRONG_FIRST = (
+    "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, "
+    "got {wrong}"
+)
+WRONG_LAST = "offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {wrong}"
+WRONG_ORDER = "embedding_bag: expected offsets that do not descend, within [0, {length}], but got {wrong}"
+"""What kernels say of indices and offsets whose values alone show them to be wrong."""
 
 
 def _check_type(position: int, name: str, spec: TensorSpec, allowed: str, fits: bool) -> None:
