@@ -119,9 +119,7 @@ def taps_along(
 ) -> list[Taps]:
     """The taps of each dimension, outermost first; the grid has the innermost one first."""
     rank = len(size)
-    return [
-        Taps(grid[..., rank - 1 - d], size[d], interpolation, mode, align_corners) for d in range(rank)
-    ]
+    return [Taps(grid[..., rank - 1 - d], size[d], interpolation, mode, align_corners) for d in range(rank)]
 
 
 def joined(taps: Sequence[Taps], size: Sequence[int]) -> tuple[Array, Array]:

@@ -51,18 +51,20 @@ from ..dispatch.generated.functions import relu_ as _relu_
 from ..dispatch.generated.functions import smooth_l1_loss as _smooth_l1_loss
 from ..dispatch.generated.functions import softmax as _softmax
 from ..runtime.scalar_type import dtype as ScalarType
-from . import activations, losses, normalization, pooling
+from . import activations, losses, normalization, pooling, resampling
 from .activations import *  # noqa: F403 - the names are declared there
 from .losses import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .reductions import WRAPPED, reduction_of
+from .resampling import *  # noqa: F403
 
 __all__ = [
     *activations.__all__,
     *losses.__all__,
     *normalization.__all__,
     *pooling.__all__,
+    *resampling.__all__,
     "channel_shuffle",
     "conv1d",
     "conv2d",

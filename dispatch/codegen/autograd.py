@@ -6,6 +6,7 @@ wrapper is a planner: it plans the call below autograd, then closes over that an
 
 from __future__ import annotations
 
+import re
 import ast
 import keyword
 from pathlib import Path
@@ -160,9 +161,11 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
         if len(baked) > 1:
             lines.append(f"    if len(op.runtime_positions(args)) != {len(present)}:")
             lines.append("        return partly_scaled(op, key_set, args)")
+        plain = [f"    {line}" for line in _plan_lines(d, function, names, present)]
         for i in baked:
-            lines.append(f"    {names[i]} = args[{i}]")
-        lines += [f"    {line}" for line in _plan_lines(d, function, names, present)]
+            if any(re.search(rf"\b{names[i]}\b", line) for line in plain):
+                lines.append(f"    {names[i]} = args[{i}]")
+        lines += plain
     else:
         lines += [f"    {line}" for line in _plan_lines(d, function, names, runtime)]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`torch.hann_window` and its kin: what stands over a signal before it is transformed (ATen/native/TensorFactories.cpp).
+"""`torch.hann_window` and its kin: what stands over a signal (ATen/native/TensorFactories.cpp).
 
 A periodic window is a symmetric one of one more element, without its last.
 """

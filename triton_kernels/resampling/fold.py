@@ -49,7 +49,9 @@ def launching(
         (n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)
     ))  # fmt: skip
     borders = max((k * d + p + s * o) for k, d, p, s, o in zip(*windows[1:], strict=True))
-    kind = integer_type(reach, 4 * borders, 2 * (sizes["n_lines"] + block_l), 2 * (sizes["columns"] + block_c))
+    kind = integer_type(
+        reach, 4 * borders, 2 * (sizes["n_lines"] + block_l), 2 * (sizes["columns"] + block_c)
+    )
     fixed = {name: stride for name, stride in strides.items() if stride in (0, 1)}
     integers = {name: n for name, n in {**sizes, **strides}.items() if name not in fixed}
     sides = {

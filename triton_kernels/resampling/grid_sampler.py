@@ -30,7 +30,11 @@ def places_apart(grid: TensorSpec) -> int | None:
 
 
 def launching(
-    call: StructuredCall, kernel: Any, pointers: dict[str, TensorSpec], grid: TensorSpec, image: dict[str, int]
+    call: StructuredCall,
+    kernel: Any,
+    pointers: dict[str, TensorSpec],
+    grid: TensorSpec,
+    image: dict[str, int],
 ) -> Any:
     """``run(*addresses)`` in the kernel's order; `image` has sizes and strides of what is sampled."""
     for spec in pointers.values():
@@ -58,7 +62,9 @@ def launching(
         for spec in pointers.values()
     ]
     kind = integer_type(*extents, n_places + block, (n_places + block) * taps_of(mode, rank))
-    fixed = {name: n for name, n in integers.items() if n in (0, 1) and name not in ("d", "h", "w", "channels")}
+    fixed = {
+        name: n for name, n in integers.items() if n in (0, 1) and name not in ("d", "h", "w", "channels")
+    }
     integers = {name: n for name, n in integers.items() if name not in fixed and name in kernel.arg_names}
     fixed = {name: n for name, n in fixed.items() if name in kernel.arg_names}
     types = {
@@ -96,8 +102,14 @@ def image_of(spec: TensorSpec) -> dict[str, int]:
     xd, xh, xw = (*(0,) * missing, *spec.strides[2:])
     return {
         "channels": spec.sizes[1],
-        **{"d": d, "h": h, "w": w},
-        **{"xn": spec.strides[0], "xc": spec.strides[1], "xd": xd, "xh": xh, "xw": xw},
+        "d": d,
+        "h": h,
+        "w": w,
+        "xn": spec.strides[0],
+        "xc": spec.strides[1],
+        "xd": xd,
+        "xh": xh,
+        "xw": xw,
     }
 
 

@@ -49,9 +49,7 @@ def clipped(x, n):
 
 
 @triton.jit
-def place_in(
-    coordinate, n, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr
-):
+def place_in(coordinate, n, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr):
     """The place of a coordinate in a dimension, and how fast it moves with the coordinate."""
     if ALIGN:
         at = (coordinate + 1.0) * 0.5 * (n - 1).to(coordinate.dtype)
@@ -80,9 +78,7 @@ def nearest_even(x):
 
 
 @triton.jit
-def tap_of(
-    at, k, n, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr
-):
+def tap_of(at, k, n, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr):
     """Tap `k` of a place: its element, -1 for none, its weight, and how fast that moves with the place."""
     if MODE == NEAREST:
         i = nearest_even(at)
@@ -149,7 +145,7 @@ def sample(
     RANK: tl.constexpr, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr, K: tl.constexpr,
     TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    image, place, inside, pz, py, px, _, _, _ = places_of(
+    image, place, inside, pz, py, px, _sz, _sy, _sx = places_of(
         grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
     )
     channel = (tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)).to(INDEX)[None, :]
@@ -159,11 +155,11 @@ def sample(
     source = x + (image * xn + channel * xc)
     total = tl.zeros([BLOCK, BLOCK_C], TYPE)
     for kz in range(K if RANK == 3 else 1):
-        iz, wz, _ = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
+        iz, wz, _mz = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
         for ky in range(K):
-            iy, wy, _ = tap_of(py, ky, h, MODE, PADDING, ALIGN)
+            iy, wy, _my = tap_of(py, ky, h, MODE, PADDING, ALIGN)
             for kx in range(K):
-                ix, wx, _ = tap_of(px, kx, w, MODE, PADDING, ALIGN)
+                ix, wx, _mx = tap_of(px, kx, w, MODE, PADDING, ALIGN)
                 there = inside & (iz >= 0) & (iy >= 0) & (ix >= 0)
                 offset = iz.to(INDEX) * xd + iy.to(INDEX) * xh + ix.to(INDEX) * xw
                 found = tl.load(source + offset, mask=there, other=0).to(TYPE)
@@ -179,18 +175,18 @@ def sample_taps(
     TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Each place's elements by their numbers in a plane, its size for none, and their weights."""
-    image, place, inside, pz, py, px, _, _, _ = places_of(
+    image, place, inside, pz, py, px, _sz, _sy, _sx = places_of(
         grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
     )
     KZ: tl.constexpr = K if RANK == 3 else 1
     first = (image * places + place) * (KZ * K * K)
     area = (tl.zeros([1], tl.int64) + d) * h * w
     for kz in range(KZ):
-        iz, wz, _ = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
+        iz, wz, _mz = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
         for ky in range(K):
-            iy, wy, _ = tap_of(py, ky, h, MODE, PADDING, ALIGN)
+            iy, wy, _my = tap_of(py, ky, h, MODE, PADDING, ALIGN)
             for kx in range(K):
-                ix, wx, _ = tap_of(px, kx, w, MODE, PADDING, ALIGN)
+                ix, wx, _mx = tap_of(px, kx, w, MODE, PADDING, ALIGN)
                 there = (iz >= 0) & (iy >= 0) & (ix >= 0)
                 flat = (iz.to(tl.int64) * h + iy) * w + ix
                 to = first + ((kz * K + ky) * K + kx)
@@ -237,7 +233,9 @@ def sample_grid_backward(
         tl.store(to + 2, convert(along_z * speed_z, out.dtype.element_ty), mask=inside)
 
 
-SCATTERED = "16 warps: places are anywhere in the image, so that each load waits for memory; other warps hide that"
+SCATTERED = (
+    "16 warps: places are anywhere in the image, so that each load waits for memory; other warps hide that"
+)
 
 for _kernel, _operand, _tile, _configuration, _operations in (
     (

@@ -80,7 +80,12 @@ def dims_of(source: TensorSpec, result: TensorSpec, maps: Sequence[LineMap]) -> 
 
 
 def launching(
-    call: StructuredCall, source: TensorSpec, result: TensorSpec, plan: Plan, backward: bool, value: str | None
+    call: StructuredCall,
+    source: TensorSpec,
+    result: TensorSpec,
+    plan: Plan,
+    backward: bool,
+    value: str | None,
 ) -> Callable[..., None]:
     """``run(output address, input address, number)``; of both tensors the real parts' dtype counts.
 
@@ -118,12 +123,12 @@ def launching(
     pads = {f"p{name}": line.pad for name, line in zip("dhw", lines, strict=True)}
     scales = {f"s{name}": float(line.scale) for name, line in zip("dhw", lines, strict=True)}
     taps = {f"k{name}": line.taps for name, line in zip("dhw", lines, strict=True)}
+    outer = [plan.outer[0][0], plan.outer[1][0]]
+    space_of_both = [*outer, *(max(line.n, line.out) for line in lines), channel[0]]
+    steps = list(strides.values())
     reach = [
-        sum((n + 2) * abs(s) for n, s in zip((plan.outer[0][0], plan.outer[1][0], *sides, channel[0]), own, strict=True))
-        for sides, own in (
-            ([max(line.n, line.out) for line in lines], list(strides.values())[:6]),
-            ([max(line.n, line.out) for line in lines], list(strides.values())[6:]),
-        )
+        sum((n + 2) * abs(step) for n, step in zip(space_of_both, own, strict=True))
+        for own in (steps[:6], steps[6:])
     ]
     extent = max(4 * (line.n + line.out + abs(line.pad)) for line in lines)
     kind = integer_type(*reach, extent, (n_lines + block_l) * 2, 2 * (width + block_c))
@@ -236,12 +241,8 @@ def in_passes(
 ) -> Callable[..., None]:
     """The last mapped dimension first, to memory of its own, then the others."""
     last = max(i for i, line in enumerate(maps) if line.kind is not Kind.KEEP)
-    first = tuple(
-        line if i == last else LineMap(Kind.KEEP, line.n, line.n) for i, line in enumerate(maps)
-    )
-    rest = tuple(
-        LineMap(Kind.KEEP, line.out, line.out) if i == last else line for i, line in enumerate(maps)
-    )
+    first = tuple(line if i == last else LineMap(Kind.KEEP, line.n, line.n) for i, line in enumerate(maps))
+    rest = tuple(LineMap(Kind.KEEP, line.out, line.out) if i == last else line for i, line in enumerate(maps))
     lead = source.ndim - len(maps)
     between = TensorSpec.contiguous(
         (*source.sizes[:lead], *(line.out for line in first)), source.dtype, source.device

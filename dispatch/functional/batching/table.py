@@ -19,6 +19,7 @@ from . import (
     pooling,
     random,
     reduction,
+    resampling,
     views,
 )
 from .layout import Batch, Dims, Rule
@@ -32,6 +33,7 @@ _FAMILIES = (
     indexing,
     convolution,
     pooling,
+    resampling,
     loss,
     normalization,
     factories,
@@ -54,6 +56,14 @@ LOOPED = {
     "aten::embedding_renorm": "writes rows that repeat within an example",
     "aten::_copy_from": "is what a backend from outside copies by, below the mapped dimension",
     "aten::embedding_renorm_": "writes rows that repeat within an example",
+    **dict.fromkeys(
+        ("aten::_grid_sampler_taps", "aten::_grid_sampler_grid_backward", "aten::affine_grid_generator"),
+        "is a part of an operator whose gradients alone need it, and has sizes of one batch among its arguments",
+    ),
+    **dict.fromkeys(
+        ("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward"),
+        "adds up by an index of all samples, which would need one more of the examples",
+    ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_native_batch_norm_legit_functional": "is what functionalization makes of a call with a rule of its own",
 }
