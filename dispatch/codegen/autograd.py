@@ -6,9 +6,9 @@ wrapper is a planner: it plans the call below autograd, then closes over that an
 
 from __future__ import annotations
 
-import re
 import ast
 import keyword
+import re
 from pathlib import Path
 
 from .derivatives import Derivative, Formula, is_list, result_names
