@@ -478,5 +478,4 @@ declare(
     smaller=True,
     operations="a multiplication and an addition for each result that has the element as a tap",
     traffic="each gradient and output once; gradients of several elements again where their line has left L1",
-    stores=("out",),
 )
