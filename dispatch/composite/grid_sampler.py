@@ -87,7 +87,8 @@ def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) 
         raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
     base = _base_grid(theta, size, align_corners)
     made = ops.matmul(base.unsqueeze(0), theta.transpose(1, 2))
-    return made.reshape([size[0], *size[2:], rank])
+    # A copy: below autograd a result must not be a view of what nobody else has.
+    return made.reshape([size[0], *size[2:], rank]).clone()
 
 
 def affine_grid_generator_backward(grad: Any, size: Sequence[int], align_corners: bool) -> Any:

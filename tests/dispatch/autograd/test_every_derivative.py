@@ -361,7 +361,7 @@ ELSEWHERE = {
     "native_batch_norm_backward": gradients_of_channels,
     "_basic_index": lambda x: x[1, 2:, None],
     "_fft_r2c": lambda x: tt.view_as_real(tt.ops.aten._fft_r2c(x, [0, 1], 1, True)),
-    "_fft_c2r": lambda x: tt.ops.aten._fft_c2r(tt.ops.aten._fft_r2c(x, [1], 0, False) * 1.5, [1], 2, 5),
+    "_fft_c2r": lambda x: tt.ops.aten._fft_c2r(tt.ops.aten._fft_r2c(x, [1], 0, True) * 1.5, [1], 2, 5),
     "_fft_c2c": lambda x: tt.view_as_real(
         tt.ops.aten._fft_c2c(tt.ops.aten._fft_r2c(x, [1], 0, True) * 1.5, [0], 1, False)
     ),
@@ -410,10 +410,14 @@ def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
     return (lambda *values: call(*values, **named)), args
 
 
+REVERSE_ONLY = {"grid_sampler_2d", "grid_sampler_3d"}
+"""Of these, as of PyTorch's, the gradient has no derivative, and there is no formula for tangents."""
+
+
 @pytest.mark.parametrize("row", [r for r in ROWS if r not in RANDOM and r != "_basic_index_backward"])
 def test_forward_and_backward_agree_with_differences(row: str) -> None:
     function, args = prepared(row)
-    assert tt.autograd.gradcheck(function, args, check_forward_ad=True)
+    assert tt.autograd.gradcheck(function, args, check_forward_ad=row not in REVERSE_ONLY)
 
 
 def test_every_row_is_tried() -> None:
