@@ -189,10 +189,7 @@ def _batching(entry: OperatorEntry) -> str:
 
 def summary(table: Sequence[Row]) -> str:
     """The total line of a table."""
-    counts = {
-        device: sum(bool(getattr(row, device.lower())) for row in table)
-        for device in DEVICES
-    }
+    counts = {device: sum(bool(getattr(row, device.lower())) for row in table) for device in DEVICES}
     core = core_schemas()
     have = len(core) - len(missing_of_core())
     said = ", ".join(f"{device} {count}" for device, count in counts.items())
@@ -216,7 +213,11 @@ mean.
 
 def as_markdown(table: Sequence[Row]) -> str:
     """The table with its total line."""
-    lines = [" | ".join(COLUMNS), "|".join("---" for _ in COLUMNS), *(" | ".join(row.cells()) for row in table)]
+    lines = [
+        " | ".join(COLUMNS),
+        "|".join("---" for _ in COLUMNS),
+        *(" | ".join(row.cells()) for row in table),
+    ]
     body = "\n".join(f"|{line}|" if "---" in line else f"| {line} |" for line in lines)
     return INTRODUCTION.format(summary=summary(table)) + body + "\n"
 
@@ -224,7 +225,11 @@ def as_markdown(table: Sequence[Row]) -> str:
 def as_json(table: Sequence[Row]) -> str:
     """The rows, the total line and what Core ATen lacks."""
     return json.dumps(
-        {"summary": summary(table), "missing": missing_of_core(), "operators": [asdict(row) for row in table]},
+        {
+            "summary": summary(table),
+            "missing": missing_of_core(),
+            "operators": [asdict(row) for row in table],
+        },
         indent=1,
     )
 

@@ -32,11 +32,17 @@ _MODULES = {
         "BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm "
         "LocalResponseNorm RMSNorm"
     ),
+    "padding": (
+        "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d "
+        "ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d "
+        "ZeroPad3d"
+    ),
     "parameter": "Buffer Parameter",
     "pooling": (
         "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d "
         "AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d"
     ),
+    "resampling": "Fold Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "reshaping": "ChannelShuffle Flatten PixelShuffle PixelUnshuffle Unflatten",
     "sparse": "Embedding EmbeddingBag",
     "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d",

@@ -61,6 +61,7 @@ from . import (
     multi_head,
     normalization,
     pooling,
+    resampling,
     sequence_losses,
     unpooling,
 )
@@ -72,6 +73,7 @@ from .multi_head import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .reductions import WRAPPED, reduction_of
+from .resampling import *  # noqa: F403
 from .sequence_losses import *  # noqa: F403
 from .unpooling import *  # noqa: F403
 
@@ -83,6 +85,7 @@ __all__ = [
     *multi_head.__all__,
     *normalization.__all__,
     *pooling.__all__,
+    *resampling.__all__,
     *sequence_losses.__all__,
     *unpooling.__all__,
     "bilinear",

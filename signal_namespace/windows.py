@@ -49,7 +49,7 @@ def _made(
     if dtype not in (float32, float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     whole = M if sym else M + 1
-    if M == 0 or (M == 1 and name != "exponential"):
+    if M < 2:
         made = ops.ones(M, dtype=dtype, device=device)
     else:
         made = shape(ops.arange(M, dtype=dtype, device=device), whole)
@@ -222,7 +222,13 @@ def general_hamming(
         tensor([0., 1., 0.])
     """
     return general_cosine(
-        M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+        M,
+        a=[alpha, 1.0 - alpha],
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
@@ -242,9 +248,7 @@ def hamming(
         >>> tt.signal.windows.hamming(3)
         tensor([0.0800, 1.0000, 0.0800])
     """
-    return general_hamming(
-        M, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
-    )
+    return general_hamming(M, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
 
 
 def hann(

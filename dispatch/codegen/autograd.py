@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+import re
 from pathlib import Path
 
 from .derivatives import Derivative, Formula, is_list, result_names
@@ -160,9 +161,11 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
         if len(baked) > 1:
             lines.append(f"    if len(op.runtime_positions(args)) != {len(present)}:")
             lines.append("        return partly_scaled(op, key_set, args)")
+        plain = [f"    {line}" for line in _plan_lines(d, function, names, present)]
         for i in baked:
-            lines.append(f"    {names[i]} = args[{i}]")
-        lines += [f"    {line}" for line in _plan_lines(d, function, names, present)]
+            if any(re.search(rf"\b{names[i]}\b", line) for line in plain):
+                lines.append(f"    {names[i]} = args[{i}]")
+        lines += plain
     else:
         lines += [f"    {line}" for line in _plan_lines(d, function, names, runtime)]
     return "\n".join(lines)

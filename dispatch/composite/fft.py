@@ -83,7 +83,9 @@ def _c2r(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) ->
     return ops._fft_c2r(ops.conj_physical(self) if forward else self, [dim], mode, size)
 
 
-def _r2c(name: str, self: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool) -> Any:
+def _r2c(
+    name: str, self: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool
+) -> Any:
     _real_input(name, self)
     self = promoted(self, require_complex=False)
     dim = _one_dim(self, dim)

@@ -18,8 +18,8 @@ def grid_sampler(
     rank = input.dim() - 2
     if rank not in (2, 3) or grid.dim() != input.dim():
         raise RuntimeError(
-            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with sizes "
-            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with "
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     sampler = ops.grid_sampler_2d if rank == 2 else ops.grid_sampler_3d
     return sampler(input, grid, interpolation_mode, padding_mode, align_corners)
@@ -87,7 +87,8 @@ def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) 
         raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
     base = _base_grid(theta, size, align_corners)
     made = ops.matmul(base.unsqueeze(0), theta.transpose(1, 2))
-    return made.reshape([size[0], *size[2:], rank])
+    # A copy: below autograd a result must not be a view of what nobody else has.
+    return made.reshape([size[0], *size[2:], rank]).clone()
 
 
 def affine_grid_generator_backward(grad: Any, size: Sequence[int], align_corners: bool) -> Any:

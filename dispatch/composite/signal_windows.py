@@ -1,4 +1,4 @@
-"""`torch.hann_window` and its kin: what stands over a signal before it is transformed (ATen/native/TensorFactories.cpp).
+"""`torch.hann_window` and its kin: what stands over a signal (ATen/native/TensorFactories.cpp).
 
 A periodic window is a symmetric one of one more element, without its last.
 """
@@ -40,7 +40,8 @@ def _window(
 def hamming_window(window_length: int, *rest: Any) -> Any:
     """alpha - beta cos(2 pi n / (N - 1))."""
     *given, dtype, _, device, _ = rest
-    periodic, alpha, beta = (*given, *(True, 0.54, 0.46)[len(given) :])
+    usual: list[Any] = [True, 0.54, 0.46]
+    periodic, alpha, beta = given + usual[len(given) :]
     return _window("hamming_window", _cosine(alpha, beta), window_length, periodic, dtype, device)
 
 
@@ -78,7 +79,8 @@ def bartlett_window(window_length: int, *rest: Any) -> Any:
 def kaiser_window(window_length: int, *rest: Any) -> Any:
     """I0(beta sqrt(1 - ((2 n - N + 1) / (N - 1))^2)) / I0(beta)."""
     *given, dtype, _, device, _ = rest
-    periodic, beta = (*given, *(True, 12.0)[len(given) :])
+    usual: list[Any] = [True, 12.0]
+    periodic, beta = given + usual[len(given) :]
 
     def shape(n: Any, whole: int) -> Any:
         half = (whole - 1) / 2

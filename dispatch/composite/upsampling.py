@@ -19,7 +19,9 @@ def output_size_of(
     assert given is not None
     if len(given) != rank:
         what = "output_size" if output_size is not None else "scale_factors"
-        raise RuntimeError(f"{what}: expected {rank} values for an input of {rank + 2} dimensions, got {len(given)}")
+        raise RuntimeError(
+            f"{what}: expected {rank} values for an input of {rank + 2} dimensions, got {len(given)}"
+        )
     if output_size is not None:
         return list(output_size)
     return [int(n * factor) for n, factor in zip(input_size[2:], given, strict=True)]

@@ -70,7 +70,6 @@ def plan_constant_pad_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
             return out
 
         return record_scaled
-    value = args[2]
 
     def record(self_: Any) -> Any:
         if grad_disabled and not is_grad_enabled():

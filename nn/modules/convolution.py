@@ -59,10 +59,6 @@ class _Convolution(Module):
             raise ValueError(
                 f"padding_mode must be one of {PADDING_MODES}, but got padding_mode='{padding_mode}'"
             )
-        if padding_mode != "zeros":
-            raise NotImplementedError(
-                f"{type(self).__name__}: padding_mode='{padding_mode}' is not implemented, expected 'zeros'"
-            )
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = _each(kernel_size, self.rank)
@@ -103,6 +99,8 @@ class _Convolution(Module):
             parts.append(f"groups={self.groups}")
         if self.bias is None:
             parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
         return ", ".join(parts)
 
 
@@ -127,9 +125,24 @@ class _Forward(_Convolution):
 
     def forward(self, input: Any) -> Any:
         """(N, C, *) or (C, *) gives as many images of `out_channels`."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, self._border(), self.padding_mode)
+            padding = 0
         return type(self).function(
-            input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
+
+    def _border(self) -> list[int]:
+        """What a mode other than zeros puts around the input, in the order of `functional.pad`."""
+        border: list[int] = []
+        for i in range(self.rank - 1, -1, -1):
+            if self.padding == "same":
+                whole = self.dilation[i] * (self.kernel_size[i] - 1)
+                border += [whole // 2, whole - whole // 2]
+            else:
+                border += [0, 0] if self.padding == "valid" else [self.padding[i]] * 2
+        return border
 
 
 class _Transposed(_Convolution):

@@ -23,6 +23,7 @@ from .pointwise_samples import copies, elementwise, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
+from .resampling_samples import resampling, sampling
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
 
@@ -63,6 +64,8 @@ def samples(capability: int) -> Iterator[Sample]:
         attention,
         convolutions,
         pools,
+        resampling,
+        sampling,
         random_numbers,
         permutations,
         indexing,

@@ -549,7 +549,9 @@ class InterpreterDriver(Driver, InterpreterCapture):
 def _array_at(address: int, sizes: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
     """Device memory as an array."""
     count = math.prod(sizes) * np.dtype(dtype).itemsize
-    return np.frombuffer((ctypes.c_char * count).from_address(address), dtype).reshape(sizes)
+    memory: Any = (ctypes.c_char * count).from_address(address)
+    made: np.ndarray[Any, Any] = np.frombuffer(memory, dtype)
+    return made.reshape(sizes)
 
 
 def _check_contiguous(operation: str, array: HostArray) -> None:

@@ -102,8 +102,14 @@ def image_of(spec: TensorSpec) -> dict[str, int]:
     xd, xh, xw = (*(0,) * missing, *spec.strides[2:])
     return {
         "channels": spec.sizes[1],
-        **{"d": d, "h": h, "w": w},
-        **{"xn": spec.strides[0], "xc": spec.strides[1], "xd": xd, "xh": xh, "xw": xw},
+        "d": d,
+        "h": h,
+        "w": w,
+        "xn": spec.strides[0],
+        "xc": spec.strides[1],
+        "xd": xd,
+        "xh": xh,
+        "xw": xw,
     }
 
 

@@ -145,7 +145,7 @@ def sample(
     RANK: tl.constexpr, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr, K: tl.constexpr,
     TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    image, place, inside, pz, py, px, _, _, _ = places_of(
+    image, place, inside, pz, py, px, _sz, _sy, _sx = places_of(
         grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
     )
     channel = (tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)).to(INDEX)[None, :]
@@ -155,11 +155,11 @@ def sample(
     source = x + (image * xn + channel * xc)
     total = tl.zeros([BLOCK, BLOCK_C], TYPE)
     for kz in range(K if RANK == 3 else 1):
-        iz, wz, _ = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
+        iz, wz, _mz = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
         for ky in range(K):
-            iy, wy, _ = tap_of(py, ky, h, MODE, PADDING, ALIGN)
+            iy, wy, _my = tap_of(py, ky, h, MODE, PADDING, ALIGN)
             for kx in range(K):
-                ix, wx, _ = tap_of(px, kx, w, MODE, PADDING, ALIGN)
+                ix, wx, _mx = tap_of(px, kx, w, MODE, PADDING, ALIGN)
                 there = inside & (iz >= 0) & (iy >= 0) & (ix >= 0)
                 offset = iz.to(INDEX) * xd + iy.to(INDEX) * xh + ix.to(INDEX) * xw
                 found = tl.load(source + offset, mask=there, other=0).to(TYPE)
@@ -175,18 +175,18 @@ def sample_taps(
     TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Each place's elements by their numbers in a plane, its size for none, and their weights."""
-    image, place, inside, pz, py, px, _, _, _ = places_of(
+    image, place, inside, pz, py, px, _sz, _sy, _sx = places_of(
         grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
     )
     KZ: tl.constexpr = K if RANK == 3 else 1
     first = (image * places + place) * (KZ * K * K)
     area = (tl.zeros([1], tl.int64) + d) * h * w
     for kz in range(KZ):
-        iz, wz, _ = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
+        iz, wz, _mz = plane_tap(pz, kz, d, RANK, MODE, PADDING, ALIGN)
         for ky in range(K):
-            iy, wy, _ = tap_of(py, ky, h, MODE, PADDING, ALIGN)
+            iy, wy, _my = tap_of(py, ky, h, MODE, PADDING, ALIGN)
             for kx in range(K):
-                ix, wx, _ = tap_of(px, kx, w, MODE, PADDING, ALIGN)
+                ix, wx, _mx = tap_of(px, kx, w, MODE, PADDING, ALIGN)
                 there = (iz >= 0) & (iy >= 0) & (ix >= 0)
                 flat = (iz.to(tl.int64) * h + iy) * w + ix
                 to = first + ((kz * K + ky) * K + kx)

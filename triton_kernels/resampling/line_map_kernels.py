@@ -9,7 +9,7 @@ lines and for columns alone, and an element costs additions. Kinds of maps are t
 
 from ...dispatch.structured.native.line_maps import Kind
 from ...runtime.cuda.lazy_triton import tl, triton
-from ..budget import INTEGERS, Configuration, declare
+from ..budget import Configuration, declare
 from ..conversion import convert
 
 KEEP = tl.constexpr(int(Kind.KEEP))
@@ -95,7 +95,7 @@ def tap_of(o, k, n, out, pad, scale, taps, total, KIND: tl.constexpr, ALIGN: tl.
         return n - 1 - tl.abs(n - 1 - i), 1.0
     elif KIND == REPLICATE:
         return tl.minimum(tl.maximum(o - pad, 0), n - 1), 1.0
-    elif KIND == NEAREST or KIND == NEAREST_EXACT:
+    elif KIND <= NEAREST_EXACT:
         at = o.to(scale.dtype)
         if KIND == NEAREST_EXACT:
             at += 0.5
@@ -118,7 +118,7 @@ def tap_of(o, k, n, out, pad, scale, taps, total, KIND: tl.constexpr, ALIGN: tl.
 
 @triton.jit
 def total_of(o, n, taps, scale, KIND: tl.constexpr):
-    if KIND == LINEAR_ANTIALIASED or KIND == CUBIC_ANTIALIASED:
+    if KIND >= LINEAR_ANTIALIASED:
         center, first, count = antialiased_reach(o, n, scale, KIND)
         return antialiased_total(center, first, count, taps, scale, KIND)
     else:
@@ -128,7 +128,7 @@ def total_of(o, n, taps, scale, KIND: tl.constexpr):
 @triton.jit
 def ends_of(o, n, out, pad, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
     """The first and the last tap of position `o` of an interpolation, both of which grow with `o`."""
-    if KIND == NEAREST or KIND == NEAREST_EXACT:
+    if KIND <= NEAREST_EXACT:
         i, _ = tap_of(o, 0, n, out, pad, scale, 1, 1.0, KIND, ALIGN)
         return i, i
     elif KIND == LINEAR:
@@ -167,16 +167,15 @@ def results_of(i, n, out, pad, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
         # Halving: the smallest o whose last tap is not before i, and the largest whose first tap is not behind it.
         upper = last
         left = last
-        lower = first
         right = first
         rounds = tl.max(tl.max(span, 1), 0)
         while rounds > 0:
             middle = (first + left) // 2
-            _, end = ends_of(middle, n, out, pad, scale, KIND, ALIGN)
+            _begin, end = ends_of(middle, n, out, pad, scale, KIND, ALIGN)
             left = tl.where((first < left) & (end >= i), middle, left)
             first = tl.where((first < left) & (end < i), middle + 1, first)
             middle = (right + upper + 1) // 2
-            begin, _ = ends_of(middle, n, out, pad, scale, KIND, ALIGN)
+            begin, _end = ends_of(middle, n, out, pad, scale, KIND, ALIGN)
             right = tl.where((right < upper) & (begin <= i), middle, right)
             upper = tl.where((right < upper) & (begin > i), middle - 1, upper)
             rounds = rounds // 2
@@ -226,10 +225,10 @@ def weight_in(
         return inside, 1.0
     elif KIND == KEEP:
         return inside, 1.0
-    elif KIND == REPLICATE or KIND == NEAREST or KIND == NEAREST_EXACT:
+    elif KIND <= NEAREST_EXACT:
         at, _ = tap_of(o, 0, n, out, pad, scale, taps, 1.0, KIND, ALIGN)
         return inside & (at == i), 1.0
-    elif KIND == LINEAR or KIND == CUBIC:
+    elif KIND <= CUBIC:
         weight = i.to(scale.dtype) * 0.0
         found = i < 0
         for k in tl.static_range(K):
@@ -334,9 +333,9 @@ def map_lines(
     else:
         target += col * yw
     if MOVES:
-        iz, _ = tap_of(z, 0, d, od, pd, sd, 1, 1.0, KIND_D, ALIGN)
-        iy, _ = tap_of(row, 0, h, oh, ph, sh, 1, 1.0, KIND_H, ALIGN)
-        ix, _ = tap_of(col, 0, w, ow, pw, sw, 1, 1.0, KIND_W, ALIGN)
+        iz, _wz = tap_of(z, 0, d, od, pd, sd, 1, 1.0, KIND_D, ALIGN)
+        iy, _wy = tap_of(row, 0, h, oh, ph, sh, 1, 1.0, KIND_H, ALIGN)
+        ix, _wx = tap_of(col, 0, w, ow, pw, sw, 1, 1.0, KIND_W, ALIGN)
         there = inside
         if KIND_D == CONSTANT or KIND_H == CONSTANT or KIND_W == CONSTANT:
             there = there & (iz >= 0) & (iy >= 0) & (ix >= 0)
@@ -441,10 +440,10 @@ def map_lines_backward(
     tl.store(target, convert(total, out.dtype.element_ty), mask=inside)
 
 
-MOVING = (
-    "24 warps: an element waits for one load, and positions of lines and columns stay in registers beside it"
+GATHERING = (
+    "16 warps: taps and weights of three dimensions stand in registers; loads of one tap after the other hide behind "
+    "those of other warps"
 )
-GATHERING = "16 warps: taps and weights of three dimensions stand in registers; loads of one tap after another hide in other warps"
 
 declare(
     map_lines,
@@ -479,5 +478,4 @@ declare(
     smaller=True,
     operations="a multiplication and an addition for each result that has the element as a tap",
     traffic="each gradient and output once; gradients of several elements again where their line has left L1",
-    stores=("out",),
 )

@@ -123,15 +123,12 @@ def launching(
     pads = {f"p{name}": line.pad for name, line in zip("dhw", lines, strict=True)}
     scales = {f"s{name}": float(line.scale) for name, line in zip("dhw", lines, strict=True)}
     taps = {f"k{name}": line.taps for name, line in zip("dhw", lines, strict=True)}
+    outer = [plan.outer[0][0], plan.outer[1][0]]
+    space_of_both = [*outer, *(max(line.n, line.out) for line in lines), channel[0]]
+    steps = list(strides.values())
     reach = [
-        sum(
-            (n + 2) * abs(s)
-            for n, s in zip((plan.outer[0][0], plan.outer[1][0], *sides, channel[0]), own, strict=True)
-        )
-        for sides, own in (
-            ([max(line.n, line.out) for line in lines], list(strides.values())[:6]),
-            ([max(line.n, line.out) for line in lines], list(strides.values())[6:]),
-        )
+        sum((n + 2) * abs(step) for n, step in zip(space_of_both, own, strict=True))
+        for own in (steps[:6], steps[6:])
     ]
     extent = max(4 * (line.n + line.out + abs(line.pad)) for line in lines)
     kind = integer_type(*reach, extent, (n_lines + block_l) * 2, 2 * (width + block_c))

@@ -29,7 +29,7 @@ def fft_c2r_backward(grad: Any, dim: Sequence[int], normalization: int) -> Any:
     twice = n - half
     if twice <= 0:
         return made
-    counts = ops.full(half, 1.0, dtype=grad.dtype, device=grad.device)
+    counts = ops.full([half], 1.0, dtype=grad.dtype, device=grad.device)
     counts = ops.where(_between(half, twice, grad), counts * 2, counts)
     rank = len(grad.shape)
     return made * counts.reshape([half if d == last % rank else 1 for d in range(rank)])

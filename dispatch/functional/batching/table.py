@@ -20,6 +20,7 @@ from . import (
     pooling,
     random,
     reduction,
+    resampling,
     searching,
     views,
 )
@@ -35,6 +36,7 @@ _FAMILIES = (
     indexing,
     convolution,
     pooling,
+    resampling,
     loss,
     normalization,
     factories,
@@ -63,6 +65,14 @@ LOOPED = {
     "aten::embedding_renorm_": "writes rows that repeat within an example",
     "aten::_pdist_forward": "takes one matrix",
     "aten::linalg_lstsq": "tells by the ranks of examples whether the right-hand side is a vector",
+    **dict.fromkeys(
+        ("aten::_grid_sampler_taps", "aten::_grid_sampler_grid_backward", "aten::affine_grid_generator"),
+        "is a part of an operator whose gradients alone need it, and has sizes of one batch among its arguments",
+    ),
+    **dict.fromkeys(
+        ("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward"),
+        "adds up by an index of all samples, which would need one more of the examples",
+    ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_native_batch_norm_legit_functional": "is what functionalization makes of a call with a rule of its own",
 }

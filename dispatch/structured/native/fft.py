@@ -13,15 +13,25 @@ NORMS = ("none", "by_root_n", "by_n")
 
 def norm_of(normalization: int, inverse: bool) -> str:
     """The same as NumPy has it, for a transform that it calls inverse or not."""
-    return {0: "forward", 1: "ortho", 2: "backward"}[normalization] if inverse else {
-        0: "backward",
-        1: "ortho",
-        2: "forward",
-    }[normalization]
+    return (
+        {0: "forward", 1: "ortho", 2: "backward"}[normalization]
+        if inverse
+        else {
+            0: "backward",
+            1: "ortho",
+            2: "forward",
+        }[normalization]
+    )
 
 
 def _set(
-    meta: MetaBase, self: TensorSpec, sizes: Sequence[int], dim: Sequence[int], inverse: bool, mode: int, real: bool
+    meta: MetaBase,
+    self: TensorSpec,
+    sizes: Sequence[int],
+    dim: Sequence[int],
+    inverse: bool,
+    mode: int,
+    real: bool,
 ) -> None:
     dtype = self.dtype.to_real() if real else self.dtype.to_complex()
     meta.extra["dims"] = tuple(d % self.ndim for d in dim)
@@ -30,7 +40,9 @@ def _set(
     meta.set_output_contiguous(0, tuple(sizes), dtype=dtype)
 
 
-def _fft_r2c(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool) -> None:
+def _fft_r2c(
+    meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool
+) -> None:
     """Real to complex; with `onesided` the last of `dim` has only its first half and the middle."""
     if not self.dtype.is_floating_point:
         raise RuntimeError(f"_fft_r2c: expected a real floating tensor, got {self.dtype.scalar_name}")
@@ -56,5 +68,3 @@ def _fft_c2c(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization
     if not self.dtype.is_complex:
         raise RuntimeError(f"_fft_c2c: expected a complex tensor, got {self.dtype.scalar_name}")
     _set(meta, self, self.sizes, dim, not forward, normalization, real=False)
-
-

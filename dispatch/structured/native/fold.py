@@ -50,9 +50,7 @@ def check_parameters(
         ("stride should be greater than zero", "stride", stride, 1),
     ):
         if min(values) < least:
-            raise RuntimeError(
-                f"{what}, but got {name}_height: {values[0]} {name}_width: {values[1]}"
-            )
+            raise RuntimeError(f"{what}, but got {name}_height: {values[0]} {name}_width: {values[1]}")
 
 
 def _pair(values: Sequence[int]) -> str:

@@ -18,7 +18,9 @@ def taps_of(interpolation_mode: int, rank: int) -> int:
     return int({BILINEAR: 2**rank, NEAREST: 1, BICUBIC: 4**rank}[interpolation_mode])
 
 
-def check_grid_sampler(input: TensorSpec, grid: TensorSpec, interpolation_mode: int, rank: int | None) -> None:
+def check_grid_sampler(
+    input: TensorSpec, grid: TensorSpec, interpolation_mode: int, rank: int | None
+) -> None:
     """Raise RuntimeError with PyTorch's messages. `rank` is the number of spatial dimensions; None for any."""
     if input.device is not grid.device:
         raise RuntimeError(

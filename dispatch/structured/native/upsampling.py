@@ -36,9 +36,7 @@ def _maps(
     """The checked maps of the last dimensions. Raises RuntimeError with PyTorch's messages."""
     kind, rank = kind_of(name)
     if len(output_size) != rank:
-        raise RuntimeError(
-            f"It is expected output_size equals to {rank}, but got size {len(output_size)}"
-        )
+        raise RuntimeError(f"It is expected output_size equals to {rank}, but got size {len(output_size)}")
     if len(input_size) != rank + 2:
         raise RuntimeError(f"It is expected input_size equals to {rank + 2}, but got size {len(input_size)}")
     spatial = tuple(input_size[2:])

@@ -344,6 +344,41 @@ def call_out(op, args, kwargs, outs=None):
     return outs
 
 
+UPSAMPLES = {
+    **{f"{kind}{r}d": (r, ()) for kind in ("upsample_nearest", "_upsample_nearest_exact") for r in (1, 2, 3)},
+    "upsample_linear1d": (1, (False,)),
+    "upsample_bilinear2d": (2, (False,)),
+    "upsample_bicubic2d": (2, (False,)),
+    "upsample_trilinear3d": (3, (False,)),
+    "_upsample_bilinear2d_aa": (2, (False,)),
+    "_upsample_bicubic2d_aa": (2, (False,)),
+}
+"""Operators of interpolation: how many dimensions, and what stands between sizes and factors."""
+
+for _name, (_rank, _corners) in UPSAMPLES.items():
+    _from, _to = (2, 3, 4, 5, 3)[: _rank + 2], (6, 3, 4)[:_rank]
+    OUT_SAMPLES[f"{_name}.out"] = (make(F, _from), _to, *_corners, *(None,) * _rank)
+    OUT_SAMPLES[f"{_name}_backward.grad_input"] = (
+        make(F, (2, 3, *_to)), _to, _from, *_corners, *(None,) * _rank,
+    )  # fmt: skip
+for _kind in ("reflection", "replication"):
+    for _rank in (1, 2, 3):
+        _from, _pad = (2, 3, 4, 5, 3)[: _rank + 2], (1, 2) * _rank
+        _to = tuple(n + 3 * (i > 1) for i, n in enumerate(_from))
+        OUT_SAMPLES[f"{_kind}_pad{_rank}d.out"] = (make(F, _from), _pad)
+        OUT_SAMPLES[f"{_kind}_pad{_rank}d_backward.grad_input"] = (make(F, _to), make(F, _from), _pad)
+OUT_SAMPLES |= {
+    "constant_pad_nd.out": (make(F), (1, 2), 1.5),
+    "im2col.out": (make(F, (1, 2, 4, 4)), (2, 2), (1, 1), (0, 0), (1, 1)),
+    "col2im.out": (make(F, (1, 8, 9)), (4, 4), (2, 2), (1, 1), (0, 0), (1, 1)),
+    "grid_sampler_2d.out": (make(F, (1, 2, 4, 4)), make(F, (1, 3, 3, 2)), 0, 0, False),
+    "grid_sampler_3d.out": (make(F, (1, 2, 3, 4, 4)), make(F, (1, 3, 3, 2, 3)), 0, 0, False),
+    "_fft_r2c.out": (make(F), (0, 1), 0, True),
+    "_fft_c2r.out": (make("complex"), (1,), 2, 5),
+    "_fft_c2c.out": (make("complex"), (0, 1), 1, True),
+}
+
+
 def out_dtypes(op, args, kwargs):
     """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
     names = [a.name for a in op._schema.out_arguments]

@@ -149,6 +149,34 @@ WITHOUT_SAMPLE = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": "is the CPU's alone",
     "_scaled_dot_product_efficient_attention": "is CUDA's alone: scaled_dot_product_attention calls it",
     "_scaled_dot_product_efficient_attention_backward": "is CUDA's alone: gradients of scaled_dot_product_attention",
+    **dict.fromkeys(
+        [f"sym_{what}" for what in ("numel", "size", "storage_offset", "stride")],
+        "asks about metadata, computes nothing",
+    ),
+    "_local_scalar_dense": "gives a number of the host, which item does",
+    **{
+        f"fft_{name}{form}": "is made of _fft_r2c, _fft_c2r and _fft_c2c, which are sampled"
+        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+        for form in ("", "2", "n")
+    },
+    **dict.fromkeys(("stft", "istft"), "is made of _fft_r2c, _fft_c2r and col2im, which are sampled"),
+    **dict.fromkeys(("fft_fftshift", "fft_ifftshift"), "is roll, which is sampled"),
+    **dict.fromkeys(
+        (
+            *("fft_fftfreq", "fft_rfftfreq", "hann_window", "hamming_window", "blackman_window"),
+            *("bartlett_window", "kaiser_window"),
+        ),
+        "is made of arange and pointwise operators, which are sampled",
+    ),
+    **{
+        f"{name}.vec": "works out sizes and calls the overload that takes them, which is sampled"
+        for name in (
+            *(f"{kind}{r}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for r in (1, 2, 3)),
+            *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
+            *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        )
+    },
+    "affine_grid_generator_backward": "is the gradient of affine_grid_generator, a product of matrices",
     "unflatten._namedshape": "names of dimensions become numbers before any kernel",
     "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
 }
@@ -182,6 +210,7 @@ def all_samples() -> list[Sample]:
         samples_numbers,
         samples_products,
         samples_reductions,
+        samples_resampling,
         samples_sorting,
         samples_windows,
     )
@@ -190,6 +219,7 @@ def all_samples() -> list[Sample]:
         samples_arithmetic.SAMPLES,
         samples_reductions.SAMPLES,
         samples_windows.SAMPLES,
+        samples_resampling.SAMPLES,
         samples_sorting.SAMPLES,
         samples_normalization.SAMPLES,
         samples_products.SAMPLES,

@@ -1,0 +1,205 @@
+"""Layers of padding: a class is a mode and a number of spatial dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import functional as F
+from .module import Module
+
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
+
+class _Pad(Module):
+    """A border around the last `rank` dimensions."""
+
+    rank: int
+    mode: str
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = (padding,) * (2 * self.rank) if isinstance(padding, int) else tuple(padding)
+
+    def forward(self, input: Any) -> Any:
+        """(N, C, *) or (C, *)."""
+        return F.pad(input, self.padding, self.mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    mode = "constant"
+
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Any) -> Any:
+        """A tensor with at least as many dimensions as are padded."""
+        return F.pad(input, self.padding, self.mode, self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _CircularPad(_Pad):
+    mode = "circular"
+
+    def forward(self, input: Any) -> Any:
+        """(N, C, *) or (C, *). Raises ValueError for another number of dimensions."""
+        if input.dim() not in (self.rank + 1, self.rank + 2):
+            raise ValueError(
+                f"expected {self.rank + 1}D or {self.rank + 2}D input (got {input.dim()}D input)"
+            )
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPad):
+    """The other side as a border of lines (`torch.nn.CircularPad1d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.CircularPad1d((1, 2))(tt.tensor([[1.0, 2.0, 3.0]])).tolist()
+        [[3.0, 1.0, 2.0, 3.0, 1.0, 2.0]]
+    """
+
+    rank = 1
+
+
+class CircularPad2d(_CircularPad):
+    """The other side as a border of planes (`torch.nn.CircularPad2d`)."""
+
+    rank = 2
+
+
+class CircularPad3d(_CircularPad):
+    """The other side as a border of volumes (`torch.nn.CircularPad3d`)."""
+
+    rank = 3
+
+
+class ConstantPad1d(_ConstantPad):
+    """A number as a border of lines (`torch.nn.ConstantPad1d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ConstantPad1d((1, 2), 5.0)(tt.tensor([[1.0, 2.0, 3.0]])).tolist()
+        [[5.0, 1.0, 2.0, 3.0, 5.0, 5.0]]
+    """
+
+    rank = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """A number as a border of planes (`torch.nn.ConstantPad2d`)."""
+
+    rank = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """A number as a border of volumes (`torch.nn.ConstantPad3d`)."""
+
+    rank = 3
+
+
+class ReflectionPad1d(_Pad):
+    """Mirrored elements as a border of lines (`torch.nn.ReflectionPad1d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ReflectionPad1d((1, 2))(tt.tensor([[1.0, 2.0, 3.0]])).tolist()
+        [[2.0, 1.0, 2.0, 3.0, 2.0, 1.0]]
+    """
+
+    rank = 1
+    mode = "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """Mirrored elements as a border of planes (`torch.nn.ReflectionPad2d`)."""
+
+    rank = 2
+    mode = "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """Mirrored elements as a border of volumes (`torch.nn.ReflectionPad3d`)."""
+
+    rank = 3
+    mode = "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """The edge's elements as a border of lines (`torch.nn.ReplicationPad1d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ReplicationPad1d((1, 2))(tt.tensor([[1.0, 2.0, 3.0]])).tolist()
+        [[1.0, 1.0, 2.0, 3.0, 3.0, 3.0]]
+    """
+
+    rank = 1
+    mode = "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """The edge's elements as a border of planes (`torch.nn.ReplicationPad2d`)."""
+
+    rank = 2
+    mode = "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """The edge's elements as a border of volumes (`torch.nn.ReplicationPad3d`)."""
+
+    rank = 3
+    mode = "replicate"
+
+
+class ZeroPad1d(_ZeroPad):
+    """Zeros as a border of lines (`torch.nn.ZeroPad1d`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ZeroPad1d((1, 2))(tt.tensor([[1.0, 2.0, 3.0]])).tolist()
+        [[0.0, 1.0, 2.0, 3.0, 0.0, 0.0]]
+    """
+
+    rank = 1
+
+
+class ZeroPad2d(_ZeroPad):
+    """Zeros as a border of planes (`torch.nn.ZeroPad2d`)."""
+
+    rank = 2
+
+
+class ZeroPad3d(_ZeroPad):
+    """Zeros as a border of volumes (`torch.nn.ZeroPad3d`)."""
+
+    rank = 3

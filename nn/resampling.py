@@ -1,0 +1,352 @@
+"""Padding, interpolation, sampling at places, and windows as columns, as `torch.nn.functional` has them.
+
+`nn.functional` re-exports these. Inputs are (N, C, *spatial).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as ops
+
+__all__ = [
+    "affine_grid",
+    "fold",
+    "grid_sample",
+    "interpolate",
+    "pad",
+    "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
+]
+
+Size = int | Sequence[int]
+
+
+@overridable
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Elements around the last dimensions (`torch.nn.functional.pad`).
+
+    Args:
+        input: a tensor.
+        pad: how many before and after the last dimension, then the last but one, ...; negative ones are left off.
+        mode: ``"constant"``, ``"reflect"``, ``"replicate"`` or ``"circular"``; all but the first take the last one to
+            three dimensions of (N, C, *spatial) or (C, *spatial).
+        value: what stands in a constant border; 0 by default.
+
+    Raises RuntimeError for a border that does not fit, NotImplementedError for an unknown mode.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.pad(tt.tensor([[1, 2, 3]]), (2, 1), "reflect").tolist()
+        [[3, 2, 1, 2, 3, 2]]
+    """
+    return ops.pad(input, pad, mode, value)
+
+
+SMOOTH = "linear | bilinear | bicubic | trilinear"
+BY_RANK: dict[tuple[str, int], Any] = {
+    **{("nearest", r): getattr(ops, f"upsample_nearest{r}d") for r in (1, 2, 3)},
+    **{("nearest-exact", r): getattr(ops, f"_upsample_nearest_exact{r}d") for r in (1, 2, 3)},
+    ("linear", 1): ops.upsample_linear1d,
+    ("bilinear", 2): ops.upsample_bilinear2d,
+    ("bicubic", 2): ops.upsample_bicubic2d,
+    ("trilinear", 3): ops.upsample_trilinear3d,
+}
+AVERAGES = {1: ops.adaptive_avg_pool1d, 2: ops.adaptive_avg_pool2d, 3: ops.adaptive_avg_pool3d}
+ANTIALIASED = {"bilinear": ops._upsample_bilinear2d_aa, "bicubic": ops._upsample_bicubic2d_aa}
+
+
+@overridable
+def interpolate(
+    input: Any,
+    size: Size | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """The spatial dimensions of (N, C, *spatial) resampled (`torch.nn.functional.interpolate`).
+
+    Args:
+        input: of a floating dtype, for some modes bytes too.
+        size: the spatial sizes of the result; or
+        scale_factor: by how much they grow.
+        mode: ``"nearest"``, ``"nearest-exact"``, ``"linear"``, ``"bilinear"``, ``"bicubic"``, ``"trilinear"``,
+            ``"area"``.
+        align_corners: whether first and last elements coincide, rather than the outer edges.
+        recompute_scale_factor: take the factors from the sizes, which are whole numbers.
+        antialias: weigh all elements under a result where it has fewer; of ``"bilinear"`` and ``"bicubic"``.
+
+    Raises ValueError for sizes and options that do not go together, NotImplementedError for a mode of another rank.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.interpolate(tt.tensor([[[0.0, 2.0]]]), scale_factor=2.0, mode="linear").tolist()
+        [[[0.0, 0.5, 1.5, 2.0]]]
+    """
+    if mode in ("nearest", "area", "nearest-exact"):
+        if align_corners is not None:
+            raise ValueError(f"align_corners option can only be set with the interpolating modes: {SMOOTH}")
+    elif align_corners is None:
+        align_corners = False
+    rank = input.dim() - 2
+    sizes, factors = _sizes(input, rank, size, scale_factor)
+    if recompute_scale_factor and size is not None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    if (recompute_scale_factor or mode == "area") and sizes is None:
+        sizes = [int(n * f) for n, f in zip(input.shape[2:], factors or (), strict=True)]
+        factors = None
+    if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and rank == 2):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
+        )
+    if mode == "area" and rank in AVERAGES:
+        return AVERAGES[rank](input, sizes)
+    function = ANTIALIASED.get(mode) if antialias else BY_RANK.get((mode, rank))
+    if function is not None:
+        corners = () if align_corners is None else (align_corners,)
+        return function(input, sizes, *corners, factors)
+    needed = {"linear": 3, "bilinear": 4, "trilinear": 5}
+    if rank in (1, 2, 3) and mode in needed:
+        raise NotImplementedError(f"Got {rank + 2}D input, but {mode} mode needs {needed[mode]}D input")
+    raise NotImplementedError(
+        f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank + 2}D) for the modes: nearest | linear | "
+        f"bilinear | bicubic | trilinear | area | nearest-exact (got {mode})"
+    )
+
+
+def _sizes(
+    input: Any, rank: int, size: Size | None, scale_factor: float | Sequence[float] | None
+) -> tuple[list[int] | None, list[float] | None]:
+    """Sizes or factors, one of the two, for each dimension."""
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    spatial = list(input.shape[2:])
+    if size is not None:
+        if not isinstance(size, list | tuple):
+            return [size] * rank, None
+        if len(size) != rank:
+            raise ValueError(
+                "Input and output must have the same number of spatial dimensions, but got input with spatial "
+                f"dimensions of {spatial} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,"
+                "dK) format and output size in (o1, o2, ...,oK) format."
+            )
+        if not all(isinstance(n, int) for n in size):
+            raise TypeError(
+                "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size "
+                f"with types {[type(n) for n in size]}"
+            )
+        return list(size), None
+    if not isinstance(scale_factor, list | tuple):
+        return None, [float(scale_factor)] * rank
+    if len(scale_factor) != rank:
+        raise ValueError(
+            "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
+            f"dimensions of {spatial} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, "
+            "d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
+        )
+    return None, [float(f) for f in scale_factor]
+
+
+@overridable
+def upsample(
+    input: Any,
+    size: Size | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """`interpolate` under its old name (`torch.nn.functional.upsample`).
+
+    Example:
+        >>> import triten as tt
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     tt.nn.functional.upsample(tt.ones(1, 1, 2), 3).tolist()
+        [[[1.0, 1.0, 1.0]]]
+    """
+    warnings.warn(
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3
+    )
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@overridable
+def upsample_nearest(
+    input: Any, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Any:
+    """`interpolate` by the nearest element (`torch.nn.functional.upsample_nearest`).
+
+    Example:
+        >>> import triten as tt
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     tt.nn.functional.upsample_nearest(tt.ones(1, 1, 2), 3).tolist()
+        [[[1.0, 1.0, 1.0]]]
+    """
+    warnings.warn(
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+@overridable
+def upsample_bilinear(
+    input: Any, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Any:
+    """Bilinear `interpolate` whose corners coincide (`torch.nn.functional.upsample_bilinear`).
+
+    Example:
+        >>> import triten as tt
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     tt.nn.functional.upsample_bilinear(tt.ones(1, 1, 2, 2), 3).sum().item()
+        9.0
+    """
+    warnings.warn(
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+INTERPOLATIONS = ("bilinear", "nearest", "bicubic")
+BORDERS = ("zeros", "border", "reflection")
+
+
+@overridable
+def grid_sample(
+    input: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Any:
+    """Images sampled at given places (`torch.nn.functional.grid_sample`).
+
+    Args:
+        input: (N, C, H, W) or (N, C, D, H, W).
+        grid: (N, *places, 2) or (N, *places, 3): x, y and z in [-1, 1], from one edge to the other.
+        mode: ``"bilinear"``, ``"nearest"`` or ``"bicubic"`` (of images alone).
+        padding_mode: what lies outside: ``"zeros"``, the ``"border"`` or the ``"reflection"``.
+        align_corners: whether -1 and 1 are the centers of the first and the last elements, rather than their edges.
+
+    Raises ValueError for unknown modes, RuntimeError for sizes that do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.grid_sample(tt.tensor([[[[1.0, 3.0]]]]), tt.zeros(1, 1, 1, 2), align_corners=False).item()
+        2.0
+    """
+    if mode not in INTERPOLATIONS:
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
+    if padding_mode not in BORDERS:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            f"'{padding_mode}'"
+        )
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+            "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
+            "details.",
+            stacklevel=3,
+        )
+        align_corners = False
+    return ops.grid_sampler(
+        input, grid, INTERPOLATIONS.index(mode), BORDERS.index(padding_mode), align_corners
+    )
+
+
+@overridable
+def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+    """The places that affine maps give, for `grid_sample` (`torch.nn.functional.affine_grid`).
+
+    Args:
+        theta: (N, 2, 3) or (N, 3, 4) matrices.
+        size: (N, C, H, W) or (N, C, D, H, W) of the images that will be sampled at those places.
+        align_corners: as `grid_sample` has it.
+
+    Raises ValueError for matrices of another shape, NotImplementedError for sizes of another length.
+
+    Example:
+        >>> import triten as tt
+        >>> theta = tt.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> tt.nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=True).tolist()
+        [[[[-1.0, 0.0], [1.0, 0.0]]]]
+    """
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+            "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
+            "details.",
+            stacklevel=3,
+        )
+        align_corners = False
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    rows = {4: 2, 5: 3}.get(len(size))
+    if rows is None:
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size "
+            f"{tuple(size)}."
+        )
+    if theta.dim() != 3 or tuple(theta.shape[-2:]) != (rows, rows + 1):
+        raise ValueError(
+            f"Expected a batch of {rows}D affine matrices of shape Nx{rows}x{rows + 1} for size {tuple(size)}. Got "
+            f"{tuple(theta.shape)}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
+    return ops.affine_grid_generator(theta, size, align_corners)
+
+
+def _pair(size: Size) -> list[int]:
+    return [size, size] if isinstance(size, int) else list(size)
+
+
+@overridable
+def unfold(input: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> Any:
+    """Each window of (N, C, H, W) as a column of (N, C kh kw, windows) (`torch.nn.functional.unfold`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.unfold(tt.ones(1, 2, 3, 3), 2).shape
+        triten.Size([1, 8, 4])
+    """
+    return ops.im2col(input, _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride))
+
+
+@overridable
+def fold(
+    input: Any,
+    output_size: Size,
+    kernel_size: Size,
+    dilation: Size = 1,
+    padding: Size = 0,
+    stride: Size = 1,
+) -> Any:
+    """Columns added up to images, where `unfold` takes windows from (`torch.nn.functional.fold`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.fold(tt.ones(1, 4, 4), (3, 3), 2)[0, 0].tolist()
+        [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
+    """
+    return ops.col2im(
+        input, _pair(output_size), _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    )
