@@ -194,7 +194,8 @@ class Backward:
             meant = Configuration((next_power_of_2(min(rows.rows, 64)), 1024))
         else:
             dtype = str(self.specs[1].dtype.triton_name)
-            meant = configuration(weight_gradients, self.call.device, dtype, (rows.rows, rows.n), meant)
+            found = configuration(weight_gradients, self.call.device, dtype, (rows.rows, rows.n), meant)
+            meant = found if found.elements <= meant.elements else meant
         tile = RowTile(*meant.tile, meant.warps, False)
         columns = max(cdiv(rows.body, tile.elements), 1)
         programs = max(resident_programs(self.call, 4 if self.double else 8) // columns, 1)
