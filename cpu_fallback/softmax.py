@@ -1,20 +1,82 @@
-"""Softmax and log_softmax along one axis, shifted by the maximum; narrow floats in float32."""
+"""Softmax and log_softmax along one axis, shifted by the maximum; narrow floats in float32.
+
+Large tensors are computed in blocks of whole lines that stay in the cache, on several threads.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from ..dispatch.iterator.parallel import parallel_for
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..runtime.tensor_spec import TensorSpec
-from .reduction import kept_sum
+from .reduction import kept_sum, pairwise_sum
 from .widen import compute_np
 
 ROW = 128
 """Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
+
+BLOCK = 1 << 16
+"""Elements of a block."""
+RUN = 512
+"""Elements that a block has at least of what lies side by side across lines."""
+
+
+def line_blocks(spec: TensorSpec, axis: int) -> Iterator[tuple[slice, ...]]:
+    """Indices of blocks that have whole lines along an axis, and lines that lie side by side."""
+    sizes = spec.sizes
+    order = sorted((d for d in range(spec.ndim) if d != axis), key=lambda d: -abs(spec.strides[d]))
+    below = [sizes[axis] * math.prod(sizes[d] for d in order[i + 1 :]) for i in range(len(order))]
+    steps = dict.fromkeys(range(spec.ndim), 1) | {axis: sizes[axis]}
+    for d, rest in zip(order, below, strict=True):
+        least = RUN if spec.strides[d] == 1 else 1
+        steps[d] = min(max(BLOCK // rest, least), sizes[d])
+    starts = [range(0, sizes[d], steps[d]) for d in range(spec.ndim)]
+    for place in itertools.product(*starts):
+        yield tuple(slice(start, start + steps[d]) for d, start in enumerate(place))
+
+
+def _of_lines(
+    spec: TensorSpec, axis: int, np_dtype: Any
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The maximum and the sum along an axis of a block."""
+    if spec.ndim == 2 and _is_short_row(spec, axis):
+        n = spec.sizes[1]
+        rows = TensorSpec.contiguous((max(BLOCK // n, 1), n), spec.dtype, spec.device)
+        return _row_peak(rows, axis), _row_sum(rows, axis, np_dtype)
+
+    def peak(array: Any) -> Any:
+        return np.maximum.reduce(array, axis, None, None, True)
+
+    def total(array: Any) -> Any:
+        return pairwise_sum(array, (axis,), np_dtype)
+
+    return peak, total
+
+
+def _in_blocks(
+    call: StructuredCall, spec: TensorSpec, compute: Any, axis: int, np_dtype: Any
+) -> PlannedKernel:
+    """The kernel of a large tensor."""
+    peak, total = _of_lines(spec, axis, np_dtype)
+
+    def into(out: Any, *arrays: Any) -> None:
+        every = list(line_blocks(spec, axis))
+
+        def some(first: int, last: int) -> None:
+            for place in every[first:last]:
+                wide = [a[place].astype(np_dtype, copy=False) for a in arrays]
+                np.copyto(out[place], compute(*wide, peak, total), casting="unsafe")
+
+        parallel_for(0, len(every), 1, some)
+
+    return PlannedKernel(into, quiet=True)
 
 
 def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None = None) -> PlannedKernel:
@@ -30,6 +92,8 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     axis = call.extra["dim"]
     if spec.numel == 0:
         return PlannedKernel(lambda out, *_: None)
+    if spec.numel > 2 * BLOCK:
+        return _in_blocks(call, spec, compute, axis, np_dtype)
     lift = spec.ndim == 0
     geometry = TensorSpec.contiguous(spec.sizes or (1,), spec.dtype, spec.device)
     if summed is not None and not lift:
@@ -69,7 +133,7 @@ def _row_peak(geometry: TensorSpec, axis: int) -> Callable[[Any], Any]:
 
     def peak(array: Any) -> Any:
         index = array.argmax(axis, None, keepdims=True)
-        index += starts
+        index += starts[: len(index)]
         return array.take(index)
 
     return peak

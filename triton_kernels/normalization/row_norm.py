@@ -94,11 +94,12 @@ def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configurat
 def chosen_tile(
     call: StructuredCall, kernel: LazyKernel, dtype: str, rows: Rows, default: Configuration
 ) -> RowTile:
-    """The block that a launch takes. With edges it has one row."""
+    """The block that a launch takes. With edges it has one row, and no more of it for each lane than is meant."""
     found = default
     if not interpreted():
         found = configuration(kernel, call.device, dtype, (rows.rows, rows.n), default)
-        if (rows.cut.edges and found.tile[0] > 1) or not is_alike(found, default, rows.body):
+        crowded = found.elements * default.warps > default.elements * found.warps
+        if (rows.cut.edges and (crowded or found.tile[0] > 1)) or not is_alike(found, default, rows.body):
             found = default
     return RowTile(*found.tile, found.warps, rows.body <= found.tile[1])
 

@@ -113,7 +113,12 @@ class Backward:
         """Whether rows are whole, so that one pass over gradient and input gives all three gradients."""
         if interpreted():
             return self.rows.body <= row_norm.INTERPRETED_ROW
-        return self.rows.body <= (4096 if self.double or self.is_crowded else 8192)
+        return self.rows.body <= self.longest
+
+    @property
+    def longest(self) -> int:
+        """The longest row that a program has room for."""
+        return 8192 >> (self.double + self.is_crowded)
 
     @property
     def is_crowded(self) -> bool:
@@ -149,8 +154,7 @@ class Backward:
     def of_rows(self, to: TensorSpec | None, outs: tuple[Any, Any]) -> Callable[..., None]:
         """Whole rows, or rows in blocks if no sums are wanted."""
         rows, double = self.rows, self.double
-        longest = 4096 if double or self.is_crowded else 8192
-        meant = row_tile(rows, double, longest, 2048 if double else 4096)
+        meant = row_tile(rows, double, self.longest, 2048 if double else 4096)
         if not rows.in_vectors and not double and meant.elements <= 2048 and not interpreted():
             meant = Configuration(meant.tile, 8)
         if double and rows.body <= meant.tile[1]:
@@ -190,7 +194,8 @@ class Backward:
             meant = Configuration((next_power_of_2(min(rows.rows, 64)), 1024))
         else:
             dtype = str(self.specs[1].dtype.triton_name)
-            meant = configuration(weight_gradients, self.call.device, dtype, (rows.rows, rows.n), meant)
+            found = configuration(weight_gradients, self.call.device, dtype, (rows.rows, rows.n), meant)
+            meant = found if found.elements <= meant.elements else meant
         tile = RowTile(*meant.tile, meant.warps, False)
         columns = max(cdiv(rows.body, tile.elements), 1)
         programs = max(resident_programs(self.call, 4 if self.double else 8) // columns, 1)
