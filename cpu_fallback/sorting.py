@@ -88,7 +88,8 @@ def sort(call: StructuredCall) -> PlannedKernel:
 def topk(call: StructuredCall) -> PlannedKernel:
     """The first `k`, found by a partition and then sorted."""
     keys_of = ordered_keys(check_ordered(call), call.args["largest"])
-    k: int = call.args["k"]
+    # A number has one element, which is selected however few are wanted.
+    k: int = call.args["k"] if call.args["self"].ndim else 1
 
     def first(lines: Any) -> Any:
         keys = keys_of(lines)

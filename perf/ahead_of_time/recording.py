@@ -23,7 +23,7 @@ from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
 from ...runtime.cuda.tensor_map import DescribedTensor
 from ...triton_kernels.budget import DECLARATIONS, Configuration
 from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
-from ...triton_kernels.tuning.question import Question, candidates
+from ...triton_kernels.tuning.question import Question, candidates, is_same
 from .coverage import (
     Launched,
     expectation,
@@ -173,7 +173,7 @@ class Entry(NamedTuple):
 def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], list[str]]:
     """Every distinct launch of the samples, and what was wrong with the samples themselves.
 
-    Where a kernel has a choice of configurations, the first sample that asks for one of a dtype is run with each.
+    Where a kernel has a choice of configurations, the first sample of a dtype that takes one is run with it.
     """
     entries: dict[str, Entry] = {}
     faults: list[str] = []
@@ -200,6 +200,8 @@ def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], l
                 make_plans_anew()
                 sample.run()
             make_plans_anew()
+            if any(takes(noted, question, candidate) for noted in driver.launched):
+                tried.add((question.kernel, question.dtype, candidate))
             _note(entries, driver, version, f"{sample.label}, {candidate}", sample.wide)
     return list(entries.values()), faults
 
@@ -207,13 +209,21 @@ def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], l
 def untried(
     asked: Mapping[Question, Configuration], tried: set[tuple[str, str, Configuration]]
 ) -> Iterator[tuple[Question, Configuration]]:
-    """The other candidates of questions, each once for a kernel and dtype; notes them in `tried`."""
+    """The other candidates of questions that are not in `tried` for the kernel and dtype."""
     for question, default in asked.items():
         for candidate in candidates(question, default)[1:]:
-            key = question.kernel, question.dtype, candidate
-            if key not in tried:
-                tried.add(key)
+            if (question.kernel, question.dtype, candidate) not in tried:
                 yield question, candidate
+
+
+def takes(noted: Mapping[str, Any], question: Question, candidate: Configuration) -> bool:
+    """Whether a noted launch is of the question's kernel, in this configuration: a kernel may turn one down."""
+    if name_of(noted["kernel"]) != question.kernel:
+        return False
+    constants, options = noted["constants"], noted["options"]
+    tile = tuple(constants[name] for name in DECLARATIONS[question.kernel].tile)
+    found = Configuration(tile, options["num_warps"], options["num_stages"])
+    return is_same(found, candidate)
 
 
 def _note(

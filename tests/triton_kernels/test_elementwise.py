@@ -173,3 +173,10 @@ def test_numbers_that_a_call_leaves_out_are_the_schemas(random, dtype, numbers):
     for given in (a, a.to("cuda")):
         found = tt.nn.functional.softplus(given, **numbers).cpu().to(tt.float64).numpy()
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("n", [1, 15, 17, 31, 33])
+def test_nothing_is_written_behind_the_last_element(n):
+    whole = tt.zeros(64, device="cuda")
+    tt.add(tt.ones(n, device="cuda"), 1, out=whole[:n])
+    assert whole.tolist() == [2] * n + [0] * (64 - n)

@@ -243,3 +243,11 @@ def test_blocks_beyond_32_bits(small, random, same, request, dtype, step):
     tt.cuda.synchronize()
     assert ran == [{1: "dense", 2: "rows"}[step]]
     same(out, a[::step] + b)
+
+
+def test_transposed_copies_of_six_dimensions():
+    """Every size differs, so that no index is divided by another dimension's."""
+    a = np.arange(32 * 2 * 3 * 4 * 5 * 17, dtype=np.float32).reshape(32, 2, 3, 4, 5, 17)
+    order = (5, 3, 1, 4, 2, 0)
+    got = tt.from_numpy(a).to("cuda").permute(order).contiguous()
+    np.testing.assert_array_equal(got.cpu().numpy(), a.transpose(order))

@@ -174,3 +174,12 @@ def test_sums_and_products_of_truth_values(device):
     for scan in (tt.cumsum, tt.cumprod):
         with pytest.raises(NotImplementedError, match=f"{scan.__name__}.*'Bool'"):
             scan(x, 0, dtype=tt.bool)
+
+
+def test_parts_of_several_outputs(random, same, launches):
+    a = random((3, 40_000), tt.int64)
+    for x, dim in ((a, 1), (a.t(), 0)):
+        before = launches.count
+        got = x.to("cuda").sum(dim)
+        assert launches.count - before >= 2
+        same(got, x.sum(dim))

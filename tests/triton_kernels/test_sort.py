@@ -202,3 +202,10 @@ def test_keys_in_order(long_lines, dtype, n, largest):
         found = np.empty(n, dtype.np)
         copy_across(found, data, found.nbytes)
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_none_of_a_number_is_the_number(device):
+    """PyTorch's topk copies a tensor without dimensions, whatever k is."""
+    values, places = tt.tensor(7, device=device).topk(0)
+    assert (values.tolist(), places.tolist()) == (7, 0)

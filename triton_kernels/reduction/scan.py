@@ -127,7 +127,8 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
             True,
             itemsize=itemsize,
             grows=row.grows(type_),
-            ask=asking(prefix_scan, call, spec.dtype),
+            # What is declared beside those tiles is sums', and more than other functions' registers allow.
+            ask=asking(prefix_scan, call, spec.dtype) if row.is_sum else None,
         )
         if tile.splits == 1:
             launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)

@@ -267,6 +267,12 @@ declare(
         "product": (16, WIDE),
         "add_exponents": (16, "two logarithms' worth of intermediate values for each of 8 elements a lane"),
     },
+    local={
+        "add_exponents": (
+            16,
+            "ptxas keeps to 64 registers, and puts by one or two 64-bit numbers once a tile",
+        )
+    },
     smaller=True,
     operations="n_out n, times the combining function's",
     traffic="n_out n (itemsize of x + itemsize of out)",

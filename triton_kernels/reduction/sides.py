@@ -106,8 +106,8 @@ def tile_for(
             default = Configuration((outputs, reduced), warps)
             chosen = ask((n_out, n, int(reduced_is_inner)), default)
             own, along = min(most_out, chosen.tile[0]), min(most, chosen.tile[1])
-            # A single output's tile goes along what is reduced, which columns are not read along.
-            if own * along >= LANES * chosen.warps and (own > 1 or outputs == 1):
+            # Tiles of one output are for lines that are read along, those of several for all other lines.
+            if own * along >= LANES * chosen.warps and (own == 1) == (outputs == 1):
                 outputs, reduced, warps = own, along, chosen.warps
         target = processors * WARPS // warps
         longest = MOST_TILES * reduced

@@ -52,7 +52,8 @@ def sort(call: StructuredCall) -> PlannedKernel:
 def topk(call: StructuredCall) -> PlannedKernel:
     """The `k` largest or smallest of each line, in order whether asked for or not."""
     format_ = format_of(call)
-    k: int = call.args["k"]
+    # A number has one element, which is selected however few are wanted.
+    k: int = call.args["k"] if call.args["self"].ndim else 1
     descending: bool = call.args["largest"]
 
     def plan(lines: int, n: int) -> Run:
