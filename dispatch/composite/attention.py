@@ -94,7 +94,7 @@ def _is_fused(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, ena
     if device == "cpu":
         return not dropout_p
     if device == "cuda" or device == "meta":
-        return max(q[3], v[3]) <= LARGEST_HEAD
+        return bool(max(q[3], v[3]) <= LARGEST_HEAD)
     return False
 
 

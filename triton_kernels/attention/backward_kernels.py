@@ -112,15 +112,17 @@ def keys_from_queries(
         lse = tl.load(logsumexp + own + query, mask=exists, other=float("inf"))
         weights = tl.exp2(scores - (lse * 1.4426950408889634)[None, :])
         g = load_tile(grad + head * gh, query[:, None], dv[None, :], gm, length_q, DV, BLOCK_DV, True)
-        if DROPOUT:
-            keep = tl.trans(kept(seed, first, own + query, tl.min(key, 0), quads, limit, BLOCK_N))
-        if VALUES:
-            left = tl.where(keep, weights * kept_scale, 0.0) if DROPOUT else weights
-            grad_v = tl.dot(convert(left, grad.dtype.element_ty), g, grad_v, input_precision="ieee")
         if KEYS:
             changes = product_of_tiles(z, tl.trans(g))
-            if DROPOUT:
+        left = weights
+        if DROPOUT:
+            keep = tl.trans(kept(seed, first, own + query, tl.min(key, 0), quads, limit, BLOCK_N))
+            if KEYS:
                 changes = tl.where(keep, changes * kept_scale, 0.0)
+            left = tl.where(keep, weights * kept_scale, 0.0)
+        if VALUES:
+            grad_v = tl.dot(convert(left, grad.dtype.element_ty), g, grad_v, input_precision="ieee")
+        if KEYS:
             relative = tl.load(delta + own + query, mask=exists, other=0)
             changes = weights * (changes - relative[None, :])
             grad_k = tl.dot(convert(changes, q.dtype.element_ty), tl.trans(y), grad_k, input_precision="ieee")

@@ -31,13 +31,14 @@ BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 # Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
 FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
-# By tensor descriptors. Of 128x64x128 the compiler for sm_100 spills a few values to stay at 128 registers.
+# By tensor descriptors. Of 128x64x128 and 64x64x64 the compiler for sm_100 spills a few values to stay at 128 and 96
+# registers.
 BULK_NARROW = Configuration((128, 64, 64, 64), 8, 3, {90: 2, 100: 2})
 BULK_NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, {90: 1, 100: 1})
 BULK_HEAD = Configuration((128, 64, 128, 128), 8, 3, {90: 1})
 BULK_HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
 BULK_WIDE = Configuration((128, 64, 256, 256), 8, 2, {90: 1, 100: 1})
-BULK_FEW_NARROW = Configuration((64, 64, 64, 64), 4, 3, {90: 2, 100: 2})
+BULK_FEW_NARROW = Configuration((64, 64, 64, 64), 4, 3, {90: 2})
 BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 # float32 is multiplied by FFMA, whose operands are in registers beside the sums.
 SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
@@ -68,7 +69,7 @@ QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
 QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 QUERIES_BESIDE = Configuration((64, 32, 128, 128), 8, 2, 1)
 QUERIES_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
-QUERIES_WIDE_BESIDE = Configuration((64, 16, 256, 256), 8, 2, 1)
+QUERIES_WIDE_BESIDE = Configuration((64, 16, 256, 256), 8, 2, {80: 1, 90: 1})
 QUERIES_SINGLE_NARROW = Configuration((16, 16, 64, 64), 8, 2, 1)
 QUERIES_SINGLE = Configuration((16, 16, 128, 128), 16, 2, 1)
 QUERIES_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1)
@@ -133,11 +134,12 @@ def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: boo
         return _interpreted(head, rows, columns)
     if head > 128:
         return BULK_WIDE
-    if rows <= 64:
+    is_hopper = _major(device) == 9
+    if rows <= 64 and (is_hopper or head > 64):
         return BULK_FEW_NARROW if head <= 64 else BULK_FEW
     if head <= 64:
         return BULK_NARROW if is_causal else BULK_NARROW_LONG
-    return BULK_HEAD if is_causal and _major(device) == 9 else BULK_HEAD_LONG
+    return BULK_HEAD if is_causal and is_hopper else BULK_HEAD_LONG
 
 
 def keys_tile(
@@ -167,7 +169,8 @@ def queries_tile(
     if itemsize == 4:
         return QUERIES_SINGLE_NARROW if head <= 64 else QUERIES_SINGLE if head <= 128 else QUERIES_SINGLE_WIDE
     if head > 128:
-        return QUERIES_WIDE_BESIDE if beside else QUERIES_WIDE
+        # The compiler for sm_100 spills a few values of the smaller tile to stay at 128 registers.
+        return QUERIES_WIDE_BESIDE if beside and _major(device) < 10 else QUERIES_WIDE
     if beside:
         return QUERIES_BESIDE
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD

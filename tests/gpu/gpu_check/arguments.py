@@ -25,6 +25,8 @@ SMALL: dict[str, int] = {
     "2": 2,
     "3": 3,
     "6": 6,
+    "136": 136,
+    "256": 256,
 }
 CARD: dict[str, int] = SMALL | {"a": 131, "b": 1029, "c": 72, "d": 33, "n": 3, "g": 16, "h": 30, "w": 35}
 """What the letters of a sample stand for: at a glance in the interpreter, over several blocks on a card."""

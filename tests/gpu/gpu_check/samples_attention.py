@@ -16,6 +16,8 @@ SAMPLES: list[Sample] = [
     *rows("scaled_dot_product_attention", Q, K, V, T("a b"), dtypes="f", terms="b c", roundings=ROUNDINGS),
     *rows("scaled_dot_product_attention", Q, *GROUPED, None, 0.0, True, enable_gqa=True, dtypes="f", terms="b c",
           roundings=ROUNDINGS),
+    *rows("scaled_dot_product_attention", T("n 2 a 136"), T("n 2 b 136"), T("n 2 b 256"), None, 0.0, True, dtypes="f",
+          terms="b 136", roundings=ROUNDINGS),
     *rows("_scaled_dot_product_attention_math", Q, K, V, None, 0.0, True, dtypes="f", terms="b c",
           roundings=2 * ROUNDINGS),
 ]  # fmt: skip
