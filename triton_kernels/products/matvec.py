@@ -205,8 +205,9 @@ def plan_product(
     """``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
     batch, m, k = sizes
     rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
-    places = 2 if interpreted() else 2 * multiprocessors(device)
-    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), places // (cdiv(m, rows) * batch)))
+    blocks = cdiv(m, rows) * batch
+    places = 2 * (blocks if interpreted() else multiprocessors(device))
+    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), places // blocks))
     chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner
     splits = max(1, cdiv(k, chunk))
     plain: tuple[dict[str, str], dict[str, object]] = ({}, {"alpha": None, "beta": None})
