@@ -98,8 +98,8 @@ declare(
         ("fp32", "fp16", "bf16", "i32", "i8", "i16", "u8"): NARROW,
         # Sums of 64 bits take two registers each, and as much again before they are stored: half as many for a lane.
         ("fp64",): WIDE,
-        # A product of 64-bit integers is a sequence of 32-bit ones: a few registers more, 28 warps.
-        ("i64",): tuple(Configuration(one.tile, blocks=7) for one in WIDE),
+        # A product of 64-bit integers is a sequence of 32-bit ones: a few registers more, 28 warps, and 24 on sm_100.
+        ("i64",): tuple(Configuration(one.tile, blocks={80: 7, 90: 7, 100: 6}) for one in WIDE),
     },
     smaller=True,
     operations="2 m k",
