@@ -86,8 +86,10 @@ def matvec(
     tl.store(out + rows * om + part, convert(result, out.dtype.element_ty), mask=rows < m)
 
 
-NARROW = tuple(Configuration(tile) for tile in ((1, 2048), (32, 64), (128, 16)))
-WIDE = tuple(Configuration(tile) for tile in ((1, 1024), (16, 64), (128, 8)))
+# On sm_80 the sums of a batch's parts take a few registers more: 28 warps.
+BATCHED_BLOCKS = {80: 7, 90: 8, 100: 8}
+NARROW = tuple(Configuration(tile, blocks=BATCHED_BLOCKS) for tile in ((1, 2048), (32, 64), (128, 16)))
+WIDE = tuple(Configuration(tile, blocks=BATCHED_BLOCKS) for tile in ((1, 1024), (16, 64), (128, 8)))
 
 declare(
     matvec,
@@ -98,8 +100,8 @@ declare(
         ("fp32", "fp16", "bf16", "i32", "i8", "i16", "u8"): NARROW,
         # Sums of 64 bits take two registers each, and as much again before they are stored: half as many for a lane.
         ("fp64",): WIDE,
-        # A product of 64-bit integers is a sequence of 32-bit ones: a few registers more, 28 warps.
-        ("i64",): tuple(Configuration(one.tile, blocks=7) for one in WIDE),
+        # A product of 64-bit integers is a sequence of 32-bit ones: 28 warps on sm_90, 24 on the others.
+        ("i64",): tuple(Configuration(one.tile, blocks={80: 6, 90: 7, 100: 6}) for one in WIDE),
     },
     smaller=True,
     operations="2 m k",
@@ -205,8 +207,9 @@ def plan_product(
     """``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
     batch, m, k = sizes
     rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
-    places = 2 if interpreted() else 2 * multiprocessors(device)
-    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), places // (cdiv(m, rows) * batch)))
+    blocks = cdiv(m, rows) * batch
+    places = 2 * (blocks if interpreted() else multiprocessors(device))
+    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), places // blocks))
     chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner
     splits = max(1, cdiv(k, chunk))
     plain: tuple[dict[str, str], dict[str, object]] = ({}, {"alpha": None, "beta": None})

@@ -170,6 +170,14 @@ def matmul_persistent(
             )  # fmt: skip
 
 
+# Warp specialisation (`tl.range(..., warp_specialize=True)`) with these descriptors of the host's, Triton 3.9:
+# - sm_90, four warps, tiles of 128 rows: does not compile (each of two consumers takes 64 rows, the descriptor's block
+#   stays 128); of 64 rows: 384 threads, 168 registers, but both consumers multiply the same rows; eight warps, or a
+#   flattened loop: compiles to 256 threads, that is, nothing is specialised.
+# - sm_100, 128x256x64, eight warps, three or four stages, flattened or not, the second operand either way: 384 threads,
+#   168 registers, 512 columns of tensor memory, no spills; four warps: 255 registers.
+# So on sm_90 there is nothing to choose, and sm_100's is not offered before it has been timed.
+
 LARGE = (
     # 128 registers of sums for each lane; the output is stored in halves, so that four stages fit beside it.
     Configuration((128, 256, 64), 8, 4, {90: 1, 100: 1}),

@@ -14,10 +14,13 @@ from ...runtime.tensor_spec import TensorSpec
 from ..conversion import type_name
 from ..elementwise.elementwise import number_for
 from ..geometry import broadcast_strides
-from ..launch import ALIGNMENT, interpreted
+from ..launch import interpreted
 from .product import Accumulation
 
 Triple = tuple[int, int, int]
+
+DIVISOR = 16
+"""What the compiler is told of integers that it divides."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,12 @@ class Matrices:
 
     @property
     def has_whole_vectors(self) -> bool:
-        """Whether lines lie whole vectors of 128 bits apart; else elements are loaded one by one."""
+        """Whether lines lie whole vectors apart as the compiler sees it, else elements are loaded one by one.
+
+        Of a stride it knows no less than that 16 divides it.
+        """
         near, far = sorted(self.strides[1:])
-        return near == 1 and far * self.dtype.itemsize % ALIGNMENT == 0
+        return near == 1 and far % DIVISOR == 0
 
 
 class Scales:

@@ -150,6 +150,13 @@ def test_a_batch_of_rows_or_columns_is_one_of_products_with_vectors(drawn, kerne
     assert set(kernels) == {"matvec"} or k == 0
 
 
+def test_batches_of_few_tiles_are_cut_into_parts(drawn, kernels):
+    (a, x), (b, y) = drawn.tensor(tt.float32, 3, 40, 900), drawn.tensor(tt.float32, 3, 900, 40)
+    kernels.clear()
+    close(tt.bmm(a, b), x @ y, np.abs(x) @ np.abs(y), 900)
+    assert kernels == ["matmul", "add_parts"]
+
+
 def test_a_matrix_that_a_batch_shares_is_left_to_tiles(drawn, kernels):
     a, b = (tt.from_numpy(drawn.values(s, tt.float64)).to("cuda") for s in ((5, 1, 24), (1, 24, 16)))
     x, y = wide(a), wide(b)
