@@ -166,9 +166,7 @@ def vander(x: Any, N: int | None) -> Any:
         raise RuntimeError(
             f"linalg.vander supports floating point, complex, and integer tensors, but got {dtype.scalar_name}"
         )
-    if not x._spec.ndim:
-        raise RuntimeError("linalg.vander: The input x must have at least 1 dimension")
-    count = x._spec.sizes[-1] if N is None else N
+    count = (x._spec.sizes[-1] if x._spec.ndim else 1) if N is None else N
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")
     column = ops.unsqueeze(x, -1)

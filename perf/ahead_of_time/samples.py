@@ -24,6 +24,8 @@ from .product_samples import products
 from .reduction_samples import extremes_and_moments, joint_reductions, pools, reductions, scans
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
+from .special_samples import functions as special_function_names
+from .special_samples import special_functions
 
 __all__ = ["functions", "kernel_files", "samples"]
 
@@ -40,7 +42,7 @@ def kernel_files() -> dict[str, Path]:
 
 def functions() -> list[Any]:
     """The functions of elementwise operators, each of which some sample must launch."""
-    return [*real_functions(), *complex_functions()]
+    return [*real_functions(), *complex_functions(), *special_function_names()]
 
 
 def samples(capability: int) -> Iterator[Sample]:
@@ -67,6 +69,7 @@ def samples(capability: int) -> Iterator[Sample]:
         indexing,
         optimizers,
         sorting,
+        special_functions,
     ):
         yield from family(capability)
 

@@ -119,6 +119,12 @@ WITHOUT_SAMPLE = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": "is the CPU's alone",
     "_scaled_dot_product_efficient_attention": "is CUDA's alone: scaled_dot_product_attention calls it",
     "_scaled_dot_product_efficient_attention_backward": "is CUDA's alone: gradients of scaled_dot_product_attention",
+    "ctc_loss.Tensor": "reads its lengths on the host: the overload with numbers is sampled",
+    "empty_permuted": "returns memory that nobody has written",
+    **{f"{name}dropout_": "writes what the form without an underscore gives" for name in ("alpha_", "feature_")},
+    "feature_alpha_dropout_": "writes what the form without an underscore gives",
+    **{f"logspace.{form}": "the overload with numbers is sampled" for form in ("Scalar_Tensor", "Tensor_Scalar")},
+    **{f"logspace.{form}": "the overload with numbers is sampled" for form in ("Tensor_Tensor", "out")},
     "unflatten._namedshape": "names of dimensions become numbers before any kernel",
     "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
 }
@@ -153,6 +159,7 @@ def all_samples() -> list[Sample]:
         samples_products,
         samples_reductions,
         samples_sorting,
+        samples_special,
         samples_windows,
     )
 
@@ -168,6 +175,7 @@ def all_samples() -> list[Sample]:
         samples_moving.SAMPLES,
         samples_numbers.SAMPLES,
         samples_compositions.SAMPLES,
+        samples_special.SAMPLES,
     )
     return [sample for table in tables for sample in table]
 
