@@ -301,4 +301,3 @@ def check_parts(name: str, first: Any, second: Any) -> None:
 
 
 PARTS = ("float16", "float32", "float64")
-

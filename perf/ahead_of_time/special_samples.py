@@ -1,4 +1,4 @@
-"""Calls of special functions and of those that take numbers apart: in float32 each, in float64 those that take the most."""
+"""Calls of special functions and of those that take numbers apart: each in float32, the longest in float64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ UNARY = (
     *("digamma", "erfinv", "frac", "i0", "lgamma", "logit", "nan_to_num", "sgn", "signbit", "sinc"),
     *(f"special.{name}" for name in ("airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "entr")),
     *(f"special.{name}" for name in ("erfcx", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_k0", "ndtri")),
-    *(f"special.{name}" for name in ("modified_bessel_k1", "scaled_modified_bessel_k0", "spherical_bessel_j0")),
+    *(
+        f"special.{name}"
+        for name in ("modified_bessel_k1", "scaled_modified_bessel_k0", "spherical_bessel_j0")
+    ),
     "special.scaled_modified_bessel_k1",
 )
 BINARY = (
@@ -26,7 +29,13 @@ LONG = ("digamma", "igamma", "lgamma", "special.airy_ai", "special.bessel_y0", "
 
 def functions() -> list[Any]:
     """The functions that `special_functions` launches and `pointwise.FUNCTIONS` does not name."""
-    others = (parts.logit, parts.logit_within, parts.logit_backward, parts.logit_backward_within, parts.nextafter)
+    others = (
+        parts.logit,
+        parts.logit_within,
+        parts.logit_backward,
+        parts.logit_backward_within,
+        parts.nextafter,
+    )
     return [*special.FUNCTIONS.values(), gamma.trigamma, gamma.polygamma, parts.nan_to_num, *others]
 
 

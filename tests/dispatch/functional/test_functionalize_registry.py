@@ -331,7 +331,7 @@ def call_out(op, args, kwargs, outs=None):
 def out_dtypes(op, args, kwargs):
     """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
     names = [a.name for a in op._schema.out_arguments]
-    first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64]
+    first = [tt.float32, tt.int64, tt.int32, tt.bool, tt.float64, tt.complex64]
     for last in first:
         for head in first:
             kinds = [head] * (len(names) - 1) + [last]

@@ -121,9 +121,15 @@ WITHOUT_SAMPLE = {
     "_scaled_dot_product_efficient_attention_backward": "is CUDA's alone: gradients of scaled_dot_product_attention",
     "ctc_loss.Tensor": "reads its lengths on the host: the overload with numbers is sampled",
     "empty_permuted": "returns memory that nobody has written",
-    **{f"{name}dropout_": "writes what the form without an underscore gives" for name in ("alpha_", "feature_")},
+    **{
+        f"{name}dropout_": "writes what the form without an underscore gives"
+        for name in ("alpha_", "feature_")
+    },
     "feature_alpha_dropout_": "writes what the form without an underscore gives",
-    **{f"logspace.{form}": "the overload with numbers is sampled" for form in ("Scalar_Tensor", "Tensor_Scalar")},
+    **{
+        f"logspace.{form}": "the overload with numbers is sampled"
+        for form in ("Scalar_Tensor", "Tensor_Scalar")
+    },
     **{f"logspace.{form}": "the overload with numbers is sampled" for form in ("Tensor_Tensor", "out")},
     "unflatten._namedshape": "names of dimensions become numbers before any kernel",
     "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
