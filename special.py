@@ -46,10 +46,18 @@ from .dispatch.generated.functions import special_psi as psi
 from .dispatch.generated.functions import special_round as round
 from .dispatch.generated.functions import special_scaled_modified_bessel_k0 as scaled_modified_bessel_k0
 from .dispatch.generated.functions import special_scaled_modified_bessel_k1 as scaled_modified_bessel_k1
-from .dispatch.generated.functions import special_shifted_chebyshev_polynomial_t as shifted_chebyshev_polynomial_t
-from .dispatch.generated.functions import special_shifted_chebyshev_polynomial_u as shifted_chebyshev_polynomial_u
-from .dispatch.generated.functions import special_shifted_chebyshev_polynomial_v as shifted_chebyshev_polynomial_v
-from .dispatch.generated.functions import special_shifted_chebyshev_polynomial_w as shifted_chebyshev_polynomial_w
+from .dispatch.generated.functions import (
+    special_shifted_chebyshev_polynomial_t as shifted_chebyshev_polynomial_t,
+)
+from .dispatch.generated.functions import (
+    special_shifted_chebyshev_polynomial_u as shifted_chebyshev_polynomial_u,
+)
+from .dispatch.generated.functions import (
+    special_shifted_chebyshev_polynomial_v as shifted_chebyshev_polynomial_v,
+)
+from .dispatch.generated.functions import (
+    special_shifted_chebyshev_polynomial_w as shifted_chebyshev_polynomial_w,
+)
 from .dispatch.generated.functions import special_sinc as sinc
 from .dispatch.generated.functions import special_softmax as softmax
 from .dispatch.generated.functions import special_spherical_bessel_j0 as spherical_bessel_j0

@@ -56,7 +56,7 @@ def zeta(s: Array, q: Array) -> Array:
     # (y + k)^-x summed up to a positive start; the series goes on from there.
     steps = np.where(negative & (y > -1e6), np.ceil(-y), 0)
     start = np.where(negative, y + steps, y)
-    found: Array = _special().zeta(np.where(x > 1, x, 2.0), np.where(start <= 0, 1.0, start))
+    found: Array = _special().zeta(np.where(x <= 1, 2.0, x), np.where(start <= 0, 1.0, start))
     if negative.any():
         found = found + below_zero(x, y, steps)
     found = np.where(negative & (x != np.floor(x)), np.nan, found)
@@ -117,7 +117,9 @@ def airy_ai(a: Array) -> Array:
 def spherical_bessel_j0(a: Array) -> Array:
     """sin(a) / a, 1 at zero and 0 at the infinities."""
     square = a * a
-    near = 1 - square * (1 / 6 - square * (1 / 120 - square * (1 / 5040 - square * (1 / 362880 - square / 39916800))))
+    near = 1 - square * (
+        1 / 6 - square * (1 / 120 - square * (1 / 5040 - square * (1 / 362880 - square / 39916800)))
+    )
     far = np.where(np.isinf(a), np.zeros((), a.dtype), np.sin(a) / a)
     return np.where(np.abs(a) < 0.5, near, far)
 
@@ -191,9 +193,7 @@ def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
         "w": lambda n, a: np.sin((n + 0.5) * a) / np.sin(a / 2),
     }
     degree = 6 if kind == "t" or shift else 8
-    return polynomial(
-        first[kind], lambda x, p, q, k: twice(x) * p - q, _at_angle(shift, degree, angle[kind])
-    )
+    return polynomial(first[kind], lambda x, p, q, k: twice(x) * p - q, _at_angle(shift, degree, angle[kind]))
 
 
 POLYNOMIALS: dict[str, Callable[[Array, Array], Array]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from ..dispatch.core.tensor_function import overridable
@@ -72,7 +73,7 @@ def linear_cross_entropy(
     reduction: str = "mean",
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
-    options: None = None,
+    options: object = None,
 ) -> Any:
     """`cross_entropy` of `linear` (`torch.nn.functional.linear_cross_entropy`).
 
@@ -80,9 +81,9 @@ def linear_cross_entropy(
         input: (in_features) or (N, in_features).
         linear_weight: (C, in_features) or (C, d1, ..., dK, in_features).
         target: classes or their probabilities.
-        options: chunks, of which there are none here.
+        options: how PyTorch would divide the work into chunks, to save memory; ignored with a warning.
 
-    Raises RuntimeError for shapes that do not fit, NotImplementedError for `options`.
+    Raises RuntimeError for shapes that do not fit.
 
     Example:
         >>> import triten as tt
@@ -90,11 +91,13 @@ def linear_cross_entropy(
         tensor(0.6931)
     """
     if options is not None:
-        raise NotImplementedError("linear_cross_entropy: expected options=None, chunks are not supported")
+        warnings.warn("linear_cross_entropy: ``options`` ignored: logits are computed whole.", stacklevel=2)
     if input.dim() < 1 or input.dim() > 2:
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if linear_weight.dim() < 2:
-        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+        raise RuntimeError(
+            f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}"
+        )
     if input.shape[-1] != linear_weight.shape[-1]:
         raise RuntimeError(
             "expected equal input and linear_weight last dimensions (in_features), "

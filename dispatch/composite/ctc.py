@@ -80,7 +80,11 @@ def padded(targets: Any, lengths: Sequence[int], longest: int, device: Any) -> A
         starts.append(total)
         total += length
     places = lengths_on(device, starts).unsqueeze(1) + ops.arange(longest, device=device)
-    return labels[places.clamp_max(max(labels.numel() - 1, 0))] if longest else labels.new_empty((len(lengths), 0))
+    return (
+        labels[places.clamp_max(max(labels.numel() - 1, 0))]
+        if longest
+        else labels.new_empty((len(lengths), 0))
+    )
 
 
 def lengths_of(name: str, lengths: Any) -> list[int]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...runtime.device import META
 from ...runtime.device import device as Device
-from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import complex128, dtype_of_number, float64, get_default_dtype, int64
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..generated.functions import _arange_, _linspace_, empty, empty_like
 from .dimnames import named_factory
@@ -304,5 +304,7 @@ def empty_permuted(
         if dim in seen:
             raise RuntimeError("Duplicate dim not allowed")
         seen.add(dim)
-    physical = empty([size[d] for d in physical_layout], dtype=dtype, layout=layout, device=device, pin_memory=pin)
+    physical = empty(
+        [size[d] for d in physical_layout], dtype=dtype, layout=layout, device=device, pin_memory=pin
+    )
     return physical.permute([list(physical_layout).index(d) for d in range(rank)])

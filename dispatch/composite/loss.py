@@ -364,12 +364,17 @@ def ctc_loss(
     reduction: int,
     zero_infinity: bool,
 ) -> Any:
-    """`torch.ctc_loss`: of (T, N, C) or (T, C) log-probabilities; the mean is that of losses by their target's length."""
+    """`torch.ctc_loss`: of (T, N, C) or (T, C); the mean is that of losses by their target's length."""
     batched = log_probs._spec.ndim == 3
     if log_probs._spec.ndim not in (2, 3):
         raise RuntimeError(f"Expected 2D or 3D log_probs, but got {log_probs._spec.ndim}D")
     if not log_probs._spec.dtype.is_floating_point:
-        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{log_probs._spec.dtype.scalar_name}'")
+        raise NotImplementedError(
+            f"\"ctc_loss_cpu\" not implemented for '{log_probs._spec.dtype.scalar_name}'"
+        )
+    if log_probs.is_meta:
+        shape = log_probs._spec.sizes[1:-1] if reduction == NONE else ()
+        return ops.empty(shape, dtype=log_probs.dtype, device=log_probs.device)
     inputs, labels = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
     probabilities = log_probs if batched else log_probs.unsqueeze(1)
     times, batch, classes = probabilities._spec.sizes

@@ -218,9 +218,7 @@ def rad2deg(self: Any) -> Any:
 def float_power(self: Any, exponent: Any) -> Any:
     """A power in float64, or in complex128 where a complex number is involved."""
     dtype = _widest(self, exponent)
-    base = self.to(dtype) if isinstance(self, TensorImpl) else _number_in(dtype, self)
-    power = exponent.to(dtype) if isinstance(exponent, TensorImpl) else _number_in(dtype, exponent)
-    return pow(base, power)
+    return pow(_operand_in(dtype, self), _operand_in(dtype, exponent))
 
 
 def float_power_(self: Any, exponent: Any) -> Any:
@@ -231,7 +229,7 @@ def float_power_(self: Any, exponent: Any) -> Any:
             f"the base given to float_power_ has dtype {self._spec.dtype.scalar_name} but the operation's result "
             f"requires dtype {dtype.scalar_name}"
         )
-    return self.pow_(exponent.to(dtype) if isinstance(exponent, TensorImpl) else _number_in(dtype, exponent))
+    return self.pow_(_operand_in(dtype, exponent))
 
 
 def _widest(*operands: Any) -> ScalarType:
@@ -241,7 +239,11 @@ def _widest(*operands: Any) -> ScalarType:
     return complex128 if any(complexes) else float64
 
 
-def _number_in(dtype: ScalarType, value: Any) -> Any:
+def _operand_in(dtype: ScalarType, value: Any) -> Any:
+    """A tensor or a number in a dtype."""
+    if isinstance(value, TensorImpl):
+        tensor: Any = value
+        return tensor.to(dtype)
     return complex(value) if dtype.is_complex else float(value)
 
 
@@ -301,4 +303,3 @@ def check_parts(name: str, first: Any, second: Any) -> None:
 
 
 PARTS = ("float16", "float32", "float64")
-

@@ -219,7 +219,7 @@ def feature_alpha_dropout(input: Any, p: float, train: bool) -> Any:
 
 
 def dropped(input: Any, p: float, train: bool, feature: bool, alpha: bool) -> Any:
-    """An element, or with `feature` a channel, is dropped with probability `p` (Klambauer et al., 2017, for `alpha`)."""
+    """An element, or a channel, dropped with probability `p`; `alpha` is by Klambauer et al. (2017)."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or input.numel() == 0:

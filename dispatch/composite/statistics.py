@@ -98,7 +98,7 @@ def interpolated(ordered: Any, ranks: Any, interpolation: str) -> Any:
 
 
 def check_quantiles(name: str, self: Any, q: Any, interpolation: str) -> None:
-    """PyTorch's refusals of empty or integral tensors, of other shares than those in [0, 1], of other interpolations."""
+    """PyTorch's refusals of empty or integral tensors and of shares outside [0, 1]."""
     if not self.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if q._spec.ndim > 1:
@@ -122,7 +122,9 @@ def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
     """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty."""
     dtype = self._spec.dtype
     if not dtype.is_floating_point:
-        raise NotImplementedError(f"\"histogram_{self._spec.device.type}\" not implemented for '{dtype.scalar_name}'")
+        raise NotImplementedError(
+            f"\"histogram_{self._spec.device.type}\" not implemented for '{dtype.scalar_name}'"
+        )
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     flat = self.detach().reshape((-1,))
@@ -145,7 +147,9 @@ def bounds(flat: Any, low: float, high: float) -> tuple[Any, Any]:
     if device.type != "meta":
         found = (least.item(), most.item())
         if not all(math.isfinite(x) for x in found):
-            raise RuntimeError(f"torch.histogram(): dimension 0's range [{found[0]}, {found[1]}] is not finite")
+            raise RuntimeError(
+                f"torch.histogram(): dimension 0's range [{found[0]}, {found[1]}] is not finite"
+            )
         if found[0] > found[1]:
             raise RuntimeError("torch.histc: max must be larger than min")
     same = ops.eq(least, most).to(dtype)

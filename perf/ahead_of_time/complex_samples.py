@@ -14,11 +14,12 @@ DTYPES = ("complex64", "complex128")
 # fmt: off
 UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "conj_physical", "cos", "cosh", "exp", "expm1", "log",
-    "log10", "log1p", "log2", "logical_not", "neg", "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan",
-    "tanh",
+    "log10", "log1p", "log2", "logical_not", "nan_to_num", "neg", "reciprocal", "rsqrt",
+    "sgn", "sigmoid", "sin", "sinc", "sinh", "sqrt", "tan", "tanh",
 )
 LONG_UNARY = ("acosh", "atan", "cos", "sinh", "sqrt", "tanh")
-BINARY = ("add", "div", "eq", "logical_and", "logical_or", "logical_xor", "mul", "ne", "pow", "rsub", "sub")
+BINARY = ("add", "div", "eq", "logaddexp", "logical_and", "logical_or", "logical_xor", "mul", "ne", "pow", "rsub",
+          "sub")
 # fmt: on
 SIZES = (512, 1024)
 

@@ -26,6 +26,8 @@ from .reduction_samples import extremes_and_moments, joint_reductions, pools, re
 from .resampling_samples import resampling, sampling
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
+from .special_samples import functions as special_function_names
+from .special_samples import special_functions
 
 __all__ = ["functions", "kernel_files", "samples"]
 
@@ -42,7 +44,7 @@ def kernel_files() -> dict[str, Path]:
 
 def functions() -> list[Any]:
     """The functions of elementwise operators, each of which some sample must launch."""
-    return [*real_functions(), *complex_functions()]
+    return [*real_functions(), *complex_functions(), *special_function_names()]
 
 
 def samples(capability: int) -> Iterator[Sample]:
@@ -72,6 +74,7 @@ def samples(capability: int) -> Iterator[Sample]:
         searches,
         optimizers,
         sorting,
+        special_functions,
     ):
         yield from family(capability)
 

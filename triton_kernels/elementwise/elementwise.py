@@ -210,6 +210,10 @@ def over_geometry(
     return PlannedKernel(launcher(*planned, prepares, offsets))
 
 
+HEAVY: set[Any] = set()
+"""Functions that hold so much in registers that a program of theirs takes half a block, still 128 bits a lane."""
+
+
 def plan_dense(
     call: StructuredCall,
     signature: dict[str, str],
@@ -223,9 +227,12 @@ def plan_dense(
         chosen = Configuration((min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK),))
     else:
         # Of single bytes half as many: the compiler unpacks them into a register each, and more of them spill.
-        default = Configuration((BYTES // max(itemsize, 2),))
-        shape = (n, itemsize, len(signature) - 1)
-        chosen = configuration(dense, call.device, signature["out"].removeprefix("*"), shape, default)
+        chosen = Configuration((BYTES // max(itemsize, 2),))
+        if constexprs["FUNCTION"] in HEAVY:
+            chosen = Configuration((chosen.tile[0] // 2,))
+        else:
+            shape = (n, itemsize, len(signature) - 1)
+            chosen = configuration(dense, call.device, signature["out"].removeprefix("*"), shape, chosen)
     (block,) = chosen.tile
     launch = Launch(
         call.device,
@@ -288,6 +295,11 @@ def common_types(call: StructuredCall, common: ScalarType) -> list[tl.dtype]:
     return [compute_type(common)] * len(call.runtime)
 
 
+RECURRENCES = (
+    *(f"{kind}_{letter}" for kind in ("chebyshev", "shifted") for letter in "tuvw"),
+    *("hermite_h", "hermite_he", "laguerre_l", "legendre_p"),
+)
+WAVES = ("j0", "j1", "y0", "y1", "spherical_j0", "airy_ai")
 TRIGONOMETRY = (48, "libdevice's table for reducing large arguments, on a path that common ones do not take")
 
 declare(
@@ -299,7 +311,7 @@ declare(
             Configuration((512,)),
             Configuration((2048,), 8),
         ),
-        ("fp64", "i64", "u64"): (Configuration((512,)), Configuration((1024,), 8)),
+        ("fp64", "i64", "u64"): (Configuration((512,)), Configuration((256,)), Configuration((1024,), 8)),
         # Of 16 elements a lane, seven blocks where they are not aligned: they are loaded one by one, each into a
         # register of its own, with masks and addresses beside them; 28 KiB are in flight.
         ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
@@ -315,7 +327,22 @@ declare(
     loads=("a", "b", "c", "d"),
     stores=("out",),
     functions={
-        "pow": (24, "a power of integers is a loop of 32 products, through which four 64-bit numbers live")
+        "pow": (24, "a power of integers is a loop of 32 products, through which four 64-bit numbers live"),
+        **dict.fromkeys(
+            ("i0e", "i1e", "nextafter"), (24, "both sides of a choice are computed in eight lanes at once")
+        ),
+        **dict.fromkeys(
+            ("k0", "k1", "k0e", "k1e"), (16, "two series are summed side by side, in eight lanes at once")
+        ),
+        **dict.fromkeys(RECURRENCES, (16, "three terms of a recurrence and a cosine live through a loop")),
+        **dict.fromkeys(
+            ("digamma", "trigamma", "zeta", "polygamma", "airy_ai"),
+            (
+                12,
+                "four sums and what chooses among them live together; memory waits for arithmetic, not for warps",
+            ),
+        ),
+        **dict.fromkeys(("igamma", "igammac"), (8, "in float64, through two loops with eight numbers each")),
     },
-    local=dict.fromkeys(("sin", "cos", "tan"), TRIGONOMETRY),
+    local=dict.fromkeys(("sin", "cos", "tan", "sinc", "trigamma", *WAVES, *RECURRENCES), TRIGONOMETRY),
 )

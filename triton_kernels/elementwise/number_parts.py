@@ -3,7 +3,7 @@
 from ...runtime.cuda.lazy_triton import libdevice, tl, triton
 from .pointwise_functions import divide
 
-INFINITY, NAN = tl.constexpr(float("inf")), tl.constexpr(float("nan"))
+INFINITY = tl.constexpr(float("inf"))
 
 
 @triton.jit
@@ -112,7 +112,7 @@ def logit_backward(grad, a):
     inside = (a >= 0.0) & (a <= 1.0)
     divisor = a * (1.0 - a)
     slope = tl.where(divisor == 0.0, grad * INFINITY, divide(grad, divisor))
-    return tl.where(inside, slope, NAN)
+    return tl.where(inside, slope, float("nan"))
 
 
 @triton.jit

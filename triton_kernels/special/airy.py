@@ -8,7 +8,7 @@ from ...runtime.cuda.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide, sqrt
 from .chebyshev_series import chebyshev_series
 
-INFINITY, NAN = tl.constexpr(float("inf")), tl.constexpr(float("nan"))
+INFINITY = tl.constexpr(float("inf"))
 AIRY_DECAYING = tl.constexpr(
     (
         0.2718740351103066,
@@ -198,4 +198,4 @@ def airy_ai(x):
     left = divide(libdevice.sin(angle) * cosine - libdevice.cos(angle) * sine, fourth) * 0.5641895835477563
     value = tl.where(x > 1.0, right, tl.where(x < -2.0, left, near))
     value = tl.where(x > 103.892, 0.0, value)
-    return tl.where((size < INFINITY) | (x != x), tl.where(x == x, value, x), NAN)
+    return tl.where((size < INFINITY) | (x != x), tl.where(x == x, value, x), float("nan"))

@@ -8,7 +8,7 @@ from ...runtime.cuda.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide, sqrt
 from .chebyshev_series import chebyshev_series
 
-INFINITY, NAN = tl.constexpr(float("inf")), tl.constexpr(float("nan"))
+INFINITY = tl.constexpr(float("inf"))
 GREATEST = tl.constexpr(3.4028234663852886e38)
 """What stands for infinity in a quotient, so that it gives a limit and not NaN."""
 K0_SCALED = tl.constexpr(
@@ -142,12 +142,12 @@ def j1(a):
 
 @triton.jit
 def y0(a):
-    return tl.where(a < 0.0, NAN, tl.where(a == 0.0, -INFINITY, libdevice.y0(a)))
+    return tl.where(a < 0.0, float("nan"), tl.where(a == 0.0, -INFINITY, libdevice.y0(a)))
 
 
 @triton.jit
 def y1(a):
-    return tl.where(a < 0.0, NAN, tl.where(a == 0.0, -INFINITY, libdevice.y1(a)))
+    return tl.where(a < 0.0, float("nan"), tl.where(a == 0.0, -INFINITY, libdevice.y1(a)))
 
 
 @triton.jit
@@ -173,7 +173,9 @@ def k1_near(x):
         term = term * q * (1.0 / (k * (k + 1)))
         regular += term
         other += term * (HARMONIC[k] + HARMONIC[k + 1] - 1.1544313298030658)
-    return divide(tl.full(x.shape, 1.0, x.dtype), x) + x * 0.5 * (libdevice.log(x * 0.5) * regular - 0.5 * other)
+    return divide(tl.full(x.shape, 1.0, x.dtype), x) + x * 0.5 * (
+        libdevice.log(x * 0.5) * regular - 0.5 * other
+    )
 
 
 @triton.jit
@@ -194,7 +196,7 @@ def scaled_k(a, order: tl.constexpr, scaled: tl.constexpr):
     else:
         far = far * libdevice.exp(x * -1.0)
     value = tl.where(a == INFINITY, 0.0, tl.where(a > 2.0, far, near))
-    return tl.where(a < 0.0, NAN, tl.where(a == 0.0, INFINITY, tl.where(a == a, value, a)))
+    return tl.where(a < 0.0, float("nan"), tl.where(a == 0.0, INFINITY, tl.where(a == a, value, a)))
 
 
 @triton.jit
@@ -221,7 +223,14 @@ def k1e(a):
 def spherical_j0(a):
     """sin(a) / a; a series near zero, 0 at the infinities."""
     square = a * a
-    near = 1.0 - square * (0.16666666666666666 - square * (0.008333333333333333 - square * (
-        0.0001984126984126984 - square * (2.7557319223985893e-06 - square * 2.505210838544172e-08))))
+    near = 1.0 - square * (
+        0.16666666666666666
+        - square
+        * (
+            0.008333333333333333
+            - square
+            * (0.0001984126984126984 - square * (2.7557319223985893e-06 - square * 2.505210838544172e-08))
+        )
+    )
     far = divide(libdevice.sin(a), a)
     return tl.where(tl.abs(a) < 0.5, near, tl.where(tl.abs(a) == INFINITY, 0.0, far))

@@ -7,7 +7,7 @@ digamma), 25.11 (the zeta function by the sum of Euler and Maclaurin).
 from ...runtime.cuda.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide
 
-INFINITY, NAN = tl.constexpr(float("inf")), tl.constexpr(float("nan"))
+INFINITY = tl.constexpr(float("inf"))
 MOST_TERMS = tl.constexpr(1 << 24)
 """Of a sum whose length depends on the operands, so that no garbage in lanes beyond the end runs for ever."""
 CORRECTIONS = tl.constexpr(
@@ -22,8 +22,8 @@ CORRECTIONS = tl.constexpr(
         -2950130727918.164,
         116467828143500.67,
         -4597978722407473.0,
-        1.8152105401943546e+17,
-        -7.166165256175667e+18,
+        1.8152105401943546e17,
+        -7.166165256175667e18,
     )
 )
 """(2 j)! / B_2j, of Bernoulli's numbers."""
@@ -57,14 +57,28 @@ def digamma(a):
         x = tl.where(small, x + 1.0, x)
     inverse = divide(one, x)
     z = inverse * inverse
-    tail = z * (0.08333333333333333 - z * (0.008333333333333333 - z * (0.003968253968253968 - z * (
-        0.004166666666666667 - z * (0.007575757575757576 - z * (0.021092796092796094 - z * 0.08333333333333333))))))
+    tail = z * (
+        0.08333333333333333
+        - z
+        * (
+            0.008333333333333333
+            - z
+            * (
+                0.003968253968253968
+                - z
+                * (
+                    0.004166666666666667
+                    - z * (0.007575757575757576 - z * (0.021092796092796094 - z * 0.08333333333333333))
+                )
+            )
+        )
+    )
     value = libdevice.log(x) - 0.5 * inverse - tail + rest
     whole = a == libdevice.trunc(a)
     turn = a - libdevice.trunc(a)
     tangent = divide(libdevice.sinpi(turn), libdevice.cospi(turn))
     value = tl.where(negative, value - divide(one * 3.141592653589793, tangent), value)
-    value = tl.where(negative & whole, NAN, value)
+    value = tl.where(negative & whole, float("nan"), value)
     value = tl.where(a == 0.0, libdevice.copysign(one * INFINITY, a * -1.0), value)
     value = tl.where(a == INFINITY, INFINITY, value)
     return tl.where(a != a, a, value)
@@ -83,8 +97,26 @@ def trigamma(a):
         x = tl.where(small, x + 1.0, x)
     inverse = divide(one, x)
     z = inverse * inverse
-    tail = inverse * z * (0.16666666666666666 - z * (0.03333333333333333 - z * (0.023809523809523808 - z * (
-        0.03333333333333333 - z * (0.07575757575757576 - z * (0.2531135531135531 - z * 1.1666666666666667))))))
+    tail = (
+        inverse
+        * z
+        * (
+            0.16666666666666666
+            - z
+            * (
+                0.03333333333333333
+                - z
+                * (
+                    0.023809523809523808
+                    - z
+                    * (
+                        0.03333333333333333
+                        - z * (0.07575757575757576 - z * (0.2531135531135531 - z * 1.1666666666666667))
+                    )
+                )
+            )
+        )
+    )
     total += inverse + 0.5 * z + tail
     sine = libdevice.sin(3.141592653589793 * a)
     return tl.where(low, divide(one * 9.869604401089358, sine * sine) - total, total)
@@ -92,7 +124,7 @@ def trigamma(a):
 
 @triton.jit
 def zeta(s, q):
-    """The sum of (q + k)^-s: nine terms and as many as bring q above 9, then the correction terms of Euler-Maclaurin."""
+    """The sum of (q + k)^-s: terms until q is above 9, then the corrections of Euler and Maclaurin."""
     s, q = tl.broadcast(s, q)
     pole = (q <= 0.0) & (q == libdevice.floor(q))
     a = tl.where(pole | (tl.abs(q) == INFINITY), 1.0, q)
@@ -116,10 +148,10 @@ def zeta(s, q):
         value += tl.where(b == 0.0, 0.0, term)
         factor = factor * (s + (2.0 * i + 1.0))
         b = divide(b, a)
-    value = tl.where((q <= 0.0) & (s != libdevice.floor(s)), NAN, value)
+    value = tl.where((q <= 0.0) & (s != libdevice.floor(s)), float("nan"), value)
     value = tl.where(pole, INFINITY, value)
-    value = tl.where((q == INFINITY) | ((s == INFINITY) & (q > 1.0)), NAN, value)
-    return tl.where(s == 1.0, INFINITY, tl.where(s < 1.0, NAN, value))
+    value = tl.where((q == INFINITY) | ((s == INFINITY) & (q > 1.0)), float("nan"), value)
+    return tl.where(s == 1.0, INFINITY, tl.where(s < 1.0, float("nan"), value))
 
 
 @triton.jit

@@ -1,15 +1,15 @@
 """The regularised incomplete gamma functions, in float64 for every dtype.
 
-P(a, x) is a series where x is the smaller, Q(a, x) a continued fraction where it is the larger; from a = 20000 on, where
-both need too many terms, the uniform expansion holds. Sources: NIST Digital Library of Mathematical Functions, 8.7, 8.9
-and 8.12; N. M. Temme, "The asymptotic expansion of the incomplete gamma functions" (1979). Single precision would lose
-the digits of x^a exp(-x) / gamma(a), whose exponents are near one another.
+P(a, x) is a series where x is the smaller, Q(a, x) a continued fraction where it is the larger; from a = 20000 on,
+where both need too many terms, the uniform expansion holds. Single precision would lose the digits of
+x^a exp(-x) / gamma(a), whose exponents are near one another. Sources: NIST Digital Library of Mathematical Functions,
+8.7, 8.9 and 8.12; N. M. Temme, "The asymptotic expansion of the incomplete gamma functions" (1979).
 """
 
 from ...runtime.cuda.lazy_triton import libdevice, tl, triton
 from .gamma import any_of
 
-INFINITY, NAN = tl.constexpr(float("inf")), tl.constexpr(float("nan"))
+INFINITY = tl.constexpr(float("inf"))
 MOST_TERMS = tl.constexpr(2000)
 LARGE = tl.constexpr(20000.0)
 
@@ -21,8 +21,18 @@ def leading_factor(a, x):
     safe = tl.where(a < 10.0, 10.0, a)
     mu = (x - safe) / safe
     z = 1.0 / (safe * safe)
-    stirling = (0.08333333333333333 - z * (0.002777777777777778 - z * (0.0007936507936507937 - z * (
-        0.0005952380952380953 - z * (0.0008417508417508417 - z * 0.0019175269175269176))))) / safe
+    stirling = (
+        0.08333333333333333
+        - z
+        * (
+            0.002777777777777778
+            - z
+            * (
+                0.0007936507936507937
+                - z * (0.0005952380952380953 - z * (0.0008417508417508417 - z * 0.0019175269175269176))
+            )
+        )
+    ) / safe
     large = libdevice.exp(safe * (libdevice.log1p(mu) - mu) - stirling) / tl.sqrt(6.283185307179586 * safe)
     return tl.where(a < 10.0, small, large)
 
@@ -65,19 +75,46 @@ def fraction(a, x, going):
 
 @triton.jit
 def uniform(a, x, sign):
-    """Q(a, x) for sign 1, P(a, x) for -1, where a is large: by erfc of the distance, and two terms of its correction."""
+    """Q(a, x) for sign 1, P(a, x) for -1, where a is large: by erfc and two terms of its correction."""
     mu = (x - a) / a
     half = mu - libdevice.log1p(mu)
     near = tl.abs(mu) < 0.01
-    by_series = mu * mu * (0.5 - mu * (0.3333333333333333 - mu * (0.25 - mu * (0.2 - mu * (
-        0.16666666666666666 - mu * (0.14285714285714285 - mu * 0.125))))))
+    by_series = (
+        mu
+        * mu
+        * (
+            0.5
+            - mu
+            * (
+                0.3333333333333333
+                - mu
+                * (0.25 - mu * (0.2 - mu * (0.16666666666666666 - mu * (0.14285714285714285 - mu * 0.125))))
+            )
+        )
+    )
     half = tl.where(near, by_series, half)
     eta = libdevice.copysign(tl.sqrt(2.0 * half), mu)
-    first = -0.3333333333333333 + eta * (0.08333333333333333 + eta * (-0.014814814814814815 + eta * (
-        0.0011574074074074073 + eta * (0.0003527336860670194 + eta * (-0.00017875514403292181 + eta * (
-            3.919263178522438e-05 + eta * -2.185448510679992e-06))))))
-    second = -0.001851851851851852 + eta * (-0.003472222222222222 + eta * (0.0026455026455026454 + eta * (
-        -0.0009902263374485596 + eta * 0.0002057613168724279)))
+    first = -0.3333333333333333 + eta * (
+        0.08333333333333333
+        + eta
+        * (
+            -0.014814814814814815
+            + eta
+            * (
+                0.0011574074074074073
+                + eta
+                * (
+                    0.0003527336860670194
+                    + eta
+                    * (-0.00017875514403292181 + eta * (3.919263178522438e-05 + eta * -2.185448510679992e-06))
+                )
+            )
+        )
+    )
+    second = -0.001851851851851852 + eta * (
+        -0.003472222222222222
+        + eta * (0.0026455026455026454 + eta * (-0.0009902263374485596 + eta * 0.0002057613168724279))
+    )
     correction = libdevice.exp(-a * half) / tl.sqrt(6.283185307179586 * a) * (first + second / a)
     return 0.5 * libdevice.erfc(sign * eta * tl.sqrt(a * 0.5)) + sign * correction
 
@@ -86,10 +123,10 @@ def uniform(a, x, sign):
 def with_edges(a, x, value, at_zero):
     """NaN below zero and at the two common limits; `at_zero` is the function's value at x = 0."""
     value = tl.where(x == INFINITY, 1.0 - at_zero, value)
-    value = tl.where(a == INFINITY, tl.where(x == INFINITY, NAN, at_zero), value)
+    value = tl.where(a == INFINITY, tl.where(x == INFINITY, float("nan"), at_zero), value)
     value = tl.where(x == 0.0, at_zero, value)
-    value = tl.where(a == 0.0, tl.where(x > 0.0, 1.0 - at_zero, NAN), value)
-    return tl.where((x < 0.0) | (a < 0.0), NAN, value)
+    value = tl.where(a == 0.0, tl.where(x > 0.0, 1.0 - at_zero, float("nan")), value)
+    return tl.where((x < 0.0) | (a < 0.0), float("nan"), value)
 
 
 @triton.jit
@@ -119,4 +156,4 @@ def regularised(a, x, sign):
     distant = tl.abs(safe_x - safe_a) > 0.3 * safe_a
     value = tl.where(huge, tl.where(distant, far, uniform(safe_a, safe_x, sign)), value)
     at_zero = 0.5 + 0.5 * sign
-    return with_edges(a, x, tl.where(numbers, value, NAN), at_zero)
+    return with_edges(a, x, tl.where(numbers, value, float("nan")), at_zero)

@@ -1,7 +1,7 @@
 """Orthogonal polynomials of degree n at x, n given for each element: recurrences of three terms.
 
-Chebyshev's inside (-1, 1) are cosines. A negative degree gives 0. Source: Abramowitz and Stegun, "Handbook of Mathematical
-Functions" (1964), tables 22.3 and 22.7.
+Chebyshev's inside (-1, 1) are cosines. A negative degree gives 0. Source: Abramowitz and Stegun, "Handbook of
+Mathematical Functions" (1964), tables 22.3 and 22.7.
 """
 
 from typing import Any

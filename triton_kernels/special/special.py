@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..elementwise.elementwise import HEAVY
 from ..elementwise.pointwise import FLOAT, computed, pointwise
 from . import airy, bessel, gamma, incomplete_gamma, normal
 from .polynomials import POLYNOMIALS
@@ -41,6 +42,10 @@ FUNCTIONS: dict[str, Any] = {
     "xlogy": normal.xlogy,
 } | {f"special_{name}": function for name, function in POLYNOMIALS.items()}
 """The scalar function of each operator; all are of floats."""
+
+
+HEAVY.update((gamma.digamma, gamma.trigamma, gamma.zeta, gamma.polygamma, airy.airy_ai))
+HEAVY.update((incomplete_gamma.igamma, incomplete_gamma.igammac))
 
 
 def polygamma(call: StructuredCall) -> PlannedKernel:

@@ -298,6 +298,23 @@ CASES: dict[str, list[Any]] = {
     "embedding": [L(5, 3), ints(0, 4, 4), 1],
     "embedding_dense_backward": [L(3, 2), ints(0, 4, 4), 5, -1, False],
     "flip": [M, [0, 1]],
+    "copysign.Tensor": [M, L(4)],
+    "hypot": [M, L(4)],
+    "logaddexp": [M, L(4)],
+    "logaddexp2": [M, L(4)],
+    "xlogy.Tensor": [M, L(4, low=0.2)],
+    "logit": [L(3, 4, low=0.1, high=0.9), 0.05],
+    "logit_backward": [M, L(3, 4, low=0.1, high=0.9), None],
+    "lgamma": [POSITIVE],
+    "digamma": [POSITIVE],
+    "polygamma": [1, POSITIVE],
+    "igamma": [tt.full((3, 4), 1.5, dtype=tt.float64), L(4, low=0.2)],
+    "igammac": [tt.full((3, 4), 1.5, dtype=tt.float64), L(4, low=0.2)],
+    "special_zeta": [tt.full((3, 4), 2.5, dtype=tt.float64), L(4, low=0.5, high=3.0)],
+    "erfinv": [INNER],
+    "special_ndtri": [L(3, 4, low=0.1, high=0.9)],
+    "special_entr": [POSITIVE],
+    "special_xlog1py": [M, L(4, low=-0.5)],
     "tril": [M, 1],
     "triu": [M, -1],
 }  # fmt: skip
@@ -375,6 +392,8 @@ def singular_values_and_sizes_of_vectors(x: tt.Tensor) -> tuple[tt.Tensor, ...]:
 
 
 ELSEWHERE = {
+    # A step of one unit in the last place is lost in differences: as far from its operand as doubles go.
+    "nextafter": lambda x: tt.nextafter(x, x.detach() + 1),
     "_scaled_dot_product_flash_attention_for_cpu": lambda x: (
         tt.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             x.view(1, 1, 3, 4), x.view(1, 1, 3, 4).sin(), x.view(1, 1, 3, 4), 0.0, True

@@ -48,6 +48,7 @@ MATRICES = {
     "cross": [(3,), (3,)],
     "dist": [(3,), (3,)],
     "cdist": [(3, 4), (2, 4)],
+    "polar": [(3,), (3,)],
     "trace": [(3, 3)],
 }
 LOSSES = (
@@ -138,6 +139,15 @@ def arguments(name, make, whole):
         return [randn(make, 3), 1.0, 20.0]
     if base == "logsumexp" or name == "sum.dim_IntList":
         return [randn(make, 3), [0]]
+    if base in ("quantile", "nanquantile"):
+        return [randn(make, 3), 0.5 if overload == "scalar" else make(np.full((), 0.5))]
+    if base == "ctc_loss":
+        lengths = [whole([4]), whole([1])] if overload == "Tensor" else [[4], [1]]
+        return [randn(make, 4, 1, 3), whole([[1]]), *lengths]
+    if base == "multilabel_margin_loss":
+        return [randn(make, 3, 4), whole([[1, 0, -1, 2]] * 3)]
+    if base == "renorm":
+        return [randn(make, 3, 3), 2, 0, 1.0]
     if base == "view_as_complex":
         return [randn(make, 3, 2)]
     return [randn(make, 3)]
@@ -188,7 +198,7 @@ def test_a_listed_operator_gives_the_dtype_of_its_policy(device, name, width):
     with tt.autocast(device):
         result = first_of(run(name, args))
     expected = given if width == "float64" else EXPECTED[policy](device, given)
-    if name == "view_as_complex":
+    if name in ("polar", "view_as_complex"):
         expected = tt.complex128 if width == "float64" else tt.complex64
     assert result.dtype is expected
 

@@ -39,6 +39,7 @@ def make(kind, shape=(3, 4)):
 F = "float"
 INDEX_2D = tt.tensor([[0, 1, 2, 0], [1, 2, 0, 1]])
 SAMPLES = {
+    **{f"{name}dropout_": (make(F), 0.5, True) for name in ("alpha_", "feature_", "feature_alpha_")},
     "addbmm_": (make(F), make(F, (2, 3, 5)), make(F, (2, 5, 4))),
     "addmm_": (make(F), make(F, (3, 5)), make(F, (5, 4))),
     "addmv_": (make(F, (3,)), make(F, (3, 5)), make(F, (5,))),
@@ -52,6 +53,8 @@ SAMPLES = {
     "dropout_": (make(F), 0.5, True),
     "embedding_renorm_": (make(F), tt.tensor([0, 2]), 0.5, 2.0),
     "fill_.Tensor": (make(F), tt.tensor(3.0)),
+    "float_power_.Scalar": (make(F).double(), 2.0),
+    "float_power_.Tensor": (make(F).double(), make(F)),
     "geometric_": (make(F), 0.5),
     "index_add_": (make(F), 0, make("index"), make(F)),
     "index_copy_": (make(F), 0, make("index"), make(F)),
@@ -247,6 +250,9 @@ OUT_SAMPLES = {
     "unique_consecutive.out": (LINE, True, True),
     "unique_dim.out": (LINE, 0, True, True, True),
     "unique_dim_consecutive.out": (LINE, 0, True, True),
+    **{f"{name}quantile.out": (make(F), tt.tensor([0.5, 0.2])) for name in ("", "nan")},
+    **{f"{name}quantile.scalar_out": (make(F), 0.5) for name in ("", "nan")},
+    "multilabel_margin_loss.out": (make(F), tt.tensor([[1, 0, -1, 2]] * 3)),
     "arange.out": (5,),
     "arange.start_out": (1, 7, 2),
     "_addmm_activation.out": SAMPLES["addmm_"],
@@ -382,7 +388,7 @@ OUT_SAMPLES |= {
 def out_dtypes(op, args, kwargs):
     """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
     names = [a.name for a in op._schema.out_arguments]
-    first = [tt.float32, tt.int64, tt.bool, tt.float64, tt.complex64, tt.int32]
+    first = [tt.float32, tt.int64, tt.int32, tt.bool, tt.float64, tt.complex64]
     for last in first:
         for head in first:
             rest = len(names) - 1

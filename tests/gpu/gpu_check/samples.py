@@ -177,6 +177,18 @@ WITHOUT_SAMPLE = {
         )
     },
     "affine_grid_generator_backward": "is the gradient of affine_grid_generator, a product of matrices",
+    "ctc_loss.Tensor": "reads its lengths on the host: the overload with numbers is sampled",
+    "empty_permuted": "returns memory that nobody has written",
+    **{
+        f"{name}dropout_": "writes what the form without an underscore gives"
+        for name in ("alpha_", "feature_")
+    },
+    "feature_alpha_dropout_": "writes what the form without an underscore gives",
+    **{
+        f"logspace.{form}": "the overload with numbers is sampled"
+        for form in ("Scalar_Tensor", "Tensor_Scalar")
+    },
+    **{f"logspace.{form}": "the overload with numbers is sampled" for form in ("Tensor_Tensor", "out")},
     "unflatten._namedshape": "names of dimensions become numbers before any kernel",
     "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
 }
@@ -212,6 +224,7 @@ def all_samples() -> list[Sample]:
         samples_reductions,
         samples_resampling,
         samples_sorting,
+        samples_special,
         samples_windows,
     )
 
@@ -228,6 +241,7 @@ def all_samples() -> list[Sample]:
         samples_moving.SAMPLES,
         samples_numbers.SAMPLES,
         samples_compositions.SAMPLES,
+        samples_special.SAMPLES,
     )
     return [sample for table in tables for sample in table]
 
