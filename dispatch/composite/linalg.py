@@ -10,7 +10,6 @@ from ...runtime.local_dispatch_key_set import effective
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..generated import functions as ops
 from ..generated.functions import addmm, bmm, dot, mm, mv
 from ..structured.register import planned_by
 from ..tensor import Tensor

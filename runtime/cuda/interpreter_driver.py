@@ -391,9 +391,9 @@ class InterpreterDriver(Driver, InterpreterCapture):
 
         def run() -> None:
             data = _array_at(src, transform.sizes, transform.dtype)
-            self._check_range("Fourier transform of device memory", src, data.nbytes)
+            self.check_range("Fourier transform of device memory", src, data.nbytes)
             target = _array_at(dst, transform.out_sizes, transform.out_dtype)
-            self._check_range("Fourier transform into device memory", dst, target.nbytes)
+            self.check_range("Fourier transform into device memory", dst, target.nbytes)
             target[...] = transform.compute(fft, data)
 
         self.stream(stream).enqueue(run, "library", "Fourier transform")

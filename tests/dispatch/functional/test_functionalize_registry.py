@@ -392,7 +392,11 @@ def out_dtypes(op, args, kwargs):
     for last in first:
         for head in first:
             rest = len(names) - 1
-            tried = ([head] * rest + [last], [head] + [last] * rest, [head, *[tt.int32] * (rest - 1), last][-rest - 1 :])
+            tried = (
+                [head] * rest + [last],
+                [head] + [last] * rest,
+                [head, *[tt.int32] * (rest - 1), last][-rest - 1 :],
+            )
             for kinds in tried:
                 trial = [tt.empty(0, dtype=kind) for kind in kinds]
                 try:
