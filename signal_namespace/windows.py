@@ -333,7 +333,7 @@ def nuttall(
 
     Example:
         >>> import triten as tt
-        >>> float(tt.signal.windows.nuttall(5)[2])
+        >>> round(float(tt.signal.windows.nuttall(5)[2]), 4)
         1.0
     """
     weights = [0.3635819, 0.4891775, 0.1365995, 0.0106411]

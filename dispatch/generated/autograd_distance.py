@@ -109,7 +109,7 @@ def plan__cdist_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 
 
 class PdistForwardBackward0(Node):
-    """_pdist_forward(Tensor self, float p=2) -> Tensor"""
+    """_pdist_forward(Tensor self, float p=2.) -> Tensor"""
 
     __slots__ = ("p", "result", "result_version", "self_", "self__version")
 
@@ -130,7 +130,7 @@ class PdistForwardBackward0(Node):
 
 
 def plan__pdist_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """_pdist_forward(Tensor self, float p=2) -> Tensor"""
+    """_pdist_forward(Tensor self, float p=2.) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
     self_is_tensor = isinstance(args[0], TensorImpl)

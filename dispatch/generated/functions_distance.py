@@ -84,7 +84,7 @@ _pdist_forward_packet = packet(
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
-        Parameter("p", "number", 2, False),
+        Parameter("p", "number", 2.0, False),
     ),
     False,
 )
@@ -176,8 +176,8 @@ def pdist(input: Any, p: Any = 2) -> Any:
     return plan(input, p)
 
 
-def _pdist_forward(input: Any, p: Any = 2, *, out: Any = None) -> Any:
-    """_pdist_forward(Tensor self, float p=2) -> Tensor"""
+def _pdist_forward(input: Any, p: Any = 2.0, *, out: Any = None) -> Any:
+    """_pdist_forward(Tensor self, float p=2.) -> Tensor"""
     if modes or out is not None:
         if modes:
             return _pdist_forward_packet.call_parameters(input, p, out=out)

@@ -58,7 +58,7 @@ def register() -> None:
     composite("pdist", "CompositeImplicitAutograd", composition.pdist)
     define(
         "_pdist_forward",
-        "_pdist_forward(Tensor self, float p=2) -> Tensor",
+        "_pdist_forward(Tensor self, float p=2.) -> Tensor",
         "native_functions/distance.yaml:23",
         ("core",),
     )
@@ -66,7 +66,7 @@ def register() -> None:
     autograd("_pdist_forward", autograd_distance.plan__pdist_forward)
     define(
         "_pdist_forward.out",
-        "_pdist_forward.out(Tensor self, float p=2, *, Tensor(a!) out) -> Tensor(a!)",
+        "_pdist_forward.out(Tensor self, float p=2., *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/distance.yaml:23",
         ("core",),
     )

@@ -71,7 +71,7 @@ def bulk_products(capability: int) -> Iterator[Sample]:
         ):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype)
             # Sums of 16 rows stay where HMMA leaves them, in pairs.
-            held = wide if m > 16 or capability >= 90 else ()
+            held = wide if m > 16 or capability >= 90 else ("add_parts",)
             yield Sample(f"mm {dtype} {m}x{n}x{k}", partial(tt.mm, a, b.t()), held)
         a, b = empty(16, 4096, dtype=dtype), empty(4096, 4096, dtype=dtype)
         yield Sample(f"mm {dtype} of 16 rows", partial(tt.mm, a, b))

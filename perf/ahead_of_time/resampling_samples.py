@@ -46,6 +46,12 @@ def resampling(capability: int) -> Iterator[Sample]:
                     lambda y: tt.nn.functional.interpolate(y, scale_factor=2.0, mode=m), x
                 ),
             )
+        # Lines as long as the widest tile, which shorter ones do not fill.
+        long = empty(2, 8, 64, 512, dtype=dtype)
+        yield Sample(
+            f"replicate long lines {dtype}",
+            lambda x=long: gradients(lambda y: pad(y, (1, 2, 3, 1), "replicate"), x),
+        )
         for mode in ("bilinear", "bicubic"):
             yield Sample(
                 f"{mode} antialiased {dtype}",
@@ -64,13 +70,13 @@ def resampling(capability: int) -> Iterator[Sample]:
             f"replicate a volume {dtype}",
             lambda x=volume: gradients(lambda y: pad(y, (1, 2, 3, 1, 1, 1), "replicate"), x),
         )
-    for dtype in MOVED:
-        x = empty(8, 64, 64, 64, dtype=dtype)
+    for dtype in (*MOVED, "float8_e5m2", *(("float8_e4m3fn",) if capability >= 89 else ())):
+        x = empty(8, 8, 64, 512, dtype=dtype)
         yield Sample(f"constant_pad_nd {dtype}", lambda x=x: pad(x, (1, 2, 3, 1)))
     yield Sample(
         "nearest uint8 backward",
         lambda: _operator("upsample_nearest2d_backward")(
-            empty(8, 64, 128, 128, dtype="uint8"), (128, 128), (8, 64, 64, 64)
+            empty(8, 8, 128, 512, dtype="uint8"), (128, 512), (8, 8, 64, 256)
         ),
     )
 
@@ -98,9 +104,10 @@ def sampling(capability: int) -> Iterator[Sample]:
                 empty(2, 16, 32, 32, 3, dtype=d),
             ),
         )
+        long = empty(8, 8, 64, 256, dtype=dtype)
         yield Sample(
             f"unfold {dtype}",
-            lambda x=x: gradients(lambda y: tt.nn.functional.unfold(y, 3, padding=1, stride=2), x),
+            lambda x=long: gradients(lambda y: tt.nn.functional.unfold(y, 3, padding=1, stride=2), x),
         )
-    x = empty(8, 64, 64, 64, dtype="bool")
-    yield Sample("unfold bool", lambda: tt.nn.functional.fold(tt.nn.functional.unfold(x, 3), (64, 64), 3))
+    x = empty(8, 8, 64, 256, dtype="bool")
+    yield Sample("unfold bool", lambda: tt.nn.functional.fold(tt.nn.functional.unfold(x, 3), (64, 256), 3))

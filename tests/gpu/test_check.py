@@ -135,7 +135,9 @@ def test_shards_are_apart_and_together_everything(capsys: pytest.CaptureFixture[
 
 def test_the_runtimes_checks(check: Callable[..., Any]) -> None:
     """Each passes, is not built, or needs a card; those that the interpreter can show do pass."""
-    run = check("--only", r"^(launch|driver|allocator|random|cuda|optimizers|products|tuning): ")
+    run = check(
+        "--only", r"^(launch|driver|allocator|random|cuda|factorisations|optimizers|products|tuning): "
+    )
     assert run.status == 0, run.output
     statuses = run.statuses()
     assert set(statuses) == set(check_names())

@@ -42,7 +42,6 @@ def test_convolutions(rank):
         ({"padding": "full"}, ValueError, "Invalid padding string 'full'"),
         ({"padding": "same", "stride": 2}, ValueError, "not supported for strided convolutions"),
         ({"padding_mode": "odd"}, ValueError, "padding_mode must be one of"),
-        ({"padding_mode": "reflect"}, NotImplementedError, "padding_mode='reflect' is not implemented"),
     ],
 )
 def test_convolutions_refuse(options, error, message):

@@ -174,8 +174,3 @@ def test_gradients(random, same, name):
         (y * y).sum().backward()
         gradients.append(x.grad)
     same(*gradients, 1e-12)
-
-
-def test_complex_is_refused():
-    with pytest.raises(NotImplementedError, match="var_cuda"):
-        tt.empty(3, dtype=tt.complex64, device="cuda").var()

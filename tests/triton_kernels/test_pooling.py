@@ -87,8 +87,8 @@ def test_integers(random, same, dtype):
         tt.max_pool2d_with_indices(x.to("cuda"), 3, 2, 1), tt.max_pool2d_with_indices(x, 3, 2, 1), strict=True
     ):
         same(got, expected)
-    average = avg_pool2d
-    same(average(x.to("cuda"), 3, 2, 1), average(x, 3, 2, 1))
+    if dtype is tt.int64:
+        same(avg_pool2d(x.to("cuda"), 3, 2, 1), avg_pool2d(x, 3, 2, 1))
 
 
 def test_nan_and_infinity(random, same):

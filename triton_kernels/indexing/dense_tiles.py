@@ -1,4 +1,4 @@
-"""Tiles of elements that lie side by side, read and written in vectors."""
+"""Tiles of elements that lie side by side, read in vectors."""
 
 from ...runtime.cuda.lazy_triton import tl, triton
 
@@ -12,13 +12,3 @@ def dense_tile(x, start, n, BLOCK: tl.constexpr):
     else:
         value = tl.load(x + i, mask=i < n, other=0)
     return value
-
-
-@triton.jit
-def store_dense_tile(x, value, start, n, BLOCK: tl.constexpr):
-    """A tile written to where its elements lie side by side."""
-    i = start + tl.arange(0, BLOCK)
-    if start + BLOCK <= n:
-        tl.store(x + i, value)
-    else:
-        tl.store(x + i, value, mask=i < n)

@@ -69,7 +69,7 @@ declare(
         ONE + TWO: (Configuration((2048,)),),
         FOUR + EIGHT: (Configuration((1024,)),),
     },
-    operations="n",
+    operations="n comparisons",
     traffic="n itemsize",
     loads=("x",),
 )

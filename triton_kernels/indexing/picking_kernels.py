@@ -3,7 +3,7 @@
 from ...runtime.cuda.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..reduction.reduction_kernels import offset_of
-from .dense_tiles import dense_tile, store_dense_tile
+from .dense_tiles import dense_tile
 
 
 @triton.jit
@@ -67,7 +67,11 @@ def pick(
     at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
     if DENSE:
         # Where an index is wrong a zero is written: the host raises an error.
-        store_dense_tile(out, tl.load(source + at, mask=mask, other=0), start, n, BLOCK)
+        found = tl.load(source + at, mask=mask, other=0)
+        if start + BLOCK <= n:
+            tl.store(out + d, found)
+        else:
+            tl.store(out + d, found, mask=d < n)
     else:
         to = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
         tl.store(to, tl.load(source + at, mask=mask), mask=mask)
@@ -167,7 +171,11 @@ def locate(
     if DENSE:
         if ADDS:
             key += dense_tile(keys, first, n, BLOCK).to(INDEX)
-        store_dense_tile(keys, key.to(keys.dtype.element_ty), first, n, BLOCK)
+        key = key.to(keys.dtype.element_ty)
+        if first + BLOCK <= n:
+            tl.store(keys + j, key)
+        else:
+            tl.store(keys + j, key, mask=mask)
     else:
         to = keys + offset_of(j, j0, j1, j2, kj0, kj1, kj2, kj3, NDIM_J)
         if ADDS:

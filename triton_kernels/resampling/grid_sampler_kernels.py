@@ -237,18 +237,20 @@ SCATTERED = (
     "16 warps: places are anywhere in the image, so that each load waits for memory; other warps hide that"
 )
 
-for _kernel, _operand, _tile, _configuration, _operations in (
+for _kernel, _operand, _dtypes, _tile, _configuration, _operations in (
     (
         sample,
         "x",
+        ("fp32", "fp64", "bf16", "fp16"),
         ("BLOCK", "BLOCK_C"),
         Configuration((64, 8)),
         "a multiplication and an addition for each tap and channel, and some 20 for each tap's weight",
     ),
-    (sample_taps, "weight", ("BLOCK",), Configuration((128,)), "some 20 for each tap"),
+    (sample_taps, "weight", ("fp32", "fp64"), ("BLOCK",), Configuration((128,)), "some 20 for each tap"),
     (
         sample_grid_backward,
         "x",
+        ("fp32", "fp64", "bf16", "fp16"),
         ("BLOCK",),
         Configuration((128,)),
         "2 for each tap and channel, and some 30 for each tap",
@@ -260,7 +262,7 @@ for _kernel, _operand, _tile, _configuration, _operations in (
         why=SCATTERED,
         operand=_operand,
         tile=_tile,
-        dtypes=("fp32", "fp64", "bf16", "fp16"),
+        dtypes=_dtypes,
         configurations=(_configuration,),
         smaller=True,
         operations=_operations,

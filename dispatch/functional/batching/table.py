@@ -86,6 +86,7 @@ _LISTS = "vmap: {} steps lists of tensors in one launch, none of which may be ma
 _STORAGE = "vmap: {} changes the storage of a tensor, which all examples of a BatchedTensor share"
 
 REFUSED = {
+    "aten::_local_scalar_dense": "vmap: {} gives one number of the host, and every example has its own",
     "aten::nonzero": _DYNAMIC,
     "aten::is_set_to": "Batching rule not implemented for {}. We could not generate a fallback: it returns a bool.",
     **dict.fromkeys(

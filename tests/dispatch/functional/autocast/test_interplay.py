@@ -81,55 +81,56 @@ def test_listed_operators_are_covered_as_soon_as_they_are_defined():
     x = tt.ones(2, dtype=tt.float16)
     for _ in range(2):
         with tt.library.Library("aten", "FRAGMENT") as lib:
-            lib.define("linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
-            lib.impl("linalg_cond", lambda self, p: self.clone(), "CompositeExplicitAutograd")
+            lib.define("_grid_sampler_2d_cpu_fallback(Tensor self, Scalar? p=None) -> Tensor")
+            lib.impl(
+                "_grid_sampler_2d_cpu_fallback", lambda self, p: self.clone(), "CompositeExplicitAutograd"
+            )
             with tt.autocast("cpu"):
-                assert tt.ops.aten.linalg_cond(x).dtype is tt.float32
-            assert tt.ops.aten.linalg_cond(x).dtype is tt.float16
-    assert Dispatcher.singleton().find_op("aten::linalg_cond") is None
+                assert tt.ops.aten._grid_sampler_2d_cpu_fallback(x).dtype is tt.float32
+            assert tt.ops.aten._grid_sampler_2d_cpu_fallback(x).dtype is tt.float16
+    assert Dispatcher.singleton().find_op("aten::_grid_sampler_2d_cpu_fallback") is None
 
 
 def test_a_users_kernel_that_came_before_the_definition_serves():
     with tt.autocast("cpu"):
         pass
     with tt.library.Library("aten", "FRAGMENT") as lib:
-        lib.impl("linalg_cond", lambda self, p: self.double(), "AutocastCPU")
-        lib.define("linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
+        lib.impl("_grid_sampler_2d_cpu_fallback", lambda self, p: self.double(), "AutocastCPU")
+        lib.define("_grid_sampler_2d_cpu_fallback(Tensor self, Scalar? p=None) -> Tensor")
         with tt.autocast("cpu"):
-            assert tt.ops.aten.linalg_cond(tt.ones(2)).dtype is tt.float64
+            assert tt.ops.aten._grid_sampler_2d_cpu_fallback(tt.ones(2)).dtype is tt.float64
 
 
 def test_what_a_composite_calls_is_not_cast_again():
     with tt.library.Library("aten", "FRAGMENT") as lib:
-        lib.define("pinverse(Tensor self) -> Tensor", lambda self: tt.mm(self, self))
-        lib.define("polar(Tensor self) -> Tensor")
-        lib.impl("polar", lambda self: tt.mm(self, self), "CompositeExplicitAutograd")
+        lib.define("multilabel_margin_loss_forward(Tensor self) -> Tensor", lambda self: tt.mm(self, self))
+        lib.define("_grid_sampler_2d_cpu_fallback(Tensor self) -> Tensor")
+        lib.impl("_grid_sampler_2d_cpu_fallback", lambda self: tt.mm(self, self), "CompositeExplicitAutograd")
         for x in (tt.ones(2, 2), tt.ones(2, 2, dtype=tt.float16), tt.ones(2, 2, requires_grad=True)):
             with tt.autocast("cpu"):
-                assert tt.ops.aten.pinverse(x).dtype is tt.float32
-                assert tt.ops.aten.polar(x).dtype is tt.float32
+                assert tt.ops.aten.multilabel_margin_loss_forward(x).dtype is tt.float32
+                assert tt.ops.aten._grid_sampler_2d_cpu_fallback(x).dtype is tt.float32
 
 
 def test_optional_tensors_are_cast_and_have_no_say_in_promotion():
     narrow, bias = tt.ones(2, device="cuda").half(), tt.ones(2, device="cuda").requires_grad_()
     seen = []
-    with tt.library.Library("aten", "FRAGMENT") as lib:
-        lib.define("bilinear(Tensor a, Tensor b, Tensor? bias=None, Tensor?[] more=[]) -> Tensor")
 
-        def kernel(a, b, bias, more):
-            seen.append((a.dtype, b.dtype, bias.dtype, [m if m is None else m.dtype for m in more]))
-            return a + b
+    def kernel(a, b, weight, bias):
+        seen.append((a.dtype, b.dtype, weight.dtype, bias if bias is None else bias.dtype))
+        return a + b
 
-        lib.impl("bilinear", kernel, "CompositeExplicitAutograd")
+    with tt.library.Library("aten", "IMPL") as lib:
+        lib.impl("bilinear", kernel, "CUDA")
         with tt.autocast("cuda"):
 
             def call():
-                return tt.ops.aten.bilinear(narrow, narrow, bias, [None, bias])
+                return tt.ops.aten.bilinear(narrow, narrow, narrow, bias)
 
             assert [casts_in(call) for _ in range(2)] == [1, 0]
-            tt.ops.aten.bilinear(narrow, bias, bias)
-    assert seen[0] == (tt.float16, tt.float16, tt.float16, [None, tt.float32])
-    assert seen[2] == (tt.float32, tt.float32, tt.float32, [])
+            tt.ops.aten.bilinear(narrow, bias, narrow, None)
+    assert seen[0] == (tt.float16, tt.float16, tt.float16, tt.float16)
+    assert seen[2] == (tt.float32, tt.float32, tt.float32, None)
 
 
 def test_norm_gets_a_dtype_by_another_overload():
