@@ -101,7 +101,8 @@ def pool_bags(
 
 declare(
     pool_bags,
-    why="32 warps: eight rows of a bag are in flight in a block, and other blocks run while it waits for its indices",
+    warps=24,
+    why="24 warps: eight rows of a bag are in flight in a block, and other blocks run while it waits for its indices",
     operand="weight",
     tile=("ROWS", "BLOCK"),
     dtypes={

@@ -130,11 +130,16 @@ class ChannelNorm:
     def chosen(
         self, kernel: LazyKernel, dtype: ScalarType, shape: tuple[int, ...], block: tuple[int, int]
     ) -> Configuration:
-        """The configuration of a launch, which is that of `block` until another one was measured to be quicker."""
+        """The configuration of a launch, which is that of `block` until another one was measured to be quicker.
+
+        The longer side of a block is the one along which elements lie side by side: it gets no shorter.
+        """
         default = Configuration(block)
         if interpreted():
             return default
-        return configuration(kernel, self.call.device, str(dtype.triton_name), shape, default)
+        found = configuration(kernel, self.call.device, str(dtype.triton_name), shape, default)
+        side = block.index(max(block))
+        return found if found.tile[side] >= block[side] else default
 
     def _launch(
         self,

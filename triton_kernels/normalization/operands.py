@@ -101,7 +101,7 @@ def is_alike(found: Configuration, default: Configuration, body: int) -> bool:
     """
     if body <= default.tile[1]:
         return body <= found.tile[1]
-    return body <= found.tile[1] or found.elements <= default.elements
+    return body <= found.tile[1] or (found.elements <= default.elements and found.tile[0] <= default.tile[0])
 
 
 def sum_parts(

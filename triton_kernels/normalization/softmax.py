@@ -92,7 +92,8 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             step = 1 if inner else sides.reduced.strides[0][0]
             dtype = str(specs[-1].dtype.triton_name)
             chosen = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
-        if (cut.edges and chosen.tile[0] > 1) or not is_alike(chosen, default, body):
+        is_narrow = not inner and chosen.tile[0] < default.tile[0]
+        if (cut.edges and chosen.tile[0] > 1) or is_narrow or not is_alike(chosen, default, body):
             chosen = default
         outputs, reduced = chosen.tile
         pointers = {

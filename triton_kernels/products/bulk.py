@@ -12,7 +12,14 @@ from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
 from .parts import in_parts
-from .persistent import EIGHT_BITS, EXACT_EIGHT_BITS, TF32_TILES, TILES, matmul_persistent
+from .persistent import (
+    EIGHT_BITS,
+    EXACT_EIGHT_BITS,
+    ROW_WISE_EIGHT_BITS,
+    TF32_TILES,
+    TILES,
+    matmul_persistent,
+)
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import bounded, stride_arguments
 
@@ -70,7 +77,9 @@ def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Confi
     itemsize = problem.left.dtype.itemsize
     if itemsize == 1:
         exact = problem.imprecise is not None or problem.out.dtype.itemsize == 4
-        return (EXACT_EIGHT_BITS if exact else EIGHT_BITS), EXACT_EIGHT_BITS
+        factors = problem.epilogue.factors
+        roomy = ROW_WISE_EIGHT_BITS if factors is not None and factors.row_wise else EIGHT_BITS
+        return (EXACT_EIGHT_BITS if exact else roomy), EXACT_EIGHT_BITS
     return TILES if itemsize == 2 else TF32_TILES
 
 

@@ -209,6 +209,8 @@ EIGHT_BITS = (
     Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
     Configuration((64, 64, 128), 4, 4, {90: 2, 100: 2}),
 )
+# Scales of rows and columns stand beside the sums while these are stored, which sm_100 has no registers for.
+ROW_WISE_EIGHT_BITS = (Configuration((128, 256, 128), 8, 3, {90: 1}), *EIGHT_BITS[1:])
 EXACT_EIGHT_BITS = EIGHT_BITS[1:]
 """Where sums are kept twice: those of the tensor cores, and those that they are added to in float32."""
 TF32_TILES = (LARGE_TF32[0], *CROWDED_TF32), CROWDED_TF32

@@ -237,22 +237,27 @@ SCATTERED = (
     "16 warps: places are anywhere in the image, so that each load waits for memory; other warps hide that"
 )
 
-for _kernel, _operand, _dtypes, _tile, _configuration, _operations in (
+WIDENED, FLOATS = ("fp32",), ("fp32", "bf16", "fp16")
+"""Operands that are always widened, and others."""
+
+for _kernel, _operand, _dtypes, _tile, _configuration, _blocks_of_double, _operations in (
     (
         sample,
         "x",
-        ("fp32", "fp64", "bf16", "fp16"),
+        FLOATS,
         ("BLOCK", "BLOCK_C"),
         Configuration((64, 8)),
+        2,
         "a multiplication and an addition for each tap and channel, and some 20 for each tap's weight",
     ),
-    (sample_taps, "weight", ("fp32", "fp64"), ("BLOCK",), Configuration((128,)), "some 20 for each tap"),
+    (sample_taps, "weight", WIDENED, ("BLOCK",), Configuration((128,)), 4, "some 20 for each tap"),
     (
         sample_grid_backward,
         "x",
-        ("fp32", "fp64", "bf16", "fp16"),
+        FLOATS,
         ("BLOCK",),
         Configuration((128,)),
+        3,
         "2 for each tap and channel, and some 30 for each tap",
     ),
 ):
@@ -262,8 +267,11 @@ for _kernel, _operand, _dtypes, _tile, _configuration, _operations in (
         why=SCATTERED,
         operand=_operand,
         tile=_tile,
-        dtypes=_dtypes,
-        configurations=(_configuration,),
+        dtypes={
+            _dtypes: (_configuration,),
+            # Weights and places of two registers each.
+            ("fp64",): (Configuration(_configuration.tile, blocks=_blocks_of_double),),
+        },
         smaller=True,
         operations=_operations,
         traffic="the grid and the output once; of the image each tap's sector for each channel",

@@ -465,8 +465,9 @@ declare(
 )
 declare(
     map_lines_backward,
-    warps=16,
-    why=GATHERING,
+    warps=12,
+    why="12 warps: taps and weights of three dimensions, and the results that each element is a tap of, stand in "
+    "registers",
     operand="g",
     tile=("BLOCK_L", "BLOCK_C"),
     dtypes={

@@ -87,7 +87,8 @@ def squares() -> str:
         agree(tt.linalg.inv(shifted) @ shifted, whole(A, n), f"inv of {what}")
         upper = shifted.triu()
         agree(upper @ tt.linalg.solve_triangular(upper, A, upper=True), A, f"solve_triangular of {what}")
-        agree(tt.linalg.det(shifted).abs().log(), tt.linalg.slogdet(shifted)[1], f"det of {what}")
+        small = shifted / n  # of a determinant that float32 holds
+        agree(tt.linalg.det(small).abs().log(), tt.linalg.slogdet(small)[1], f"det of {what}")
         count += 1
     return f"{count} batches"
 
