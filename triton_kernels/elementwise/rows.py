@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.lazy_triton import tl, triton
+from ...runtime.cuda.occupancy import WARP_SIZE
 from ..budget import FLOATS8, STREAMING, Configuration, declare
 from ..conversion import convert
 from ..geometry import Geometry
@@ -21,8 +22,6 @@ from ..tuning.choice import configuration
 from .operands import BLOCKED, COLUMN, ELEMENT, NUMBER, PAIRED, Operand, apply, read
 from .passing import BYTES, INTERPRETED_BLOCK, Passed, Planned, power_of_two_in
 
-LEAST = 512
-"""Elements of a tile that was measured, below which it is not taken: its lanes would have nothing to do."""
 ROW_BYTES = 512
 """What it reads of one row, where there are several: an access of each lane of a warp."""
 
@@ -207,7 +206,8 @@ def plan_rows(
             min(next_power_of_2(n_rows), chosen.tile[0]),
             min(next_power_of_2(length), chosen.tile[1]),
         )
-        if own * along >= LEAST:
+        # A tile that was measured for longer rows is not taken where its lanes would have less than a vector each.
+        if own * along * max(itemsizes) >= ALIGNMENT * WARP_SIZE * chosen.warps:
             height, width, warps = own, along, chosen.warps
     row_blocks, column_blocks = cdiv(n_rows, height), cdiv(length, width)
     kind = integer_type(row_blocks * height, 2 * column_blocks * width, geometry.extent())

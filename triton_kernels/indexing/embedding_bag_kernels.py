@@ -101,8 +101,7 @@ def pool_bags(
 
 declare(
     pool_bags,
-    warps=24,
-    why="24 warps: eight rows of a bag are in flight in a block, and other blocks run while it waits for its indices",
+    why="32 warps: eight rows of a bag are in flight in a block, and other blocks run while it waits for its indices",
     operand="weight",
     tile=("ROWS", "BLOCK"),
     dtypes={

@@ -156,9 +156,8 @@ def extreme_with_index(
     tl.store(at_out + to, index.to(at_out.dtype.element_ty), mask=wanted)
 
 
-# A block less where the compiler keeps to the next lower step of registers by spilling a value or two.
-ROWS, COLUMNS = Configuration((1, 4096), 8, blocks={80: 3, 90: 3, 100: 2}), Configuration((64, 32))
-DOUBLE = Configuration((1, 2048), 8), Configuration((32, 32), blocks={80: 5, 90: 6, 100: 6})
+ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((64, 32))
+DOUBLE = Configuration((1, 2048), 8), Configuration((32, 32))
 HALF_ROWS = Configuration((1, 2048))
 """Worth timing: as much for each lane of half as many."""
 

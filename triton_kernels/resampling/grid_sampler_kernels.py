@@ -257,7 +257,7 @@ for _kernel, _operand, _dtypes, _tile, _configuration, _blocks_of_double, _opera
         FLOATS,
         ("BLOCK",),
         Configuration((128,)),
-        3,
+        4,
         "2 for each tap and channel, and some 30 for each tap",
     ),
 ):

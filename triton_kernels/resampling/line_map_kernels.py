@@ -465,9 +465,8 @@ declare(
 )
 declare(
     map_lines_backward,
-    warps=12,
-    why="12 warps: taps and weights of three dimensions, and the results that each element is a tap of, stand in "
-    "registers",
+    warps=16,
+    why=GATHERING,
     operand="g",
     tile=("BLOCK_L", "BLOCK_C"),
     dtypes={
