@@ -257,8 +257,10 @@ def logspace(
     pin: Any,
 ) -> Any:
     """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
-    made = linspace(start, end, steps, dtype, layout, device, pin)
-    return powers(made, start, end, base)
+    is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+    # Exponents that the result's dtype need not hold.
+    ends = (0, 0) if is_integral else (start, end)
+    return powers(linspace(*ends, steps, dtype, layout, device, pin), start, end, base)
 
 
 def logspace_out(start: Any, end: Any, steps: int, base: float, out: Any) -> Any:
@@ -271,8 +273,13 @@ def logspace_out(start: Any, end: Any, steps: int, base: float, out: Any) -> Any
 
 
 def powers(out: Any, start: Any, end: Any, base: float) -> Any:
-    """Powers of `base` put into `out`, computed in double precision, whatever its dtype."""
+    """Powers of `base` put into `out`, computed in double precision, whatever its dtype.
+
+    Whole numbers are powers from whole exponents to whole ones, as in ATen's kernel.
+    """
     wide = complex128 if out.dtype.is_complex else float64
+    if not (out.dtype.is_floating_point or out.dtype.is_complex):
+        start, end = int(start), int(end)
     if out.is_meta:
         return out
     exponents = linspace(start, end, out.numel(), wide, None, out.device, None)

@@ -287,3 +287,15 @@ def test_empty_strided():
     made = tt.empty_strided((2, 3), (1, 2))
     assert made.stride() == (1, 2) and made.untyped_storage().nbytes() == 24
     assert tt.zeros(1, dtype=tt.int8).new_empty_strided((2,), (3,)).dtype is tt.int8
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "base", "powers"),
+    [(1.9, 3.2, 10.0, [10, 1000]), (-2, 0.5, 10.0, [0, 1]), (0, 3, -2.0, [1, -8])],
+)
+def test_logspace_of_whole_numbers_goes_from_a_whole_exponent_to_a_whole_one(
+    start, end, base, powers, device
+):
+    assert tt.logspace(start, end, 2, base, dtype=tt.int64, device=device).tolist() == powers
+    out = tt.empty(0, dtype=tt.int64, device=device)
+    assert tt.logspace(start, end, 2, base, out=out).tolist() == powers
