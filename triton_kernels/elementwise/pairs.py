@@ -490,7 +490,8 @@ declare(
     stores=("out",),
     per_index=2,
     functions=dict.fromkeys(("acos", "acosh", "asin", "asinh"), ROOTS)
-    | dict.fromkeys(("atan", "atanh", "cos", "cosh", "silu_backward", "sin", "sinh"), PRODUCTS),
+    | dict.fromkeys(("atan", "atanh", "cos", "cosh", "silu_backward", "sin", "sinc", "sinh"), PRODUCTS)
+    | {"logaddexp": (16, "both operands, an exponential function and a logarithm live beside one another")},
     local=dict.fromkeys(
         (
             "cos",
