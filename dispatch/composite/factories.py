@@ -259,8 +259,8 @@ def logspace(
     """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
     is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
     # Exponents that the result's dtype need not hold.
-    ends = (0, 0) if is_integral else (start, end)
-    return powers(linspace(*ends, steps, dtype, layout, device, pin), start, end, base)
+    first, last = (0, 0) if is_integral else (start, end)
+    return powers(linspace(first, last, steps, dtype, layout, device, pin), start, end, base)
 
 
 def logspace_out(start: Any, end: Any, steps: int, base: float, out: Any) -> Any:
