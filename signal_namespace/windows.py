@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..dispatch.composite.signal_windows import bessel_i0
 from ..dispatch.generated import functions as ops
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float32, float64, get_default_dtype
@@ -163,7 +162,7 @@ def kaiser(
 
     def shape(n: Any, whole: int) -> Any:
         x = n * (2 / (whole - 1)) - 1
-        return bessel_i0((1 - x * x).clamp(min=0).sqrt() * beta) / bessel_i0(ops.full_like(n[:1], beta))
+        return ops.i0((1 - x * x).clamp(min=0).sqrt() * beta) / ops.i0(ops.full_like(n[:1], beta))
 
     return _made("kaiser", shape, M, sym, dtype, layout, device, requires_grad)
 

@@ -73,3 +73,10 @@ def test_layers_pad_before_they_convolve(mode: str) -> None:
     layer = tt.nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode)
     expected = F.conv2d(F.pad(tt.from_numpy(X), (1, 1, 1, 1), mode), layer.weight, layer.bias)
     assert tt.allclose(layer(tt.from_numpy(X)), expected)
+
+
+@pytest.mark.parametrize("beta", [0.0, 12.0, 80.0])
+def test_kaiser_windows_of_any_beta(beta: float) -> None:
+    want = np.kaiser(9, beta)
+    np.testing.assert_allclose(tt.kaiser_window(9, False, beta, dtype=tt.float64).numpy(), want, 1e-9)
+    np.testing.assert_allclose(tt.signal.windows.kaiser(9, beta=beta, dtype=tt.float64).numpy(), want, 1e-9)
