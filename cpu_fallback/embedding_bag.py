@@ -19,8 +19,10 @@ from .error_state import IGNORE, reset_state, set_state
 from .indexing import add_rows, is_within
 from .widen import FLOAT32, NARROW
 
+Array = np.ndarray[Any, Any]
 
-def check_bags(indices: Any, starts: Any, rows: int) -> None:
+
+def check_bags(indices: Array, starts: Array, rows: int) -> None:
     """Refuse bags that do not follow one another from the first index on, and indices outside the table."""
     length = indices.size
     if starts.size:
@@ -36,7 +38,7 @@ def check_bags(indices: Any, starts: Any, rows: int) -> None:
         raise RuntimeError(WRONG_INDEX.format(wrong=wrong))
 
 
-def first_largest(values: Any, starts: Any) -> tuple[Any, Any]:
+def first_largest(values: Array, starts: Array) -> tuple[Array, Array]:
     """The largest element of each column of each run of rows, and its first place; NaN only where it comes first."""
     heads = np.zeros(len(values), np.bool_)
     heads[starts] = True
@@ -59,14 +61,14 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
     narrow = spec.dtype in NARROW
 
     def into(
-        out: Any,
-        origin: Any,
-        sizes: Any,
-        attained: Any,
-        weight: Any,
-        indices: Any,
-        offsets: Any,
-        scale: Any = None,
+        out: Array,
+        origin: Array,
+        sizes: Array,
+        attained: Array,
+        weight: Array,
+        indices: Array,
+        offsets: Array,
+        scale: Array | None = None,
     ) -> None:
         check_bags(indices, offsets, rows)
         ends = offsets[1:] if len(offsets) > bags else np.append(offsets[1:], len(indices))
