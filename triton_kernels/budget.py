@@ -7,9 +7,12 @@ targets have (`runtime/cuda/occupancy.py`). `python -m triten.perf aot` compiles
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from ..runtime.cuda.occupancy import TARGETS, register_budget
+from ..runtime.cuda.tensor_map import descriptor_type
 
 FLOATS = ("fp32", "fp64", "fp16", "bf16")
 INTEGERS = ("i32", "i64", "i8", "i16", "u8", "u16", "u32", "u64")
@@ -40,6 +43,8 @@ class Configuration:
         blocks: how many such blocks a multiprocessor is to have at a time, by capability where targets differ: those
             that are not named do not take it. None for as many as make `Declaration.warps`.
         unaligned: how many where an operand that is to be accessed in vectors is not aligned; None for as many.
+        all_registers: whether the compiler is told that a thread may take all registers that these blocks leave
+            (``.maxnreg``). Left alone it may spill a few, where that makes one block more resident.
     """
 
     tile: tuple[int, ...] = ()
@@ -47,6 +52,7 @@ class Configuration:
     stages: int = 3
     blocks: Blocks | None = field(default=None, hash=False)
     unaligned: int | None = None
+    all_registers: bool = field(default=False, hash=False, compare=False)
 
     def __str__(self) -> str:
         tile = "x".join(map(str, self.tile))
@@ -118,6 +124,20 @@ class Declaration:
             return max((self.warps if warps is None else warps) // configuration.warps, 1)
         return blocks if isinstance(blocks, int) else blocks[capability]
 
+    def dtype_of(self, signature: Mapping[str, str]) -> str:
+        """The kernel's dtype in a launch of this signature."""
+        operand = signature[self.operand]
+        described = descriptor_type(operand)
+        return operand.removeprefix("*") if described is None else described.element
+
+    def is_aligned(self, signature: Mapping[str, str], divisible: Collection[str]) -> bool:
+        """Whether every operand that is to be accessed in vectors is aligned, where it is a pointer."""
+        return all(
+            name in divisible
+            for name in {*self.loads, *self.stores}
+            if signature.get(name, "").startswith("*")
+        )
+
     def covering(self, dtype: str, found: Configuration, capability: int) -> Configuration | None:
         """The declared configuration that a launch's own is, or is a smaller one of; None for neither."""
         declared = [one for one in self.configurations.get(dtype, ()) if one.is_for(capability)]
@@ -133,6 +153,33 @@ class Declaration:
 
 DECLARATIONS: dict[str, Declaration] = {}
 """By ``module:function``."""
+
+
+def register_limit(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constants: Mapping[str, object],
+    divisible: Collection[str],
+    warps: int,
+    stages: int,
+    capability: int,
+) -> int | None:
+    """The registers of a thread that a launch tells the compiler to keep to; None where it decides by itself.
+
+    They are those that the declared blocks leave, for configurations with `all_registers` on targets that are known.
+    """
+    declaration = DECLARATIONS.get(f"{kernel.fn.__module__}:{kernel.fn.__qualname__}")
+    target = TARGETS.get(capability)
+    if declaration is None or target is None:
+        return None
+    tile = tuple(constants[name] for name in declaration.tile)
+    found = Configuration(tile, warps, stages)  # type: ignore[arg-type]
+    meant = declaration.covering(declaration.dtype_of(signature), found, capability)
+    if meant is None or not meant.all_registers:
+        return None
+    functions = [value.fn.__name__ for value in constants.values() if hasattr(value, "fn")]
+    aligned = declaration.is_aligned(signature, divisible)
+    return register_budget(target, declaration.blocks(meant, capability, aligned, functions), warps)
 
 
 def declare(

@@ -15,6 +15,7 @@ from ..runtime.cuda.device_guard import device_guard
 from ..runtime.cuda.driver import Grid, driver, wants_interpreter
 from ..runtime.cuda.tensor_map import DescribedTensor
 from ..runtime.device import device as Device
+from .budget import register_limit
 
 ALIGNMENT = 16
 INT32_MAX = 2**31 - 1
@@ -101,6 +102,7 @@ class Launch:
 
     def _compile(self, divisible: frozenset[str]) -> Callable[..., None]:
         constexprs, _, num_warps, num_stages, fusion = self._options
+        capability = self._driver.properties(self._index).capability
         compiled = self._driver.compile(
             self._kernel,
             self._signature,
@@ -109,6 +111,9 @@ class Launch:
             num_warps=num_warps,
             num_stages=num_stages,
             enable_fp_fusion=fusion,
+            maxnreg=register_limit(
+                self._kernel, self._signature, constexprs, divisible, num_warps, num_stages, capability
+            ),
         )
         return compiled.bound(self._tensors) if self._tensors else compiled.launch
 

@@ -62,9 +62,7 @@ def seen_through_declaration(
     options: Mapping[str, Any],
 ) -> Launched | str:
     """The launch, or the fault that nothing declared covers it."""
-    operand = signature[declaration.operand]
-    described = descriptor_type(operand)
-    dtype = operand.removeprefix("*") if described is None else described.element
+    dtype = declaration.dtype_of(signature)
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, options["num_warps"], options["num_stages"])
     covering = declaration.covering(dtype, found, target.capability)
@@ -98,8 +96,7 @@ def functions_in(constants: Mapping[str, Any]) -> list[str]:
 def residency(launched: Launched, target: Target, request: Request) -> tuple[int, str]:
     """Resident blocks of a launch, and what makes them others than the configuration's own, if anything does."""
     declaration, _, configuration, _ = launched
-    pointers = {name for name, type_ in request.signature.items() if type_.startswith("*")}
-    aligned = pointers & {*declaration.loads, *declaration.stores} <= set(request.divisible)
+    aligned = declaration.is_aligned(request.signature, request.divisible)
     functions = [name.rpartition(":")[2] for name in functions_in(request.constants)]
     usual = declaration.blocks(configuration, target.capability)
     blocks = declaration.blocks(configuration, target.capability, aligned, functions)

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
                 found.setdefault((entry.kernel, entry.dtype, entry.shape), entry)
         tt.cuda.empty_cache()
     properties = tt.cuda.get_device_properties()
-    capability = properties.major * 10 + properties.minor
+    capability = properties.capability
     write_table(arguments.output, capability, properties.name, list(found.values()))
     print(f"{len(found)} entries measured on {properties.name} written to {arguments.output}")
     return 0

@@ -301,7 +301,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         options: Mapping[str, object],
     ) -> CompiledKernel:
         properties = self.properties(self.current_device())
-        capability = properties.major * 10 + properties.minor
+        capability = properties.capability
         binary = find_or_compile(kernel, signature, constexprs, divisible, capability, options)
         return CuPyKernel(self, binary, properties)
 

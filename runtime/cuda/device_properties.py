@@ -40,6 +40,11 @@ class DeviceProperties:
     uuid: str = ""
 
     @property
+    def capability(self) -> int:
+        """The compute capability as one number, major times 10 plus minor: 90 is sm_90."""
+        return 10 * self.major + self.minor
+
+    @property
     def shared_memory_per_block_optin(self) -> int:
         """The most shared memory that one block can have when the kernel asks for it."""
         return self.max_shared_memory

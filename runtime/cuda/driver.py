@@ -299,6 +299,7 @@ class Driver(StreamCapture):
         num_warps: int = 4,
         num_stages: int = 3,
         enable_fp_fusion: bool = False,
+        maxnreg: int | None = None,
     ) -> CompiledKernel:
         """Compile a `@triton.jit` function for the current device; the result is remembered.
 
@@ -310,6 +311,7 @@ class Driver(StreamCapture):
             divisible: parameters whose value is a multiple of 16 at each launch.
             num_warps, num_stages: as Triton's.
             enable_fp_fusion: whether a multiplication and an addition may round once.
+            maxnreg: registers that a thread may take (PTX ISA, ``.maxnreg``); None leaves them to the compiler.
 
         Raises:
             TypeError: if a parameter is in neither `signature` nor `constexprs`, or in both.
@@ -319,7 +321,7 @@ class Driver(StreamCapture):
             tuple(signature.items()),
             tuple((name, constexpr_key(value)) for name, value in constexprs.items()),
             divisible,
-            (num_warps, num_stages, enable_fp_fusion),
+            (num_warps, num_stages, enable_fp_fusion, maxnreg),
             self._thread.device,
         )
         found = self._compiled.get(key)
@@ -334,6 +336,8 @@ class Driver(StreamCapture):
                         "num_stages": num_stages,
                         "enable_fp_fusion": enable_fp_fusion,
                     }
+                    if maxnreg is not None:
+                        options["maxnreg"] = maxnreg
                     found = self._compile(kernel, signature, constexprs, divisible, options)
                     self._compiled[key] = found
         return found

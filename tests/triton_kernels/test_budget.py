@@ -9,8 +9,10 @@ from triten.perf.ahead_of_time.coverage import element_bits, kernels_in, kernels
 from triten.perf.ahead_of_time.samples import kernel_files
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.occupancy import TARGETS, register_budget, shared_budget
-from triten.triton_kernels.budget import DECLARATIONS, Configuration, declare
+from triten.triton_kernels import launch
+from triten.triton_kernels.budget import DECLARATIONS, Configuration, declare, register_limit
 from triten.triton_kernels.products.matmul import matmul
+from triten.triton_kernels.tuning.choice import make_plans_anew
 
 OURS = {name: one for name, one in DECLARATIONS.items() if name.startswith("triten.")}
 
@@ -93,6 +95,39 @@ def test_a_launch_is_covered_by_its_configuration_or_by_a_larger_one():
     dense = DECLARATIONS["triten.triton_kernels.elementwise.elementwise:dense"]
     assert dense.covering("fp64", Configuration((512,)), 90) is not None
     assert dense.covering("fp64", Configuration((128,)), 90) is None, "no smaller tiles"
+
+
+def test_a_configuration_may_take_all_registers_that_its_occupancy_leaves():
+    extreme = DECLARATIONS["triten.triton_kernels.reduction.extreme_index_kernels:extreme_with_index"]
+    rows, *_ = extreme.configurations["fp32"]
+    signature = {"x": "*fp32"}
+    constants = dict(zip(extreme.tile, rows.tile, strict=True))
+    asked = signature, constants, {"x"}, rows.warps, rows.stages
+    assert rows.all_registers and extreme.blocks(rows, 90) == 3
+    assert register_limit(extreme.kernel, *asked, 90) == register_budget(TARGETS[90], 3, rows.warps) == 80
+    assert register_limit(extreme.kernel, *asked, 86) is None, "an occupancy is declared for known targets"
+    other = signature, constants, {"x"}, rows.warps * 2, rows.stages
+    assert register_limit(extreme.kernel, *other, 90) is None, "tiles of the interpreter are not declared"
+    plain = DECLARATIONS["triten.triton_kernels.products.matvec:matvec"]
+    (one, *_) = plain.configurations["fp32"]
+    tile = dict(zip(plain.tile, one.tile, strict=True))
+    assert not one.all_registers
+    assert register_limit(plain.kernel, {plain.operand: "*fp32"}, tile, (), one.warps, one.stages, 90) is None
+
+
+def test_the_limit_reaches_the_compiler(monkeypatch):
+    seen = []
+    device = driver()
+    compiled = type(device).compile
+    monkeypatch.setattr(
+        type(device), "compile", lambda self, *a, **k: seen.append(k["maxnreg"]) or compiled(self, *a, **k)
+    )
+    monkeypatch.setattr(launch, "register_limit", lambda *asked: 80)
+    x = tt.arange(6, device="cuda", dtype=tt.float32)
+    assert (x * 7.5).max().item() == 37.5
+    make_plans_anew()
+    assert (x * 7.5).max().item() == 37.5
+    assert 80 in seen
 
 
 def test_a_second_declaration_is_refused():

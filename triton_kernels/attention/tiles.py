@@ -72,7 +72,7 @@ QUERIES_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 QUERIES_WIDE_BESIDE = Configuration((64, 16, 256, 256), 8, 2, {80: 1, 90: 1})
 QUERIES_SINGLE_NARROW = Configuration((16, 16, 64, 64), 8, 2, 1)
 QUERIES_SINGLE = Configuration((16, 16, 128, 128), 16, 2, 1)
-QUERIES_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1)
+QUERIES_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1, all_registers=True)
 
 KEYS_HALF = (
     KEYS_NARROW,

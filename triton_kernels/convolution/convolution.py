@@ -71,7 +71,7 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
     elif is_flat or unit_of_spec(problem.source) * itemsize < BYTES:
         candidates = FEW
     else:
-        capability = 10 * properties.major + properties.minor
+        capability = properties.capability
         known = max((c for c in (80, 90, 100) if c <= capability), default=80)
         candidates = tuple(one for one in HALF if one.is_for(known))
         if columns > 128 and columns % 256 == 0 and WIDE.is_for(known) and fills(WIDE):

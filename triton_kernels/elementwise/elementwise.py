@@ -329,7 +329,8 @@ declare(
     functions={
         "pow": (24, "a power of integers is a loop of 32 products, through which four 64-bit numbers live"),
         **dict.fromkeys(
-            ("i0e", "i1e", "nextafter"), (24, "both sides of a choice are computed in eight lanes at once")
+            ("i0e", "i1e", "nextafter", "log_ndtr"),
+            (24, "both sides of a choice are computed in eight lanes at once"),
         ),
         **dict.fromkeys(
             ("k0", "k1", "k0e", "k1e"), (16, "two series are summed side by side, in eight lanes at once")

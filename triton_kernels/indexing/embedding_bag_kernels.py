@@ -105,9 +105,9 @@ declare(
     operand="weight",
     tile=("ROWS", "BLOCK"),
     dtypes={
-        ("fp32",): (Configuration((8, 128)), Configuration((1, 512))),
-        ("fp16", "bf16"): (Configuration((8, 256)), Configuration((1, 1024))),
-        ("fp64",): (Configuration((8, 64)), Configuration((1, 256))),
+        ("fp32",): (Configuration((8, 128), all_registers=True), Configuration((1, 512))),
+        ("fp16", "bf16"): (Configuration((8, 256), all_registers=True), Configuration((1, 1024))),
+        ("fp64",): (Configuration((8, 64), all_registers=True), Configuration((1, 256))),
     },
     smaller=True,
     operations="n width, twice as many with scales",

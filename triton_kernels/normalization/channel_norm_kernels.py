@@ -393,7 +393,7 @@ declare(
     why="16 warps: two sums for each of a lane's 16 elements of both tensors, 32 of which are in flight",
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (Configuration((1, 2048), 4, all_registers=True), COLUMNS), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 lines n",
     traffic="2 lines n itemsize, and 2 itemsize for each part of a line",

@@ -126,10 +126,10 @@ def group_gradients(
 TILE = ("BLOCK_O", "BLOCK_R")
 NARROW = ("fp32", "fp16", "bf16")
 FORWARD = (
-    Configuration((16, 512), 16, blocks=2),
-    Configuration((16, 256), 8, blocks=3),
-    Configuration((8, 256), 4, blocks=6),
-    Configuration((16, 1024), 32, blocks=1),
+    Configuration((16, 512), 16, blocks=2, all_registers=True),
+    Configuration((16, 256), 8, blocks=3, all_registers=True),
+    Configuration((8, 256), 4, blocks=6, all_registers=True),
+    Configuration((16, 1024), 32, blocks=1, all_registers=True),
 )
 FORWARD_DOUBLE = (
     Configuration((16, 256), 16, blocks=1),

@@ -141,8 +141,7 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     places = multiprocessors(problem.device)
     plain = out is not None and beside is None
     large, crowded = (
-        tuple(one for one in table if one.is_for(10 * properties.major + properties.minor))
-        for table in tables_for(problem)
+        tuple(one for one in table if one.is_for(properties.capability)) for table in tables_for(problem)
     )
     candidates = large if plain else crowded
     if interpreted():

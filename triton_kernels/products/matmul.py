@@ -109,7 +109,7 @@ of 256 bytes. sm_90 and later multiply 64 rows at least, and get theirs through 
 TF32 = (
     # Operands wait in registers on sm_80, and on sm_90 where they do not lie along the inner side.
     Configuration((128, 128, 32), 8, 3, 1),
-    Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}),
+    Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}, all_registers=True),
 )
 EIGHT_BITS = Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2})
 """Where a tensor map cannot describe the operands, and before sm_90: the sums are scaled by a launch of its own."""

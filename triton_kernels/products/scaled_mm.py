@@ -28,7 +28,7 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
     bias, result = call.args["bias"], call.args["scale_result"]
     properties = driver().properties(call.device.resolved_index)
-    capability = properties.major * 10 + properties.minor
+    capability = properties.capability
     if capability < FIRST_CAPABILITY:
         raise NotImplementedError(
             f"_scaled_mm: products of {left.dtype} need compute capability 8.9 or later, {properties.name} has "

@@ -156,9 +156,9 @@ def extreme_with_index(
     tl.store(at_out + to, index.to(at_out.dtype.element_ty), mask=wanted)
 
 
-ROWS, COLUMNS = Configuration((1, 4096), 8), Configuration((64, 32))
-DOUBLE = Configuration((1, 2048), 8), Configuration((32, 32))
-HALF_ROWS = Configuration((1, 2048))
+ROWS, COLUMNS = Configuration((1, 4096), 8, all_registers=True), Configuration((64, 32), all_registers=True)
+DOUBLE = Configuration((1, 2048), 8, all_registers=True), Configuration((32, 32), all_registers=True)
+HALF_ROWS = Configuration((1, 2048), all_registers=True)
 """Worth timing: as much for each lane of half as many."""
 
 declare(

@@ -270,7 +270,7 @@ for _kernel, _operand, _dtypes, _tile, _configuration, _blocks_of_double, _opera
         dtypes={
             _dtypes: (_configuration,),
             # Weights and places of two registers each.
-            ("fp64",): (Configuration(_configuration.tile, blocks=_blocks_of_double),),
+            ("fp64",): (Configuration(_configuration.tile, blocks=_blocks_of_double, all_registers=True),),
         },
         smaller=True,
         operations=_operations,

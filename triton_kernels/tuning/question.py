@@ -57,7 +57,7 @@ def name_of(kernel: LazyKernel) -> str:
 def capability_of(device: Device) -> int:
     """Major times 10 plus minor."""
     properties = driver().properties(device.resolved_index)
-    return properties.major * 10 + properties.minor
+    return properties.capability
 
 
 def is_same(a: Configuration, b: Configuration) -> bool:

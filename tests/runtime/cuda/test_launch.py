@@ -134,7 +134,7 @@ def test_there_is_one_driver(cuda):
     assert driver() is cuda.driver
     properties = cuda.driver.properties(0)
     assert properties.warp_size == 32
-    assert properties.major * 10 + properties.minor >= 75
+    assert properties.capability >= 75
     assert properties.max_shared_memory >= 48 * 1024
 
 
