@@ -63,9 +63,13 @@ def channels_innermost(dtype: str) -> Iterator[Sample]:
         )
         b = empty(filters, dtype=dtype)
         run = partial(gradients_last, lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b)
-        claims = () if images == 1 else wide
+        claims = () if images == 1 else (*wide, "convolve_bulk")
         if dtype in ("bfloat16", "float16") or images != 256:
             yield Sample(f"conv2d {dtype} {label}", run, claims)
+            # A stride is what descriptors do not take.
+            doubled = last(images, channels, 2 * side, 2 * side, dtype=dtype)
+            strided = partial(gradients_last, lambda *a: tt.conv2d(*a, (2, 2), (1, 1)), doubled, w, b)
+            yield Sample(f"conv2d {dtype} {label}, strided", strided, claims)
         if dtype == "float32" and images != 256:
             yield Sample(f"conv2d {dtype} exactly, {label}", partial(exactly, run), claims)
 

@@ -14,8 +14,9 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.lazy_triton import tl
 from ..budget import Configuration
-from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing
 from ..tuning.choice import configuration
+from .bulk import plan_bulk
 from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
 from .depthwise import is_depthwise, plan_depthwise
 from .pointwise import is_product, plan_product
@@ -82,9 +83,33 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
 
 
 def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data."""
+    """``run(out, source, weight, bias or None)`` over data, by descriptors where addresses allow."""
     sums = sums_of(call, given.source)
     problem, gather, gather_weight = relay(given, sums)
+    bulk = plan_bulk(call, problem, sums)
+    if bulk is None:
+        by_pointers = plan_pointers(call, problem, sums)
+
+        def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+            by_pointers(to, gather(data), gather_weight(filters), offset)
+
+        return run
+    made: list[Callable[..., None]] = []
+
+    def run_bulk(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+        data, filters = gather(data), gather_weight(filters)
+        if (to.address | data.address | filters.address) % ALIGNMENT == 0:
+            bulk(to, data, filters, offset)
+            return
+        if not made:
+            made.append(plan_pointers(call, problem, sums))
+        made[0](to, data, filters, offset)
+
+    return run_bulk
+
+
+def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None]:
+    """``run(out, source, weight, bias or None)`` over data, which lie in any way."""
     source, weight, out, window = problem.source, problem.weight, problem.out, problem.window
     channels, columns, groups = problem.channels, problem.columns, problem.groups
     is_flat = channels < FLAT_BELOW or source.strides[1] != 1
@@ -169,8 +194,7 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
     tiles = cdiv(problem.positions_of_phase, tile[0]) * cdiv(columns, tile[1]) * groups
     grid, numbers = (tiles, problem.phases, 1), arguments.in_order(convolve.arg_names)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
-        data, filters = gather(data), gather_weight(filters)
+    def run(to: Any, data: Any, filters: Any, offset: Any) -> None:
         if offset is None:
             launch(grid, data.address, filters.address, to.address, *numbers)
         else:

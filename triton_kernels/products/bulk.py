@@ -83,14 +83,21 @@ def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Confi
     return TILES if itemsize == 2 else TF32_TILES
 
 
-def cost(one: Configuration, problem: Problem, places: int) -> float:
-    """How long a tile makes a product take, in multiply-adds of a place: whole waves, and loads beside arithmetic."""
+def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
+    """How long a number of tiles take, in multiply-adds of a place: whole waves, and loads beside arithmetic.
+
+    `inner` products are added up in each element of a tile.
+    """
     rows, columns = one.tile[:2]
     blocks = resident(one)
-    tiles = cdiv(problem.m, rows) * cdiv(problem.n, columns) * problem.batch
     waves = cdiv(tiles, places * blocks)
     alone = EPILOGUE_COST * rows * columns if blocks == 1 else 0.0
-    return waves * blocks * (problem.k * (rows * columns + LOAD_COST * (rows + columns)) + alone)
+    return waves * blocks * (inner * (rows * columns + LOAD_COST * (rows + columns)) + alone)
+
+
+def tiles_in(one: Configuration, problem: Problem) -> int:
+    """Tiles that cover a result."""
+    return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1])
 
 
 def resident(one: Configuration) -> int:
@@ -147,16 +154,18 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     if interpreted():
         chosen = for_interpreter(problem)
     else:
-        chosen = min(candidates, key=lambda one: cost(one, problem, places))
+        chosen = min(
+            candidates, key=lambda one: cost(one, tiles_in(one, problem) * problem.batch, problem.k, places)
+        )
         if plain:
             name = problem.left.dtype.triton_name
             assert name is not None
             asked = configuration(matmul_persistent, problem.device, name, problem.shape, chosen)
             chosen = asked if asked in large else chosen
     m, n, k, batch = problem.shape
-    tiles = cdiv(m, chosen.tile[0]) * cdiv(n, chosen.tile[1]) * batch
+    tiles = tiles_in(chosen, problem) * batch
     small = chosen if interpreted() else crowded[-2] if m > 64 else crowded[-1]
-    small_tiles = cdiv(m, small.tile[0]) * cdiv(n, small.tile[1]) * batch
+    small_tiles = tiles_in(small, problem) * batch
     small_places = places * resident(small)
     parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
     if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:

@@ -1,0 +1,196 @@
+"""Plans of convolutions by tensor descriptors: which can be described, the tile and its picture, the launch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.tensor_map import DescribedTensor
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
+from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
+from ..products.bulk import FIRST_CAPABILITY, MAX_PITCH, cost, in_halves, resident
+from ..products.problem import multiprocessors
+from ..tuning.choice import configuration
+from .bulk_kernels import NARROW, TF32, convolve_bulk
+from .problem import Problem
+from .volume import Sums, Triple, bounded
+
+LONGEST_SIDE = 256
+"""The most elements of a block along a dimension that a tensor map takes."""
+MOST = (512, 128, 128)
+"""The tile of the interpreter, where a program costs far more than its elements."""
+
+
+def described(spec_sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> DescribedTensor | None:
+    """A tensor map's tensor; None where elements are not adjacent, or lines do not lie whole vectors apart.
+
+    A dimension of one element has whatever stride the next one inside makes whole.
+    """
+    if strides[-1] != 1 and spec_sizes[-1] != 1:
+        return None
+    whole = ALIGNMENT // itemsize
+    reached, pitches = cdiv(spec_sizes[-1], whole) * whole, [1]
+    for size, stride in zip(spec_sizes[-2::-1], strides[-2::-1], strict=True):
+        pitch = reached if size == 1 else stride
+        if not 0 < pitch < MAX_PITCH // itemsize or pitch % whole:
+            return None
+        pitches.append(pitch)
+        reached = max(reached, pitch * size)
+    return DescribedTensor(spec_sizes, tuple(reversed(pitches)))
+
+
+def picture(spec: TensorSpec) -> DescribedTensor | None:
+    """A plane's pixels as (images, lines, pixels, channels)."""
+    n, c, _, h, w = spec.sizes
+    sn, sc, _, sh, sw = spec.strides
+    return described((n, h, w, c), (sn, sh, sw, sc), spec.itemsize)
+
+
+def filters(problem: Problem) -> tuple[DescribedTensor | None, bool]:
+    """The weight as (columns, taps, channels), or (channels, taps, columns); and whether it is the former."""
+    weight = problem.weight
+    k_stride, n_stride, _ = problem.weight_strides(weight)
+    rows, taps = weight.sizes[3:]
+    row, tap = weight.strides[3:]
+    if taps == 1:
+        tap = row
+    elif rows > 1 and row != taps * tap:
+        return None, False
+    inner = k_stride == 1 or problem.channels == 1
+    sizes = (problem.columns, rows * taps, problem.channels)
+    strides = (n_stride, tap, k_stride)
+    if not inner:
+        sizes, strides = sizes[::-1], strides[::-1]
+    return described(sizes, strides, weight.itemsize), inner
+
+
+def block_of(positions: Triple, count: int) -> Triple:
+    """`count` positions as images by lines by pixels, each a power of two: with the fewest blocks over all of them.
+
+    Of those that are alike the one whose lines are longest, since the taps of its positions share most pixels.
+
+    Example:
+        >>> from triten.triton_kernels.convolution.bulk import block_of
+        >>> block_of((32, 56, 56), 128), block_of((32, 7, 7), 128), block_of((1, 64, 64), 128)
+        ((2, 8, 8), (16, 1, 8), (1, 2, 64))
+    """
+    sides = [1 << i for i in range(count.bit_length()) if 1 << i <= LONGEST_SIDE]
+    found = [
+        (images, lines, count // (images * lines))
+        for images, lines in itertools.product(sides, sides)
+        if images * lines <= count and count // (images * lines) in sides
+    ]
+    return min(found, key=lambda block: (blocks_over(positions, block), -block[2], -block[1]))
+
+
+def blocks_over(positions: Triple, block: Triple) -> int:
+    """How many blocks cover images by lines by pixels."""
+    images, lines, pixels = (cdiv(n, side) for n, side in zip(positions, block, strict=True))
+    return images * lines * pixels
+
+
+def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuration:
+    """The configuration: measured, or the one whose whole waves of tiles cost least."""
+    device, columns = problem.out.device, problem.columns
+    inner = problem.channels * problem.window.taps
+    if interpreted():
+        tile = tuple(
+            bounded(n, most)
+            for n, most in zip((problem.positions, columns, problem.channels), MOST, strict=True)
+        )
+        return Configuration(tile, 4, 1, 1)
+    candidates, places = NARROW if is_narrow else TF32, multiprocessors(device)
+
+    def over(one: Configuration) -> int:
+        return blocks_over(positions, block_of(positions, one.tile[0])) * cdiv(columns, one.tile[1])
+
+    chosen = min(candidates, key=lambda one: cost(one, over(one), inner, places))
+    name = problem.source.dtype.triton_name
+    assert name is not None
+    return configuration(convolve_bulk, device, name, (problem.positions, columns, inner), chosen)
+
+
+def plan_bulk(
+    call: StructuredCall, problem: Problem, sums: Sums
+) -> Callable[[Any, Any, Any, Any], None] | None:
+    """``run(out, source, weight, bias or None)`` over data at multiples of 16; None where there is none.
+
+    Planes whose strides are one, of one group, with channels innermost everywhere; of float32 those that round to TF32.
+    """
+    source, out, window = problem.source, problem.out, problem.window
+    is_narrow = source.itemsize == 2
+    if not (is_narrow or sums.precision == "tf32") or problem.groups > 1 or window.stride != (1, 1, 1):
+        return None
+    if driver().properties(out.device.resolved_index).major < FIRST_CAPABILITY:
+        return None
+    if window.kernel[0] > 1 or window.padding[0] or source.sizes[2] > 1 or problem.channels == 0:
+        return None
+    if max(*source.sizes, problem.positions, problem.columns, problem.channels * window.taps) > INT32_MAX:
+        return None
+    (weights, inner), pixels, results = filters(problem), picture(source), picture(out)
+    if weights is None or pixels is None or results is None:
+        return None
+    positions = (out.sizes[0], *out.sizes[3:])
+    chosen = choose(problem, positions, is_narrow)
+    block_m, block_n, block_k = chosen.tile
+    block = block_of(positions, block_m)
+    halves = block_n >= 32 if interpreted() else in_halves(chosen)
+    width = block_n // 2 if halves else block_n
+    element, out_element = source.dtype.triton_name, out.dtype.triton_name
+    sides = ", ".join(map(str, block))
+    taps = f"{block_n}, 1, {block_k}" if inner else f"{block_k}, 1, {block_n}"
+    numbers = {
+        "images": positions[0],
+        "lines": positions[1],
+        "pixels": positions[2],
+        "columns": problem.columns,
+        "channels": problem.channels,
+    }
+    bias = problem.bias
+    signature = {
+        "x": f"tensordesc<{element}[{sides}, {block_k}]>",
+        "w": f"tensordesc<{element}[{taps}]>",
+        **({} if bias is None else {"bias": f"*{bias.dtype.triton_name}"}),
+        "out": f"tensordesc<{out_element}[{sides}, {width}]>",
+        **dict.fromkeys(numbers, "i32"),
+    }
+    (_, up, left), (_, down, right) = window.padding, window.dilation
+    sign = -1 if problem.transposed else 1
+    launch = Launch(
+        call.device,
+        convolve_bulk,
+        signature,
+        {
+            **({"bias": None} if bias is None else {}),
+            "bs": 0 if bias is None else bias.strides[0],
+            "R": window.kernel[1],
+            "S": window.kernel[2],
+            "START_H": -sign * up,
+            "START_W": -sign * left,
+            "STEP_H": sign * down,
+            "STEP_W": sign * right,
+            "INNER": inner,
+            "PRECISION": sums.precision,
+            **dict(zip(("BLOCK_I", "BLOCK_H", "BLOCK_W"), block, strict=True)),
+            **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), chosen.tile, strict=True)),
+            "HALVES": halves,
+        },
+        tensors=(pixels, weights, results),
+        num_warps=chosen.warps,
+        num_stages=chosen.stages,
+    )
+    tiles = blocks_over(positions, block) * cdiv(problem.columns, block_n)
+    grid = (min(tiles, multiprocessors(out.device) * resident(chosen)), 1, 1)
+    values = tuple(numbers.values())
+
+    def run(to: Any, data: Any, weight: Any, offset: Any) -> None:
+        if offset is None:
+            launch(grid, data.address, weight.address, to.address, *values)
+        else:
+            launch(grid, data.address, weight.address, offset.address, to.address, *values)
+
+    return run

@@ -1,0 +1,129 @@
+"""Convolutions by tensor descriptors: an input's pixels, shifted by a tap, are one block of a tensor map.
+
+With strides of one the source pixels of a tile of positions are such a tile themselves, moved by the tap; what lies
+outside the source comes as zero. So no thread computes an address or a mask: operands come and results go through the
+tensor memory accelerator, and a program goes from tile to tile, as products by descriptors do
+(`products/persistent.py`). A tile's positions are images by lines by columns of pixels, so that few lie outside a
+small picture.
+"""
+
+from __future__ import annotations
+
+from ...runtime.cuda.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..conversion import convert
+from ..products.product import tile_of
+
+
+@triton.jit
+def store_pixels(total, bias, out, image, line, pixel, column, columns, bs, BLOCK_I: tl.constexpr,
+                 BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
+    """The sums of a tile's pixels, with a bias for each column, on their way to memory. Returns what was stored."""
+    if bias is not None:
+        at = column + tl.arange(0, COLUMNS)
+        total += tl.load(bias + at * bs, mask=at < columns, other=0).to(tl.float32)[None, :]
+    made = convert(total, out.dtype).reshape(BLOCK_I, BLOCK_H, BLOCK_W, COLUMNS)
+    out.store([image, line, pixel, column], made)
+    return made
+
+
+@triton.jit
+def convolve_bulk(
+    x,
+    w,
+    bias,
+    out,
+    images,
+    lines,
+    pixels,
+    columns,
+    channels,
+    bs,
+    R: tl.constexpr,
+    S: tl.constexpr,
+    START_H: tl.constexpr,
+    START_W: tl.constexpr,
+    STEP_H: tl.constexpr,
+    STEP_W: tl.constexpr,
+    INNER: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_I: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    HALVES: tl.constexpr,
+):
+    """The tap (r, s) of position (line, pixel) is the source's ``(line + START_H + r STEP_H, pixel + START_W + s
+    STEP_W)``. `w` is (columns, taps, channels) where the channels, which are summed, are INNER, else (channels, taps,
+    columns)."""
+    tiles_h, tiles_w = tl.cdiv(lines, BLOCK_H), tl.cdiv(pixels, BLOCK_W)
+    tiles_m, tiles_n = tl.cdiv(images, BLOCK_I) * tiles_h * tiles_w, tl.cdiv(columns, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):
+        tile_m, tile_n = tile_of(tile, tiles_m, tiles_n, 8)
+        pixel, line = tile_m % tiles_w * BLOCK_W, tile_m // tiles_w % tiles_h * BLOCK_H
+        image, column = tile_m // (tiles_w * tiles_h) * BLOCK_I, tile_n * BLOCK_N
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for step in range(tl.cdiv(channels, BLOCK_K) * (R * S)):
+            tap, channel = step % (R * S), step // (R * S) * BLOCK_K
+            i, j = line + START_H + tap // S * STEP_H, pixel + START_W + tap % S * STEP_W
+            a = x.load([image, i, j, channel]).reshape(BLOCK_M, BLOCK_K)
+            if INNER:
+                b = w.load([column, tap, channel]).reshape(BLOCK_N, BLOCK_K).T
+            else:
+                b = w.load([channel, tap, column]).reshape(BLOCK_K, BLOCK_N)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+        if HALVES:
+            half: tl.constexpr = BLOCK_N // 2
+            left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
+            store_pixels(
+                left, bias, out, image, line, pixel, column, columns, bs, BLOCK_I, BLOCK_H, BLOCK_W, half
+            )
+            store_pixels(
+                right,
+                bias,
+                out,
+                image,
+                line,
+                pixel,
+                column + half,
+                columns,
+                bs,
+                BLOCK_I,
+                BLOCK_H,
+                BLOCK_W,
+                half,
+            )
+        else:
+            store_pixels(
+                total, bias, out, image, line, pixel, column, columns, bs, BLOCK_I, BLOCK_H, BLOCK_W, BLOCK_N
+            )
+
+
+# Shared memory holds the stages and a half of the output; 128 registers of sums for each lane of the first two.
+NARROW = (
+    Configuration((128, 256, 64), 8, 4, {90: 1, 100: 1}),
+    Configuration((256, 128, 64), 8, 4, {90: 1, 100: 1}),
+    Configuration((128, 128, 64), 4, 3, {90: 2, 100: 2}),
+    Configuration((128, 64, 64), 4, 4, {90: 2, 100: 2}),
+    Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}, all_registers=True),
+)
+TF32 = (
+    Configuration((128, 128, 32), 8, 3, {90: 1, 100: 1}),
+    Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
+)
+
+declare(
+    convolve_bulk,
+    why="see each configuration; shared memory has room for as many blocks, and a tile's sums need the registers",
+    operand="x",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={("bf16", "fp16"): NARROW, ("fp32",): TF32},
+    smaller=True,
+    operations="2 n oh ow o c r s",
+    traffic="x, w and out once each; a pixel again for each tap and each tile of columns that finds it not in L2",
+    loads=("x", "w"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16", "fp32"),
+)
