@@ -9,6 +9,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
+from ..structured.resizing import resize_output
 from .signal_windows import bartlett_window as bartlett_window
 from .signal_windows import blackman_window as blackman_window
 from .signal_windows import hamming_window as hamming_window
@@ -251,7 +252,7 @@ def _into(function: Callable[..., Any]) -> Callable[..., Any]:
         made = function(self, size, dim, norm)
         if made.dtype is not out.dtype:
             raise RuntimeError(f"Expected out tensor to have dtype {made.dtype}, but got {out.dtype} instead")
-        out.resize_(made.shape)
+        resize_output(out, made._spec.sizes)
         return out.copy_(made)
 
     return out_form

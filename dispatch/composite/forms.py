@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..structured.native.indexing import can_cast
+from ..structured.resizing import resize_output
 from ..structured.result_types import named_results
 
 
@@ -31,8 +32,7 @@ def check_out(name: str, out: Any, result: Any) -> None:
 def write_out(name: str, out: Any, result: Any) -> Any:
     """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
     check_out(name, out, result)
-    if out._spec.sizes != result._spec.sizes:
-        out.resize_(result._spec.sizes)
+    resize_output(out, result._spec.sizes)
     return out.copy_(result)
 
 

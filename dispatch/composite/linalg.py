@@ -12,6 +12,7 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import addmm, bmm, dot, mm, mv
 from ..structured.register import planned_by
+from ..structured.resizing import resize_output
 from ..tensor import Tensor
 
 
@@ -115,8 +116,7 @@ def _into(name: str, result: Any, out: Any) -> Any:
         raise RuntimeError(
             f"{name}(): expected out tensor to be on device {result.device}, but got {out.device} instead"
         )
-    if out._spec.sizes != result._spec.sizes:
-        out.resize_(result._spec.sizes)
+    resize_output(out, result._spec.sizes)
     return out.copy_(result)
 
 

@@ -71,7 +71,7 @@ def packet(
     name: str,
     overloads: Sequence[str],
     parameters: Sequence[Parameter] = (),
-    numbers_as_tensors: bool = False,
+    numbers_as_tensors: bool | str = False,
 ) -> OverloadPacket:
     """The packet of a public name, made by generated code."""
     made = packets[name] = OverloadPacket(name, overloads, parameters, numbers_as_tensors)
@@ -106,7 +106,11 @@ class OverloadPacket:
     )
 
     def __init__(
-        self, name: str, overloads: Sequence[str], parameters: Sequence[Parameter], numbers_as_tensors: bool
+        self,
+        name: str,
+        overloads: Sequence[str],
+        parameters: Sequence[Parameter],
+        numbers_as_tensors: bool | str,
     ) -> None:
         self.name = name
         self.overloads = tuple(overloads)
@@ -153,7 +157,7 @@ class OverloadPacket:
         args = [plain_number(a) for a in args]
         kwargs = {name: plain_number(value) for name, value in kwargs.items()}
         if self.numbers_as_tensors:
-            args, kwargs = wrap_numbers(args, kwargs)
+            args, kwargs = wrap_numbers(args, kwargs, self.numbers_as_tensors)
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
         schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
         return entries[id(schema)], unwrap_numbers(bound)

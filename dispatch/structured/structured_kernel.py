@@ -25,6 +25,7 @@ from ..schema import FunctionSchema
 from ..tensor import Tensor
 from .allocation import allocator_of, numpy_may_allocate
 from .meta_base import MetaBase
+from .resizing import resize_output
 from .result_types import result_type_of
 from .stub import PlannedKernel, StructuredCall, find_kernel, has_kernel
 
@@ -469,7 +470,7 @@ def writing_plan(
                     if isinstance(value, TensorImpl) and value._version_cell is cell and value is not target:
                         check_write_overlap(target, value)
         for i, spec in resized.items():
-            written[i].resize_(spec.sizes)
+            resize_output(written[i], spec.sizes)
             if spec.strides != contiguous_strides(spec.sizes):
                 written[i].set_sizes_and_strides(spec.sizes, spec.strides)
         buffers = [target._data for target in written]

@@ -1,4 +1,4 @@
-"""Refusals: where PyTorch refuses an input, ours raises the same type of exception, and leaves every operand as it was."""
+"""Refusals: where PyTorch refuses an input, so does ours, by the same type, and every operand is as it was."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,26 +26,26 @@ def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
 def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput) -> bool:
     positional, named = arguments(sample)
     mine, mine_named = ours_of(operator, settings.conversion(), positional, named)
-    before = snapshot((mine, mine_named), settings)
+    before = snapshot((mine, mine_named))
     positional, named = copied((positional, named))
     theirs = outcome(lambda: operator.op(*positional, **named))
     if theirs.raised is None:
         raise OutsideError("this build of PyTorch takes it")
     given = outcome(lambda: ours(*mine, **mine_named))
     compare_outcomes(theirs, given)
-    expect_untouched(before, (mine, mine_named), settings)
+    expect_untouched(before, (mine, mine_named))
     return texts_agree(theirs.raised, given.raised)
 
 
-def snapshot(value: Any, settings: Settings) -> list[tuple[tuple[int, ...], np.ndarray | None]]:
+def snapshot(value: Any) -> list[tuple[tuple[int, ...], np.ndarray | None]]:
     """Shape and bytes of every tensor in `value`."""
     tensors = [leaf for leaf in flat(value) if isinstance(leaf, tt.Tensor)]
-    return [(tuple(leaf.shape), None if settings.meta else array_of_ours(leaf).copy()) for leaf in tensors]
+    return [(tuple(leaf.shape), None if leaf.is_meta else array_of_ours(leaf).copy()) for leaf in tensors]
 
 
-def expect_untouched(before: list[Any], value: Any, settings: Settings) -> None:
+def expect_untouched(before: list[Any], value: Any) -> None:
     """Raises Difference if a refused call wrote to, or resized, one of its operands."""
-    for (shape, values), (shape_now, values_now) in zip(before, snapshot(value, settings), strict=True):
+    for (shape, values), (shape_now, values_now) in zip(before, snapshot(value), strict=True):
         if shape != shape_now or (values is not None and values.tobytes() != values_now.tobytes()):
             raise Difference(f"an operand of shape {shape} is not as it was before the refusal")
 

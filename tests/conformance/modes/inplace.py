@@ -8,7 +8,7 @@ import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from ..conversion import OutsideError, copied
-from ..operators import MissingError, in_place, ordered, values_are_free
+from ..operators import in_place, ordered, values_are_free
 from ..outcome import Difference, compare_outcomes, compare_values, outcome
 from .errors import expect_untouched, snapshot
 from .mode import Check, Mode, Settings, arguments, samples_of
@@ -41,7 +41,7 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput,
         mine = [mine[0], *mine[1:]]
     elif operator.name != "where":
         mine = ordered(operator, mine)
-    before = snapshot((mine, mine_named), settings)
+    before = snapshot((mine, mine_named))
     theirs = outcome(lambda: operator.inplace_variant(*positional, **named))
     if theirs.raised is None and label in UNDEFINED:
         raise OutsideError("PyTorch does not refuse")
@@ -49,7 +49,7 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput,
     free = values_are_free(operator)
     compare_outcomes(theirs, given, free=free, meta=settings.meta)
     if theirs.raised is not None:
-        return expect_untouched(before, (mine, mine_named), settings)
+        return expect_untouched(before, (mine, mine_named))
     compare_values(positional[0], target, free=free, meta=settings.meta, what="operand")
     if theirs.value is positional[0] and given.value is not target:
         raise Difference("what is returned is not the operand")
@@ -84,5 +84,3 @@ def _prepared(positional: list[Any], label: str) -> list[Any]:
 
 
 INPLACE = Mode("inplace", lambda operator, settings: operator.inplace_variant is not None, cases)
-
-__all__ = ["INPLACE", "MissingError"]

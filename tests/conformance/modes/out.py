@@ -9,7 +9,7 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from ..conversion import OutsideError, copied, flat
 from ..operators import functional, values_are_free
-from ..outcome import Difference, compare_outcomes, compare_values, outcome
+from ..outcome import Difference, Outcome, compare_outcomes, compare_values, outcome
 from .errors import expect_untouched, snapshot
 from .mode import Check, Mode, Settings, arguments, ours_of, samples_of
 
@@ -81,15 +81,19 @@ def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
     for number, sample in enumerate(samples_of(operator, settings)):
         if number >= (settings.max_samples or SAMPLES):
             break
+        positional, named = copied(arguments(sample))
+        named.pop("out", None)
+        plain = outcome(lambda: operator.op(*copied(positional), **copied(named)))  # noqa: B023 - called here
         for label in (*OUTPUTS, "shifted input", "requires grad"):
             if label != "on meta" or settings.device == "cpu":
-                yield f"out {label}", partial(_check, operator, ours, settings, sample, label)
+                yield f"out {label}", partial(_check, operator, ours, settings, sample, plain, label)
 
 
-def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput, label: str) -> None:
+def _check(
+    operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput, plain: Outcome, label: str
+) -> None:
     positional, named = copied(arguments(sample))
     named.pop("out", None)
-    plain = outcome(lambda: operator.op(*copied(positional), **copied(named)))
     if plain.raised is not None or not all(isinstance(leaf, torch.Tensor) for leaf in flat(plain.value)):
         raise OutsideError("no tensors to write to")
     if label == "requires grad":
@@ -104,7 +108,7 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput,
     convert = settings.conversion(gradients=label == "requires grad")
     mine, mine_named = ours_of(operator, convert, positional, named)
     mine_outputs = [convert(output) for output in outputs]
-    before = snapshot((mine, mine_named, mine_outputs), settings) if label != "on meta" else []
+    before = snapshot((mine, mine_named, mine_outputs))
     theirs = outcome(
         lambda: operator.op(*positional, **named, out=outputs[0] if single else container(outputs))
     )
@@ -116,9 +120,7 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput,
     free = values_are_free(operator)
     compare_outcomes(theirs, given, free=free, meta=settings.meta)
     if theirs.raised is not None:
-        if before:
-            expect_untouched(before, (mine, mine_named, mine_outputs), settings)
-        return
+        return expect_untouched(before, (mine, mine_named, mine_outputs))
     compare_values(outputs, mine_outputs, free=free, meta=settings.meta, what="out")
     for want, got, returned in zip(outputs, mine_outputs, flat(given.value), strict=True):
         if returned is not got:
