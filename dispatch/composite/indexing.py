@@ -9,6 +9,7 @@ from typing import Any
 from ...runtime.dimname import position_of
 from ...runtime.scalar_type import bool_, int32, int64
 from ..generated import functions as ops
+from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
 from ..structured.native.dims import wrap_dim
 from ..structured.native.indexing import broadcast_sizes
 from .dimnames import by_name, refused
@@ -219,6 +220,10 @@ def masked_select_out(self: Any, mask: Any, out: Any) -> Any:
     """`torch.masked_select` into a tensor."""
     if out._spec.dtype is not self._spec.dtype:
         raise RuntimeError("masked_select(): self and result must have the same scalar type")
+    for read in (self, mask):
+        if shares_memory(out, read):
+            check_no_overlap(out, read)
+    assert_no_internal_overlap(out._spec)
     return write_out("masked_select", out, masked_select(self, mask))
 
 
@@ -342,9 +347,11 @@ def roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     out = self
+    if not spec.ndim:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     for shift, dim in zip(shifts, dims, strict=True):
         d = wrap_dim(dim, spec.ndim)
-        size = spec.sizes[d] if spec.ndim else 1
+        size = spec.sizes[d]
         start = -shift % size if size else 0
         if start:
             out = ops.cat([out.slice(d, start, size, 1), out.slice(d, 0, start, 1)], d)

@@ -121,19 +121,19 @@ class MetaBase:
 
     def adopt(self, index: int, given: TensorSpec, wanted: TensorSpec, exact: bool) -> None:
         """Take the tensor that was given for an output: check it, and note a resize or a proxy."""
-        if given.sizes != wanted.sizes:
-            if self.form == "inplace":
-                raise RuntimeError(
-                    f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
-                )
-            self.resized.add(index)
-            self.outputs[index] = given.replace(sizes=wanted.sizes, strides=wanted.strides)
-            return
+        if given.sizes != wanted.sizes and self.form == "inplace":
+            raise RuntimeError(
+                f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
+            )
         if given.overlaps:
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation."
             )
+        if given.sizes != wanted.sizes:
+            self.resized.add(index)
+            self.outputs[index] = given.replace(sizes=wanted.sizes, strides=wanted.strides)
+            return
         if given.read_only:
             raise RuntimeError(
                 f"{self.name}(): the tensor to be written to is read-only; clone() it before performing the operation"

@@ -71,7 +71,8 @@ def total(title: str, tallies: "list[Tally]", seconds: float) -> str:
     texts = f"; messages alike {sum(t.texts for t in tallies)}/{passed}" if title.startswith("errors") else ""
     return (
         f"conformance {title}: {count['pass']} of {judged} operators pass, {count['fail']} fail, "
-        f"{count['known']} differ on purpose, {count['missing']} missing; cases {passed}/{cases}{texts}; {seconds:.0f} s"
+        f"{count['known']} differ on purpose, {count['missing']} missing; cases {passed}/{cases}{texts}; "
+        f"{seconds:.0f} s"
     )
 
 

@@ -18,13 +18,16 @@ BITS = {
 }
 
 
+NUMPY_DIMENSIONS = 64
+
+
 class OutsideError(Exception):
     """The sample needs what no dense runtime is asked for: sparse or nested tensors, an object of PyTorch's own."""
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor's values as an array that may share its memory."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
+    """A tensor's values as an array of its own: PyTorch resizes no storage that an array looks into."""
+    plain = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     if plain.dtype in BITS:
         bits, narrow = BITS[plain.dtype]
         return plain.view(bits).numpy().view(narrow)
@@ -82,6 +85,8 @@ class Conversion:
             raise OutsideError(str(tensor.layout))
         if self.largest and tensor.numel() > self.largest:
             raise OutsideError("large")
+        if tensor.dim() > NUMPY_DIMENSIONS:
+            raise OutsideError(f"{tensor.dim()} dimensions")
         if tensor.device.type == "meta":
             return tt.empty_strided(tensor.shape, tensor.stride(), dtype=self(tensor.dtype), device="meta")
         plain = tensor.detach().resolve_conj().resolve_neg()
@@ -99,7 +104,7 @@ class Conversion:
             self._kept.append(storage)  # an address is not given again while the storage lives
             elements = storage.nbytes() // tensor.element_size()
             flat = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (elements,), (1,))
-            whole = tt.from_numpy(array_of(flat).copy())
+            whole = tt.from_numpy(array_of(flat))
             self._storages[key] = whole if self.device == "cpu" else whole.to(self.device)
         return self._storages[key]
 

@@ -62,7 +62,14 @@ def texts_agree(theirs: Exception, ours: Exception) -> bool:
     return difflib.SequenceMatcher(None, _first(theirs, 400), _first(ours, 400)).ratio() >= 0.6
 
 
-def compare_outcomes(theirs: Outcome, ours: Outcome, *, free: bool = False, meta: bool = False) -> None:
+def compare_outcomes(
+    theirs: Outcome,
+    ours: Outcome,
+    *,
+    free: bool = False,
+    meta: bool = False,
+    computed: torch.dtype | None = None,
+) -> None:
     """Both gave the same, or both refused alike. Raises Difference."""
     if theirs.raised is not None:
         if ours.raised is None:
@@ -75,28 +82,36 @@ def compare_outcomes(theirs: Outcome, ours: Outcome, *, free: bool = False, meta
     if ours.raised is not None:
         raise Difference(f"{type(ours.raised).__name__} raised: {_first(ours.raised)}") from ours.raised
     if theirs.resized != ours.resized:
-        raise Difference(
-            "PyTorch warns that it resizes"
-            if theirs.resized
-            else "a warning of resizing that PyTorch has not"
-        )
-    compare_values(theirs.value, ours.value, free=free, meta=meta)
+        raise Difference(f"PyTorch {'warns' if theirs.resized else 'does not warn'} that it resizes")
+    compare_values(theirs.value, ours.value, free=free, meta=meta, computed=computed)
 
 
 def compare_values(
-    theirs: Any, ours: Any, *, free: bool = False, meta: bool = False, what: str = "result"
+    theirs: Any,
+    ours: Any,
+    *,
+    free: bool = False,
+    meta: bool = False,
+    computed: torch.dtype | None = None,
+    what: str = "result",
 ) -> None:
-    """Shapes, dtypes and values. `free`: values are not determined; `meta`: there are none. Raises Difference."""
+    """Shapes, dtypes and values. Raises Difference.
+
+    Args:
+        free: values are not determined.
+        meta: there are no values.
+        computed: the dtype that was computed in, if it is not the result's.
+        what: the results' name in a finding.
+    """
     expected, given = flat(theirs), flat(ours)
     if len(expected) != len(given):
         raise Difference(f"{len(expected)} {what}s expected, {len(given)} given")
     for number, (want, got) in enumerate(zip(expected, given, strict=True)):
-        _compare_one(
-            want, got, values=not free and not meta, at=f"{what} {number}" if len(expected) > 1 else what
-        )
+        at = f"{what} {number}" if len(expected) > 1 else what
+        _compare_one(want, got, not free and not meta, computed, at)
 
 
-def _compare_one(want: Any, got: Any, *, values: bool, at: str) -> None:
+def _compare_one(want: Any, got: Any, values: bool, computed: torch.dtype | None, at: str) -> None:
     if not isinstance(want, torch.Tensor):
         numbers = isinstance(want, bool | int | float | complex)
         if values and numbers and not np.isclose(complex(got), complex(want), rtol=1e-4, equal_nan=True):
@@ -115,7 +130,7 @@ def _compare_one(want: Any, got: Any, *, values: bool, at: str) -> None:
         wide: Any = exact.dtype
     else:
         wide = np.complex128 if exact.dtype.kind == "c" else np.float64
-        relative, absolute = TOLERANCES.get(want.dtype, (1e-7, 1e-7))
+        relative, absolute = TOLERANCES.get(computed or want.dtype, (1e-7, 1e-7))
         with np.errstate(all="ignore"):
             same = np.allclose(mine.astype(wide), exact.astype(wide), relative, absolute, equal_nan=True)
     if not same:

@@ -47,10 +47,10 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput,
         raise OutsideError("PyTorch does not refuse")
     given = outcome(lambda: ours(*mine, **mine_named))
     free = values_are_free(operator)
-    compare_outcomes(theirs, given, free=free, meta=settings.meta)
+    compare_outcomes(theirs, given, free=free, meta=settings.meta, computed=settings.dtype)
     if theirs.raised is not None:
         return expect_untouched(before, (mine, mine_named))
-    compare_values(positional[0], target, free=free, meta=settings.meta, what="operand")
+    compare_values(positional[0], target, free=free, meta=settings.meta, computed=settings.dtype, what="operand")
     if theirs.value is positional[0] and given.value is not target:
         raise Difference("what is returned is not the operand")
     return None

@@ -33,7 +33,7 @@ def _empty(result: torch.Tensor) -> torch.Tensor:
 
 
 def _transposed(result: torch.Tensor) -> torch.Tensor:
-    return _garbage(reversed(result.shape), result).permute(*reversed(range(result.dim())))
+    return _garbage(reversed(result.shape), result).permute(tuple(reversed(range(result.dim()))))
 
 
 def _stepped(result: torch.Tensor) -> torch.Tensor:
@@ -118,10 +118,10 @@ def _check(
         lambda: ours(*mine, **mine_named, out=mine_outputs[0] if single else container(mine_outputs))
     )
     free = values_are_free(operator)
-    compare_outcomes(theirs, given, free=free, meta=settings.meta)
+    compare_outcomes(theirs, given, free=free, meta=settings.meta, computed=settings.dtype)
     if theirs.raised is not None:
         return expect_untouched(before, (mine, mine_named, mine_outputs))
-    compare_values(outputs, mine_outputs, free=free, meta=settings.meta, what="out")
+    compare_values(outputs, mine_outputs, free=free, meta=settings.meta, computed=settings.dtype, what="out")
     for want, got, returned in zip(outputs, mine_outputs, flat(given.value), strict=True):
         if returned is not got:
             raise Difference("what is returned is not the tensor given as out=")
