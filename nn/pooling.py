@@ -167,7 +167,7 @@ def _sizes(input: Any, output_size: Any, rank: int) -> Any:
         raise ValueError(
             f"Input dimension should be at least {len(output_size) + 1}, but got {len(input.shape)}"
         )
-    own = tuple(input.shape)[-len(output_size) :]
+    own = tuple(input.shape)[len(input.shape) - len(output_size) :]
     return tuple(n if size is None else size for size, n in zip(output_size, own, strict=True))
 
 

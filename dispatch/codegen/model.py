@@ -20,6 +20,7 @@ FIELDS = frozenset(
         "device_check",
         "device_guard",
         "dispatch",
+        "exact_out",
         "func",
         "meta",
         "planner",
@@ -102,6 +103,7 @@ class NativeFunction:
     planner: str | None = None
     wrapped_numbers: bool | str = False
     form: str = field(default="functional")
+    exact_out: bool = False
     written: bool = field(default=False)
 
     @property
@@ -186,6 +188,7 @@ class NativeFunction:
             stub=fields.get("stub"),
             planner=fields.get("planner"),
             wrapped_numbers=fields.get("wrapped_numbers", False),
+            exact_out=bool(fields.get("exact_out", False)),
             form=form_of(schema),
         )
         if made.structured and made.structured_delegate:

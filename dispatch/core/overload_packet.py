@@ -36,6 +36,7 @@ from .call_parts import (
 )
 from .deprecated_call import call_deprecated
 from .dispatcher import Dispatcher
+from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_form import FUNCTION, METHOD, public_form
@@ -159,6 +160,9 @@ class OverloadPacket:
         if self.numbers_as_tensors:
             args, kwargs = wrap_numbers(args, kwargs, self.numbers_as_tensors)
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
+        if isinstance(kwargs.get("out"), TensorImpl) and not OPTIONS.isdisjoint(kwargs):
+            is_factory = any(a.name == "pin_memory" for schema in schemas for a in schema.arguments)
+            kwargs = without_options(kwargs) if is_factory else kwargs
         schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
         return entries[id(schema)], unwrap_numbers(bound)
 

@@ -126,25 +126,27 @@ def register() -> None:
         "native_functions/contraction.yaml:56",
     )
     composite(
-        "linalg_cross.out", "CompositeImplicitAutograd", out_form("linalg_cross", composition.linalg_cross)
+        "linalg_cross.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_cross", composition.linalg_cross, exact=True),
     )
     define(
         "cross",
         "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
-        "native_functions/contraction.yaml:62",
+        "native_functions/contraction.yaml:63",
     )
     composite("cross", "CompositeImplicitAutograd", composition.cross)
     define(
         "cross.out",
         "cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:62",
+        "native_functions/contraction.yaml:63",
     )
-    composite("cross.out", "CompositeImplicitAutograd", out_form("cross", composition.cross))
+    composite("cross.out", "CompositeImplicitAutograd", out_form("cross", composition.cross, exact=True))
     define(
         "cov",
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-        "native_functions/contraction.yaml:68",
+        "native_functions/contraction.yaml:70",
     )
     composite("cov", "CompositeImplicitAutograd", composition.cov)
-    define("corrcoef", "corrcoef(Tensor self) -> Tensor", "native_functions/contraction.yaml:73")
+    define("corrcoef", "corrcoef(Tensor self) -> Tensor", "native_functions/contraction.yaml:75")
     composite("corrcoef", "CompositeImplicitAutograd", composition.corrcoef)

@@ -50,7 +50,9 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput,
     compare_outcomes(theirs, given, free=free, meta=settings.meta, computed=settings.dtype)
     if theirs.raised is not None:
         return expect_untouched(before, (mine, mine_named))
-    compare_values(positional[0], target, free=free, meta=settings.meta, computed=settings.dtype, what="operand")
+    compare_values(
+        positional[0], target, free=free, meta=settings.meta, computed=settings.dtype, what="operand"
+    )
     if theirs.value is positional[0] and given.value is not target:
         raise Difference("what is returned is not the operand")
     return None
@@ -67,7 +69,7 @@ def _prepared(positional: list[Any], label: str) -> list[Any]:
     if label == "expanded":
         if target.numel() < 2:
             raise OutsideError("too small to overlap itself")
-        return [target.reshape(-1)[:1].clone().expand(target.shape), *rest]
+        return [target.reshape(-1).clone()[:1].expand(target.shape), *rest]
     if label == "shifted argument":
         for place, value in enumerate(rest):
             same = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (
