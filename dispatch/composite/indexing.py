@@ -11,7 +11,7 @@ from ...runtime.scalar_type import bool_, int32, int64
 from ..generated import functions as ops
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
 from ..structured.native.dims import wrap_dim
-from ..structured.native.indexing import broadcast_sizes
+from ..structured.native.indexing import broadcast_sizes, can_cast
 from .dimnames import by_name, refused
 from .forms import write_out
 
@@ -38,7 +38,16 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
 
 def stack_out(tensors: Sequence[Any], dim: int, out: Any) -> Any:
     """`torch.stack` into a tensor."""
-    return write_out("stack", out, stack(tensors, dim))
+    return _joined_into("stack", out, stack(tensors, dim))
+
+
+def _joined_into(name: str, out: Any, joined: Any) -> Any:
+    """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
+    if not can_cast(joined._spec.dtype, out._spec.dtype):
+        raise TypeError(
+            f"torch.cat(): input types can't be cast to the desired output type {out._spec.dtype.scalar_name}"
+        )
+    return write_out(name, out, joined)
 
 
 def _at_least(rank: int, x: Any) -> Any:
@@ -94,7 +103,7 @@ def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
 
 def _chunk_cat_out(tensors: Sequence[Any], dim: int, num_chunks: int, out: Any) -> Any:
     """`torch._chunk_cat` into a tensor."""
-    return write_out("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
+    return _joined_into("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
 
 
 def hstack(tensors: Sequence[Any]) -> Any:

@@ -14,6 +14,7 @@ from ..generated.functions import addmm, bmm, dot, mm, mv
 from ..structured.register import planned_by
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
+from .forms import write_out
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -100,7 +101,7 @@ def outer(self: Any, vec2: Any) -> Any:
 
 def outer_out(self: Any, vec2: Any, out: Any) -> Any:
     """``outer(out=)``."""
-    return _into("outer", outer(self, vec2), out)
+    return write_out("outer", out, outer(self, vec2))
 
 
 def _into(name: str, result: Any, out: Any) -> Any:

@@ -323,7 +323,10 @@ select_scatter_packet = packet(
 select_scatter_plans = select_scatter_packet.plans
 slice_scatter_packet = packet(
     "slice_scatter",
-    ("slice_scatter",),
+    (
+        "slice_scatter",
+        "slice_scatter.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("src", "tensor", NOT_GIVEN, False),
@@ -335,6 +338,7 @@ slice_scatter_packet = packet(
     False,
 )
 slice_scatter_plans = slice_scatter_packet.plans
+slice_scatter_outs = slice_scatter_packet.outs
 diagonal_scatter_packet = packet(
     "diagonal_scatter",
     ("diagonal_scatter",),
@@ -734,11 +738,17 @@ def select_scatter(input: Any, src: Any, dim: Any, index: Any) -> Any:
 
 
 def slice_scatter(
-    input: Any, src: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1
+    input: Any, src: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1, *, out: Any = None
 ) -> Any:
     """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
-    if modes:
-        return slice_scatter_packet.call_parameters(input, src, dim, start, end, step)
+    if modes or out is not None:
+        if modes:
+            return slice_scatter_packet.call_parameters(input, src, dim, start, end, step, out=out)
+        try:
+            plan = slice_scatter_outs[input._spec, src._spec, dim, start, end, step, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = slice_scatter_packet.miss_out(input, src, dim, start, end, step, out)
+        return plan(input, src, out)
     try:
         plan = slice_scatter_plans[input._spec][src._spec, dim, start, end, step]
     except (KeyError, AttributeError, TypeError):

@@ -445,53 +445,65 @@ def register() -> None:
     composite("slice_scatter", "CompositeExplicitAutogradNonFunctional", composition.slice_scatter)
     autograd("slice_scatter", autograd_functional_forms.plan_slice_scatter)
     define(
+        "slice_scatter.out",
+        "slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/functional_forms.yaml:163",
+        ("core",),
+    )
+    composite(
+        "slice_scatter.out",
+        "CompositeExplicitAutogradNonFunctional",
+        out_form("slice_scatter", composition.slice_scatter, exact=True),
+    )
+    autograd("slice_scatter.out", out_refuses_grad)
+    define(
         "diagonal_scatter",
         "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-        "native_functions/functional_forms.yaml:169",
+        "native_functions/functional_forms.yaml:171",
     )
     composite("diagonal_scatter", "CompositeExplicitAutogradNonFunctional", composition.diagonal_scatter)
     autograd("diagonal_scatter", autograd_functional_forms.plan_diagonal_scatter)
     define(
         "as_strided_scatter",
         "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-        "native_functions/functional_forms.yaml:174",
+        "native_functions/functional_forms.yaml:176",
     )
     composite("as_strided_scatter", "CompositeImplicitAutograd", composition.as_strided_scatter)
     define(
         "_strided_scatter",
         "_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/functional_forms.yaml:179",
+        "native_functions/functional_forms.yaml:181",
     )
     composite("_strided_scatter", "CompositeExplicitAutogradNonFunctional", composition._strided_scatter)
     autograd("_strided_scatter", autograd_functional_forms.plan__strided_scatter)
     define(
         "copy",
         "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
-        "native_functions/functional_forms.yaml:185",
+        "native_functions/functional_forms.yaml:187",
     )
     composite("copy", "CompositeExplicitAutogradNonFunctional", composition.copy)
     autograd("copy", autograd_functional_forms.plan_copy)
     define(
         "_restride",
         "_restride(Tensor self, SymInt[] stride) -> Tensor",
-        "native_functions/functional_forms.yaml:190",
+        "native_functions/functional_forms.yaml:192",
     )
     composite("_restride", "CompositeExplicitAutogradNonFunctional", composition._restride)
     autograd("_restride", autograd_functional_forms.plan__restride)
     define(
         "lift_fresh_copy",
         "lift_fresh_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml:194",
+        "native_functions/functional_forms.yaml:196",
     )
     composite("lift_fresh_copy", "CompositeExplicitAutogradNonFunctional", composition.lift_fresh_copy)
     autograd("lift_fresh_copy", autograd_functional_forms.plan_lift_fresh_copy)
-    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:199")
+    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml:201")
     composite("zero", "CompositeExplicitAutogradNonFunctional", composition.zero)
     autograd("zero", autograd_functional_forms.plan_zero)
     define(
         "_arange",
         "_arange(Tensor self, Scalar start, Scalar step) -> Tensor",
-        "native_functions/functional_forms.yaml:204",
+        "native_functions/functional_forms.yaml:206",
         ("nondifferentiable",),
     )
     composite("_arange", "CompositeExplicitAutogradNonFunctional", composition._arange)
@@ -499,7 +511,7 @@ def register() -> None:
     define(
         "_linspace",
         "_linspace(Tensor self, Scalar start, Scalar end) -> Tensor",
-        "native_functions/functional_forms.yaml:210",
+        "native_functions/functional_forms.yaml:212",
         ("nondifferentiable",),
     )
     composite("_linspace", "CompositeExplicitAutogradNonFunctional", composition._linspace)
@@ -507,7 +519,7 @@ def register() -> None:
     define(
         "embedding_renorm",
         "embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
-        "native_functions/functional_forms.yaml:216",
+        "native_functions/functional_forms.yaml:218",
         ("nondifferentiable",),
     )
     composite("embedding_renorm", "CompositeExplicitAutogradNonFunctional", composition.embedding_renorm)
@@ -515,7 +527,7 @@ def register() -> None:
     define(
         "uniform",
         "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:222",
+        "native_functions/functional_forms.yaml:224",
         ("nondeterministic_seeded",),
     )
     composite("uniform", "CompositeExplicitAutogradNonFunctional", composition.uniform)
@@ -523,7 +535,7 @@ def register() -> None:
     define(
         "normal_functional",
         "normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:228",
+        "native_functions/functional_forms.yaml:230",
         ("nondeterministic_seeded",),
     )
     composite("normal_functional", "CompositeExplicitAutogradNonFunctional", composition.normal_functional)
@@ -531,7 +543,7 @@ def register() -> None:
     define(
         "log_normal",
         "log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:234",
+        "native_functions/functional_forms.yaml:236",
         ("nondeterministic_seeded",),
     )
     composite("log_normal", "CompositeExplicitAutogradNonFunctional", composition.log_normal)
@@ -539,7 +551,7 @@ def register() -> None:
     define(
         "cauchy",
         "cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:240",
+        "native_functions/functional_forms.yaml:242",
         ("nondeterministic_seeded",),
     )
     composite("cauchy", "CompositeExplicitAutogradNonFunctional", composition.cauchy)
@@ -547,7 +559,7 @@ def register() -> None:
     define(
         "exponential",
         "exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:246",
+        "native_functions/functional_forms.yaml:248",
         ("nondeterministic_seeded",),
     )
     composite("exponential", "CompositeExplicitAutogradNonFunctional", composition.exponential)
@@ -555,7 +567,7 @@ def register() -> None:
     define(
         "geometric",
         "geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:252",
+        "native_functions/functional_forms.yaml:254",
         ("nondeterministic_seeded",),
     )
     composite("geometric", "CompositeExplicitAutogradNonFunctional", composition.geometric)
@@ -563,7 +575,7 @@ def register() -> None:
     define(
         "random.from",
         "random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:258",
+        "native_functions/functional_forms.yaml:260",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -574,7 +586,7 @@ def register() -> None:
     define(
         "random.to",
         "random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:264",
+        "native_functions/functional_forms.yaml:266",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -585,7 +597,7 @@ def register() -> None:
     define(
         "random",
         "random(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:270",
+        "native_functions/functional_forms.yaml:272",
         (
             "nondeterministic_seeded",
             "nondifferentiable",
@@ -596,7 +608,7 @@ def register() -> None:
     define(
         "bernoulli.Tensor",
         "bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:276",
+        "native_functions/functional_forms.yaml:278",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.Tensor", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)
@@ -604,7 +616,7 @@ def register() -> None:
     define(
         "bernoulli.float",
         "bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml:282",
+        "native_functions/functional_forms.yaml:284",
         ("nondeterministic_seeded",),
     )
     composite("bernoulli.float", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)

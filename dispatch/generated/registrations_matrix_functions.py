@@ -37,20 +37,24 @@ def register() -> None:
         "linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/matrix_functions.yaml:8",
     )
-    composite("linalg_det.out", "CompositeImplicitAutograd", out_form("linalg_det", composition.linalg_det))
-    define("det", "det(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:14")
+    composite(
+        "linalg_det.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_det", composition.linalg_det, exact=True),
+    )
+    define("det", "det(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:15")
     composite("det", "CompositeImplicitAutograd", composition.linalg_det)
     define(
         "_linalg_slogdet",
         "_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)",
-        "native_functions/matrix_functions.yaml:19",
+        "native_functions/matrix_functions.yaml:20",
     )
     composite("_linalg_slogdet", "CompositeExplicitAutograd", composition._linalg_slogdet)
     autograd("_linalg_slogdet", autograd_matrix_functions.plan__linalg_slogdet)
     define(
         "_linalg_slogdet.sign",
         "_linalg_slogdet.sign(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots) -> (Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots)",
-        "native_functions/matrix_functions.yaml:19",
+        "native_functions/matrix_functions.yaml:20",
     )
     composite(
         "_linalg_slogdet.sign",
@@ -61,44 +65,46 @@ def register() -> None:
     define(
         "linalg_slogdet",
         "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
-        "native_functions/matrix_functions.yaml:24",
+        "native_functions/matrix_functions.yaml:25",
     )
     composite("linalg_slogdet", "CompositeImplicitAutograd", composition.linalg_slogdet)
     define(
         "linalg_slogdet.out",
         "linalg_slogdet.out(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)",
-        "native_functions/matrix_functions.yaml:24",
+        "native_functions/matrix_functions.yaml:25",
     )
     composite(
         "linalg_slogdet.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_slogdet", composition.linalg_slogdet, 2),
+        out_form("linalg_slogdet", composition.linalg_slogdet, 2, exact=True),
     )
     define(
         "slogdet",
         "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
-        "native_functions/matrix_functions.yaml:30",
+        "native_functions/matrix_functions.yaml:32",
     )
     composite("slogdet", "CompositeImplicitAutograd", composition.slogdet)
     define(
         "slogdet.out",
         "slogdet.out(Tensor self, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)",
-        "native_functions/matrix_functions.yaml:30",
+        "native_functions/matrix_functions.yaml:32",
     )
-    composite("slogdet.out", "CompositeImplicitAutograd", out_form("slogdet", composition.slogdet, 2))
-    define("logdet", "logdet(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:36")
+    composite(
+        "slogdet.out", "CompositeImplicitAutograd", out_form("slogdet", composition.slogdet, 2, exact=True)
+    )
+    define("logdet", "logdet(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:39")
     composite("logdet", "CompositeImplicitAutograd", composition.logdet)
     define(
         "linalg_pinv.atol_rtol_tensor",
         "linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:41",
+        "native_functions/matrix_functions.yaml:44",
     )
     composite("linalg_pinv.atol_rtol_tensor", "CompositeExplicitAutograd", composition.linalg_pinv)
     autograd("linalg_pinv.atol_rtol_tensor", autograd_matrix_functions.plan_linalg_pinv_atol_rtol_tensor)
     define(
         "linalg_pinv.atol_rtol_tensor_out",
         "linalg_pinv.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:41",
+        "native_functions/matrix_functions.yaml:44",
     )
     composite(
         "linalg_pinv.atol_rtol_tensor_out",
@@ -109,13 +115,13 @@ def register() -> None:
     define(
         "linalg_pinv.atol_rtol_float",
         "linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:47",
+        "native_functions/matrix_functions.yaml:50",
     )
     composite("linalg_pinv.atol_rtol_float", "CompositeImplicitAutograd", composition.linalg_pinv_float)
     define(
         "linalg_pinv.atol_rtol_float_out",
         "linalg_pinv.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:47",
+        "native_functions/matrix_functions.yaml:50",
     )
     composite(
         "linalg_pinv.atol_rtol_float_out",
@@ -125,13 +131,13 @@ def register() -> None:
     define(
         "linalg_pinv",
         "linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:53",
+        "native_functions/matrix_functions.yaml:56",
     )
     composite("linalg_pinv", "CompositeImplicitAutograd", composition.linalg_pinv_rcond)
     define(
         "linalg_pinv.out",
         "linalg_pinv.out(Tensor self, float rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:53",
+        "native_functions/matrix_functions.yaml:56",
     )
     composite(
         "linalg_pinv.out", "CompositeImplicitAutograd", out_form("linalg_pinv", composition.linalg_pinv_rcond)
@@ -139,13 +145,13 @@ def register() -> None:
     define(
         "linalg_pinv.rcond_tensor",
         "linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:59",
+        "native_functions/matrix_functions.yaml:62",
     )
     composite("linalg_pinv.rcond_tensor", "CompositeImplicitAutograd", composition.linalg_pinv_rcond_tensor)
     define(
         "linalg_pinv.out_rcond_tensor",
         "linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:59",
+        "native_functions/matrix_functions.yaml:62",
     )
     composite(
         "linalg_pinv.out_rcond_tensor",
@@ -155,13 +161,13 @@ def register() -> None:
     define(
         "pinverse",
         "pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-        "native_functions/matrix_functions.yaml:65",
+        "native_functions/matrix_functions.yaml:68",
     )
     composite("pinverse", "CompositeImplicitAutograd", composition.pinverse)
     define(
         "linalg_matrix_rank.atol_rtol_tensor",
         "linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:70",
+        "native_functions/matrix_functions.yaml:73",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_tensor", "CompositeImplicitAutograd", composition.linalg_matrix_rank
@@ -169,7 +175,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.atol_rtol_tensor_out",
         "linalg_matrix_rank.atol_rtol_tensor_out(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:70",
+        "native_functions/matrix_functions.yaml:73",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_tensor_out",
@@ -179,7 +185,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.atol_rtol_float",
         "linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:76",
+        "native_functions/matrix_functions.yaml:79",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_float",
@@ -189,7 +195,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.atol_rtol_float_out",
         "linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:76",
+        "native_functions/matrix_functions.yaml:79",
     )
     composite(
         "linalg_matrix_rank.atol_rtol_float_out",
@@ -199,13 +205,13 @@ def register() -> None:
     define(
         "linalg_matrix_rank",
         "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:82",
+        "native_functions/matrix_functions.yaml:85",
     )
     composite("linalg_matrix_rank", "CompositeImplicitAutograd", composition.linalg_matrix_rank_tol)
     define(
         "linalg_matrix_rank.out",
         "linalg_matrix_rank.out(Tensor self, float tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:82",
+        "native_functions/matrix_functions.yaml:85",
     )
     composite(
         "linalg_matrix_rank.out",
@@ -215,7 +221,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.tol_tensor",
         "linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:88",
+        "native_functions/matrix_functions.yaml:91",
     )
     composite(
         "linalg_matrix_rank.tol_tensor",
@@ -225,7 +231,7 @@ def register() -> None:
     define(
         "linalg_matrix_rank.out_tol_tensor",
         "linalg_matrix_rank.out_tol_tensor(Tensor input, Tensor tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:88",
+        "native_functions/matrix_functions.yaml:91",
     )
     composite(
         "linalg_matrix_rank.out_tol_tensor",
@@ -235,13 +241,13 @@ def register() -> None:
     define(
         "linalg_cond",
         "linalg_cond(Tensor self, Scalar? p=None) -> Tensor",
-        "native_functions/matrix_functions.yaml:94",
+        "native_functions/matrix_functions.yaml:97",
     )
     composite("linalg_cond", "CompositeImplicitAutograd", composition.linalg_cond)
     define(
         "linalg_cond.out",
         "linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:94",
+        "native_functions/matrix_functions.yaml:97",
     )
     composite(
         "linalg_cond.out", "CompositeImplicitAutograd", out_form("linalg_cond", composition.linalg_cond)
@@ -249,13 +255,13 @@ def register() -> None:
     define(
         "linalg_cond.p_str",
         "linalg_cond.p_str(Tensor self, str p) -> Tensor",
-        "native_functions/matrix_functions.yaml:100",
+        "native_functions/matrix_functions.yaml:103",
     )
     composite("linalg_cond.p_str", "CompositeImplicitAutograd", composition.linalg_cond)
     define(
         "linalg_cond.p_str_out",
         "linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:100",
+        "native_functions/matrix_functions.yaml:103",
     )
     composite(
         "linalg_cond.p_str_out", "CompositeImplicitAutograd", out_form("linalg_cond", composition.linalg_cond)
@@ -263,13 +269,13 @@ def register() -> None:
     define(
         "linalg_matrix_power",
         "linalg_matrix_power(Tensor self, int n) -> Tensor",
-        "native_functions/matrix_functions.yaml:106",
+        "native_functions/matrix_functions.yaml:109",
     )
     composite("linalg_matrix_power", "CompositeImplicitAutograd", composition.linalg_matrix_power)
     define(
         "linalg_matrix_power.out",
         "linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:106",
+        "native_functions/matrix_functions.yaml:109",
     )
     composite(
         "linalg_matrix_power.out",
@@ -279,13 +285,13 @@ def register() -> None:
     define(
         "matrix_power",
         "matrix_power(Tensor self, int n) -> Tensor",
-        "native_functions/matrix_functions.yaml:112",
+        "native_functions/matrix_functions.yaml:115",
     )
     composite("matrix_power", "CompositeImplicitAutograd", composition.linalg_matrix_power)
     define(
         "matrix_power.out",
         "matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:112",
+        "native_functions/matrix_functions.yaml:115",
     )
     composite(
         "matrix_power.out",
@@ -295,14 +301,14 @@ def register() -> None:
     define(
         "linalg_matrix_exp",
         "linalg_matrix_exp(Tensor self) -> Tensor",
-        "native_functions/matrix_functions.yaml:118",
+        "native_functions/matrix_functions.yaml:121",
     )
     composite("linalg_matrix_exp", "CompositeExplicitAutograd", composition.linalg_matrix_exp)
     autograd("linalg_matrix_exp", autograd_matrix_functions.plan_linalg_matrix_exp)
     define(
         "linalg_matrix_exp.out",
         "linalg_matrix_exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:118",
+        "native_functions/matrix_functions.yaml:121",
     )
     composite(
         "linalg_matrix_exp.out",
@@ -310,18 +316,18 @@ def register() -> None:
         out_form("linalg_matrix_exp", composition.linalg_matrix_exp),
     )
     autograd("linalg_matrix_exp.out", out_refuses_grad)
-    define("matrix_exp", "matrix_exp(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:124")
+    define("matrix_exp", "matrix_exp(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml:127")
     composite("matrix_exp", "CompositeImplicitAutograd", composition.matrix_exp)
     define(
         "linalg_tensorinv",
         "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
-        "native_functions/matrix_functions.yaml:129",
+        "native_functions/matrix_functions.yaml:132",
     )
     composite("linalg_tensorinv", "CompositeImplicitAutograd", composition.linalg_tensorinv)
     define(
         "linalg_tensorinv.out",
         "linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:129",
+        "native_functions/matrix_functions.yaml:132",
     )
     composite(
         "linalg_tensorinv.out",
@@ -331,13 +337,13 @@ def register() -> None:
     define(
         "linalg_tensorsolve",
         "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
-        "native_functions/matrix_functions.yaml:135",
+        "native_functions/matrix_functions.yaml:138",
     )
     composite("linalg_tensorsolve", "CompositeImplicitAutograd", composition.linalg_tensorsolve)
     define(
         "linalg_tensorsolve.out",
         "linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:135",
+        "native_functions/matrix_functions.yaml:138",
     )
     composite(
         "linalg_tensorsolve.out",
@@ -347,25 +353,25 @@ def register() -> None:
     define(
         "linalg_vander",
         "linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor",
-        "native_functions/matrix_functions.yaml:141",
+        "native_functions/matrix_functions.yaml:144",
     )
     composite("linalg_vander", "CompositeImplicitAutograd", composition.linalg_vander)
     define(
         "vander",
         "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
-        "native_functions/matrix_functions.yaml:146",
+        "native_functions/matrix_functions.yaml:149",
     )
     composite("vander", "CompositeImplicitAutograd", composition.vander)
     define(
         "linalg_matmul",
         "linalg_matmul(Tensor self, Tensor other) -> Tensor",
-        "native_functions/matrix_functions.yaml:150",
+        "native_functions/matrix_functions.yaml:153",
     )
     composite("linalg_matmul", "CompositeImplicitAutograd", composition.linalg_matmul)
     define(
         "linalg_matmul.out",
         "linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml:150",
+        "native_functions/matrix_functions.yaml:153",
     )
     composite(
         "linalg_matmul.out", "CompositeImplicitAutograd", out_form("linalg_matmul", composition.linalg_matmul)

@@ -29,106 +29,108 @@ def register() -> None:
     composite(
         "linalg_vector_norm.out",
         "CompositeExplicitAutograd",
-        out_form("linalg_vector_norm", composition.linalg_vector_norm),
+        out_form("linalg_vector_norm", composition.linalg_vector_norm, exact=True),
     )
     autograd("linalg_vector_norm.out", out_refuses_grad)
     define(
         "linalg_matrix_norm",
         "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:9",
+        "native_functions/norm.yaml:10",
     )
     composite("linalg_matrix_norm", "CompositeImplicitAutograd", composition.linalg_matrix_norm)
     define(
         "linalg_matrix_norm.out",
         "linalg_matrix_norm.out(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:9",
+        "native_functions/norm.yaml:10",
     )
     composite(
         "linalg_matrix_norm.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_matrix_norm", composition.linalg_matrix_norm),
+        out_form("linalg_matrix_norm", composition.linalg_matrix_norm, exact=True),
     )
     define(
         "linalg_matrix_norm.str_ord",
         "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:15",
+        "native_functions/norm.yaml:17",
     )
     composite("linalg_matrix_norm.str_ord", "CompositeImplicitAutograd", composition.linalg_matrix_norm)
     define(
         "linalg_matrix_norm.str_ord_out",
         "linalg_matrix_norm.str_ord_out(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:15",
+        "native_functions/norm.yaml:17",
     )
     composite(
         "linalg_matrix_norm.str_ord_out",
         "CompositeImplicitAutograd",
-        out_form("linalg_matrix_norm", composition.linalg_matrix_norm),
+        out_form("linalg_matrix_norm", composition.linalg_matrix_norm, exact=True),
     )
     define(
         "linalg_norm",
         "linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:21",
+        "native_functions/norm.yaml:24",
     )
     composite("linalg_norm", "CompositeImplicitAutograd", composition.linalg_norm)
     define(
         "linalg_norm.out",
         "linalg_norm.out(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:21",
+        "native_functions/norm.yaml:24",
     )
     composite(
-        "linalg_norm.out", "CompositeImplicitAutograd", out_form("linalg_norm", composition.linalg_norm)
+        "linalg_norm.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_norm", composition.linalg_norm, exact=True),
     )
     define(
         "linalg_norm.ord_str",
         "linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml:27",
+        "native_functions/norm.yaml:31",
     )
     composite("linalg_norm.ord_str", "CompositeImplicitAutograd", composition.linalg_norm)
     define(
         "linalg_norm.ord_str_out",
         "linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:27",
+        "native_functions/norm.yaml:31",
     )
     composite(
         "linalg_norm.ord_str_out",
         "CompositeImplicitAutograd",
-        out_form("linalg_norm", composition.linalg_norm),
+        out_form("linalg_norm", composition.linalg_norm, exact=True),
     )
-    define("dist", "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", "native_functions/norm.yaml:33")
+    define("dist", "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", "native_functions/norm.yaml:38")
     composite("dist", "CompositeImplicitAutograd", composition.dist)
     define(
         "dist.out",
         "dist.out(Tensor self, Tensor other, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:33",
+        "native_functions/norm.yaml:38",
     )
     composite("dist.out", "CompositeImplicitAutograd", out_form("dist", composition.dist))
     define(
         "pairwise_distance",
         "pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml:39",
+        "native_functions/norm.yaml:44",
     )
     composite("pairwise_distance", "CompositeImplicitAutograd", composition.pairwise_distance)
     define(
         "cosine_similarity",
         "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
-        "native_functions/norm.yaml:43",
+        "native_functions/norm.yaml:48",
     )
     composite("cosine_similarity", "CompositeImplicitAutograd", composition.cosine_similarity)
     define(
         "renorm",
         "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
-        "native_functions/norm.yaml:47",
+        "native_functions/norm.yaml:52",
     )
     composite("renorm", "CompositeImplicitAutograd", composition.renorm)
     define(
         "renorm_",
         "renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)",
-        "native_functions/norm.yaml:47",
+        "native_functions/norm.yaml:52",
     )
     composite("renorm_", "CompositeImplicitAutograd", inplace_form("renorm_", composition.renorm))
     define(
         "renorm.out",
         "renorm.out(Tensor self, Scalar p, int dim, Scalar maxnorm, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml:47",
+        "native_functions/norm.yaml:52",
     )
-    composite("renorm.out", "CompositeImplicitAutograd", out_form("renorm", composition.renorm))
+    composite("renorm.out", "CompositeImplicitAutograd", out_form("renorm", composition.renorm, exact=True))

@@ -111,4 +111,4 @@ def register() -> None:
         "histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/statistics.yaml:44",
     )
-    composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc))
+    composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc, exact=True))

@@ -210,6 +210,7 @@ def var_mean_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction:
 def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
     """log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
     floating = self.dtype.is_floating_point or self.dtype.is_complex
+    meta.casts = True
     _set_reduced(
         meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype if floating else get_default_dtype()
     )
