@@ -111,7 +111,7 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
     if any(isinstance(n, complex) for n in (start, end, step)):
         raise RuntimeError(f"arange(): complex bounds are not supported, got {start} -> {end} by {step}")
     if step == 0:
-        raise ValueError("step must be nonzero")
+        raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end < start) if step > 0 else (end > start):

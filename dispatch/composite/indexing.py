@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.dimname import position_of
@@ -124,6 +124,16 @@ def dstack(tensors: Sequence[Any]) -> Any:
 def column_stack(tensors: Sequence[Any]) -> Any:
     """`torch.column_stack`."""
     return hstack([x.reshape((x._spec.numel, 1)) if x._spec.ndim <= 1 else x for x in tensors])
+
+
+def _join_out(name: str, join: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+    return lambda tensors, out: _joined_into(name, out, join(tensors))
+
+
+hstack_out = _join_out("hstack", hstack)
+vstack_out = _join_out("vstack", vstack)
+dstack_out = _join_out("dstack", dstack)
+column_stack_out = _join_out("column_stack", column_stack)
 
 
 def _unsafe_index(self: Any, indices: Sequence[Any]) -> Any:

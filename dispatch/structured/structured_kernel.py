@@ -87,9 +87,12 @@ class StructuredKernel:
         given: tuple[Any, ...] = (
             () if functional else (specs[0],) if self.form == "inplace" else tuple([specs[i] for i in outs])
         )
-        device = device_of(specs)
+        read = [specs[i] for i in inputs]
+        # An output decides where the call runs only if nothing else does.
+        has_tensors = bool(outs) and any(spec.__class__ is TensorSpec for spec in read)
+        device = device_of(read if has_tensors else specs)
         builder = MetaBase(name, self.form, given, device)
-        self.meta(builder, *([specs[i] for i in inputs] if outs else specs))
+        self.meta(builder, *(read if outs else specs))
         declared = builder.outputs
         outputs = (declared[0],) if len(declared) == 1 else tuple([declared[i] for i in range(len(declared))])
         proxy = builder.proxy

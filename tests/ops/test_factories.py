@@ -141,7 +141,7 @@ def test_arange_dtype(dtype):
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: tt.arange(0, 1, 0), ValueError, "step must be nonzero"),
+        (lambda: tt.arange(0, 1, 0), RuntimeError, "step must be nonzero"),
         (lambda: tt.arange(1, 0), RuntimeError, "inconsistent with step sign"),
         (lambda: tt.arange(float("inf")), RuntimeError, "unsupported range"),
         (lambda: tt.arange(float("nan")), RuntimeError, "unsupported range"),

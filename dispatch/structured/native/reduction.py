@@ -113,7 +113,10 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
 
 def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
     """``max`` and ``min`` of everything."""
-    extremum(meta, self, (), False)
+    if self.numel == 0:
+        extremum(meta, self, (), False)
+    meta.casts = True
+    _set_reduced(meta, self, reduced_dims((), self.ndim), False, self.dtype)
 
 
 def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
