@@ -169,7 +169,7 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardshrink(input: Any, lambd: float = 0.5) -> Any:
+def hardshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
     """0 within [-lambd, lambd] (`torch.nn.functional.hardshrink`).
 
     Example:
@@ -177,11 +177,11 @@ def hardshrink(input: Any, lambd: float = 0.5) -> Any:
         >>> tt.nn.functional.hardshrink(tt.tensor([0.4, 2.0]))
         tensor([0., 2.])
     """
-    return _ops.hardshrink(input, lambd)
+    return _ops.hardshrink(input, lambd, out=out)
 
 
 @overridable
-def softshrink(input: Any, lambd: float = 0.5) -> Any:
+def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
     """Nearer to zero by `lambd`, 0 where it is that near (`torch.nn.functional.softshrink`).
 
     Raises RuntimeError for a negative `lambd`.
@@ -193,7 +193,7 @@ def softshrink(input: Any, lambd: float = 0.5) -> Any:
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
-    return _ops.softshrink(input, lambd)
+    return _ops.softshrink(input, lambd, out=out)
 
 
 @overridable
@@ -209,7 +209,7 @@ def mish(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def logsigmoid(input: Any) -> Any:
+def logsigmoid(input: Any, *, out: Any = None) -> Any:
     """log(sigmoid(input)), accurate where the sigmoid underflows (`torch.nn.functional.logsigmoid`).
 
     Example:
@@ -217,7 +217,7 @@ def logsigmoid(input: Any) -> Any:
         >>> tt.nn.functional.logsigmoid(tt.tensor([-200.0]))
         tensor([-200.])
     """
-    return _ops.log_sigmoid(input)
+    return _ops.log_sigmoid(input, out=out)
 
 
 @overridable

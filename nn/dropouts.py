@@ -65,12 +65,12 @@ def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplac
             stacklevel=3,
         )
         unbatched = False
-    if unbatched:
-        input = input.unsqueeze_(0) if inplace else input.unsqueeze(0)
-    result = (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
-    if not unbatched:
-        return result
-    return result.squeeze_(0) if inplace else result.squeeze(0)
+    planes = input.unsqueeze(0) if unbatched else input
+    if inplace:
+        _ops.feature_dropout_(planes, p, training)
+        return input
+    result = _ops.feature_dropout(planes, p, training)
+    return result.squeeze(0) if unbatched else result
 
 
 @overridable

@@ -404,6 +404,8 @@ def embedding(
         >>> tt.nn.functional.embedding(tt.tensor([1, 0]), tt.tensor([[1.0], [2.0]])).tolist()
         [[2.0], [1.0]]
     """
+    if weight.dim() != 2:
+        raise RuntimeError("'weight' must be 2-D")
     rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1

@@ -126,6 +126,8 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Any = None,
 ) -> Any:
     """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`).
 
@@ -133,7 +135,7 @@ def avg_pool2d(
     `count_include_pad`, of its border.
     """
     return ops.avg_pool2d(
-        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override
+        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override, out=out
     )
 
 
@@ -146,6 +148,8 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Any = None,
 ) -> Any:
     """The mean of each window over the last three dimensions (`torch.nn.functional.avg_pool3d`).
 
@@ -153,7 +157,7 @@ def avg_pool3d(
     `count_include_pad`, of its border.
     """
     return ops.avg_pool3d(
-        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override
+        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override, out=out
     )
 
 
@@ -167,7 +171,7 @@ def _sizes(input: Any, output_size: Any, rank: int) -> Any:
         raise ValueError(
             f"Input dimension should be at least {len(output_size) + 1}, but got {len(input.shape)}"
         )
-    own = tuple(input.shape)[-len(output_size) :]
+    own = tuple(input.shape)[len(input.shape) - len(output_size) :]
     return tuple(n if size is None else size for size, n in zip(output_size, own, strict=True))
 
 

@@ -6,7 +6,6 @@ an operator's results follow from its operands' specs. No tensor has a slot for 
 
 from __future__ import annotations
 
-import sys
 import warnings
 
 from .device import device as Device
@@ -14,6 +13,7 @@ from .dimname import Names, describe
 from .dispatch_key import Functionality, functionality_bit
 from .scalar_type import dtype as ScalarType
 from .tensor_spec import MAX_SPECS, TensorSpec
+from .user_frame import levels_to_user
 
 NAMED_BIT = functionality_bit(Functionality.Named)
 
@@ -96,20 +96,11 @@ def named(spec: TensorSpec, names: Names) -> TensorSpec:
             "Named tensors and all their associated APIs are an experimental feature and subject to change. Please do "
             "not use them for anything important until they are released as stable.",
             UserWarning,
-            stacklevel=_levels_to_user(),
+            stacklevel=levels_to_user(),
         )
     if len(_table) >= MAX_SPECS:
         _table.clear()
     return _table.setdefault((unnamed, names), _make(unnamed, names))
-
-
-def _levels_to_user() -> int:
-    """How many calls up the code is that is not this package's."""
-    package = __name__.partition(".")[0]
-    frame, levels = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        frame, levels = frame.f_back, levels + 1
-    return levels
 
 
 def _make(unnamed: TensorSpec, names: Names) -> NamedSpec:

@@ -11,6 +11,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.argument_roles import tensors_in
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from .inplace import check_inplace, rebase_history
 from .node import NotImplementedBackward, edge_of, next_sequence, saved_version, set_history
 from .tangents import FORWARD_BIT
 
@@ -66,32 +67,49 @@ def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     """The fallback of autograd keys: computes, and leaves a node that raises PyTorch's error in backward."""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     name = op.name
-    writes = op.schema.is_mutable
+    arguments = op.schema.arguments
+    written = [
+        place
+        for place, position in enumerate(op.runtime_positions(args))
+        if arguments[position].is_write and not arguments[position].is_out
+    ]
 
     def record(*runtime: Any) -> Any:
-        out = inner(*runtime)
         if grad_disabled and not is_grad_enabled():
-            return out
+            return inner(*runtime)
+        overwritten = [t for t in tensors_in([runtime[place] for place in written]) if _is_real(t)]
+        for target in overwritten:
+            check_inplace(target)
         sources = [t for t in tensors_in(runtime) if t._spec.requires_grad]
-        targets = [
-            o
-            for o in (out if isinstance(out, tuple | list) else (out,))
-            if isinstance(o, TensorImpl)
-            and (o._spec.dtype.is_floating_point or o._spec.dtype.is_complex)
-            and not o._spec.requires_grad
-        ]
-        if sources and targets and not writes:
+        edges = tuple(edge_of(t) for t in sources)
+        out = inner(*runtime)
+        if op.schema.is_mutable:
+            targets = overwritten
+        else:
+            results = out if isinstance(out, tuple | list) else (out,)
+            targets = [
+                o for o in results if isinstance(o, TensorImpl) and _is_real(o) and not o._spec.requires_grad
+            ]
+        if sources and targets:
             node = NotImplementedBackward()
             node.operator = name
-            node.next_edges = tuple(edge_of(t) for t in sources)
+            node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
             node.specs = tuple(t._spec for t in targets)
             for number, target in enumerate(targets):
-                set_history(target, node, number)
+                if overwritten:
+                    rebase_history(target, node)
+                else:
+                    set_history(target, node, number)
         return out
 
     return record
+
+
+def _is_real(tensor: TensorImpl) -> bool:
+    dtype = tensor._spec.dtype
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def never_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

@@ -362,7 +362,7 @@ def functions_module(
         body.append(
             f'{signature.name}_packet = packet("{signature.name}", ({overloads},), '
             f"({parameters}{',' if parameters else ''}),"
-            f" {signature.wrapped_numbers})"
+            f" {signature.wrapped_numbers!r})"
         )
         if signature.name in deprecated:
             body.append(f"{signature.name}_packet.deprecated = {deprecated[signature.name]!r}")

@@ -20,6 +20,7 @@ FIELDS = frozenset(
         "device_check",
         "device_guard",
         "dispatch",
+        "exact_out",
         "func",
         "meta",
         "planner",
@@ -74,11 +75,12 @@ class NativeFunction:
     """One operator.
 
     `meta`, `stub` and `planner` name functions of the family's module in `structured/native/`; `dispatch` maps
-    keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's
-    parser does for arithmetic. `python_binding` is false for overloads that only the dispatcher knows, and
-    ``positional`` for those that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords``
-    where that signature takes those of its parameters that no other overload has by keyword alone. `written` marks
-    the in-place and ``out=`` forms that ``autogen`` makes of a composition: its result, copied to where they want it.
+    keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's parser
+    does for arithmetic; ``rest`` for all but the first, ``one`` where another argument is a tensor. `python_binding`
+    is false for overloads that only the dispatcher knows, and ``positional`` for those that Python reaches through
+    another overload's signature (``x.view(dtype)``), ``keywords`` where that signature takes those of its parameters
+    that no other overload has by keyword alone. `written` marks the in-place and ``out=`` forms that ``autogen``
+    makes of a composition: its result, copied to where they want it.
     """
 
     schema: FunctionSchema
@@ -99,8 +101,9 @@ class NativeFunction:
     meta: str | None = None
     stub: str | None = None
     planner: str | None = None
-    wrapped_numbers: bool = False
+    wrapped_numbers: bool | str = False
     form: str = field(default="functional")
+    exact_out: bool = False
     written: bool = field(default=False)
 
     @property
@@ -184,7 +187,8 @@ class NativeFunction:
             meta=fields.get("meta"),
             stub=fields.get("stub"),
             planner=fields.get("planner"),
-            wrapped_numbers=bool(fields.get("wrapped_numbers", False)),
+            wrapped_numbers=fields.get("wrapped_numbers", False),
+            exact_out=bool(fields.get("exact_out", False)),
             form=form_of(schema),
         )
         if made.structured and made.structured_delegate:

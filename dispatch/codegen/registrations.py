@@ -50,7 +50,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             composition = f"composition.{kernel}"
             if f.written:
                 several = f", {len(f.schema.returns)}" if len(f.schema.returns) > 1 else ""
-                composition = f'{f.form}_form("{f.base}", {composition}{several})'
+                exact = ", exact=True" if f.exact_out and f.form == "out" else ""
+                composition = f'{f.form}_form("{f.base}", {composition}{several}{exact})'
                 forms.add(f"{f.form}_form")
             lines.append(f'composite("{f.name}", "{key}", {composition})')
             used.add("composite")
@@ -63,7 +64,7 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             lines.append(f'autograd("{f.name}", never_differentiable)')
             used.add("autograd")
             modules.add("never")
-        elif f.form == "out" and f.structured:
+        elif f.form == "out" and (f.structured or (f.written and _is_explicit(f))):
             lines.append(f'autograd("{f.name}", out_refuses_grad)')
             used.add("autograd")
             modules.add("refuse")
@@ -90,6 +91,10 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
         + "\n\n\ndef register() -> None:\n"
         + f'    """Define the {family} operators and register their kernels."""\n{body}\n'
     )
+
+
+def _is_explicit(f: NativeFunction) -> bool:
+    return any(key.startswith("CompositeExplicitAutograd") for key, _ in f.dispatch)
 
 
 def out_twin(f: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:

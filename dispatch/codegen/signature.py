@@ -33,7 +33,7 @@ class PythonSignature:
     general: bool
     has_out: bool
     variadic: str | None
-    wrapped_numbers: bool
+    wrapped_numbers: bool | str
 
     @property
     def first(self) -> NativeFunction:
@@ -58,7 +58,7 @@ def takes_names(function: NativeFunction) -> bool:
     return any(base_type(argument.type).name == "Dimname" for argument in function.schema.arguments)
 
 
-def role_of(type: Type, argument: Argument, wrapped: bool) -> str:
+def role_of(type: Type, argument: Argument, wrapped: bool | str) -> str:
     """What an argument is to a plan's key; see `core.call_parts.Parameter`."""
     name = base_type(type).name
     is_list = isinstance(type, ListType) or (
@@ -122,7 +122,7 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
     """Merge the functional overloads of a name (or its in-place ones)."""
     shapes = [f for f in overloads if f.form != "out" and f.python_binding is True] or overloads
     has_out = any(f.form == "out" for f in overloads)
-    wrapped = any(f.wrapped_numbers for f in overloads)
+    wrapped = next((f.wrapped_numbers for f in overloads if f.wrapped_numbers), False)
     merged: dict[str, PythonParameter] = {}
     positions: dict[str, int] = {}
     general = False
@@ -184,7 +184,7 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
     )
 
 
-def _parameter(argument: Argument, wrapped: bool) -> PythonParameter:
+def _parameter(argument: Argument, wrapped: bool | str) -> PythonParameter:
     role = role_of(argument.type, argument, wrapped)
     return PythonParameter(
         argument.name, role, default_text(argument), argument.kwarg_only, annotation_of(argument.type, role)

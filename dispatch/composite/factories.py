@@ -119,7 +119,7 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
     if dtype is int64:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
-            raise RuntimeError("step must be nonzero")
+            raise ValueError("step must be nonzero")
         return max(0, -((int(start) - int(end)) // int(step)))
     elements: int = math.ceil((end - start) / step)
     return elements

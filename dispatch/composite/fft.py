@@ -9,6 +9,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ..generated import functions as ops
 from ..structured.native.dims import wrap_dim
+from .forms import write_out
 from .signal_windows import bartlett_window as bartlett_window
 from .signal_windows import blackman_window as blackman_window
 from .signal_windows import hamming_window as hamming_window
@@ -248,11 +249,7 @@ fft_irfft2, fft_hfft2, fft_ihfft2 = fft_irfftn, fft_hfftn, fft_ihfftn
 
 def _into(function: Callable[..., Any]) -> Callable[..., Any]:
     def out_form(self: Any, size: Any, dim: Any, norm: str | None, out: Any) -> Any:
-        made = function(self, size, dim, norm)
-        if made.dtype is not out.dtype:
-            raise RuntimeError(f"Expected out tensor to have dtype {made.dtype}, but got {out.dtype} instead")
-        out.resize_(made.shape)
-        return out.copy_(made)
+        return write_out(function.__name__, out, function(self, size, dim, norm))
 
     return out_form
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.tensor_impl import TensorImpl
+from ..iterator.overlap import assert_no_internal_overlap, check_write_overlap, shares_memory
 from ..structured.native.indexing import can_cast
+from ..structured.resizing import resize_output
 from ..structured.result_types import named_results
 
 
-def check_out(name: str, out: Any, result: Any) -> None:
-    """Raise RuntimeError where a result cannot be put into an ``out=`` tensor."""
+def check_out(name: str, out: Any, result: Any, exact: bool = False) -> None:
+    """Raise RuntimeError where a result cannot be put into an ``out=`` tensor; `exact`: of its very dtype alone."""
     if out._spec.device is not result._spec.device:
         raise RuntimeError(
             f"{name}(): expected out tensor to be on device {result._spec.device}, but got "
             f"{out._spec.device} instead"
+        )
+    if exact and out._spec.dtype is not result._spec.dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {result._spec.dtype}, but got {out._spec.dtype} instead"
         )
     if not can_cast(result._spec.dtype, out._spec.dtype):
         raise RuntimeError(
@@ -26,33 +33,44 @@ def check_out(name: str, out: Any, result: Any) -> None:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
             "of the arguments requires grad."
         )
+    assert_no_internal_overlap(out._spec)
 
 
-def write_out(name: str, out: Any, result: Any) -> Any:
+def write_out(name: str, out: Any, result: Any, exact: bool = False) -> Any:
     """Put a composition's result into an ``out=`` tensor, resized where its shape is another."""
-    check_out(name, out, result)
-    if out._spec.sizes != result._spec.sizes:
-        out.resize_(result._spec.sizes)
+    check_out(name, out, result, exact)
+    resize_output(out, result._spec.sizes)
     return out.copy_(result)
 
 
-def out_form(name: str, function: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
+def out_form(
+    name: str, function: Callable[..., Any], count: int = 1, exact: bool = False
+) -> Callable[..., Any]:
     """The ``out=`` form of a composition with `count` results, which takes its outputs last.
 
-    Of several outputs none is written unless all can be.
+    An output may be one of the arguments, but not overlap one in part. Of several outputs none is written unless all
+    can be. With `exact` an output must be of the result's dtype; else of one that the result can be cast to.
     """
-    if count == 1:
-        return lambda *args: write_out(name, args[-1], function(*args[:-1]))
 
     def form(*args: Any) -> Any:
-        results, outputs = function(*args[:-count]), args[-count:]
+        inputs, outputs = args[:-count], args[-count:]
+        _check_overlap(inputs, outputs)
+        made = function(*inputs)
+        results = (made,) if count == 1 else made
         for out, result in zip(outputs, results, strict=True):
-            check_out(name, out, result)
-        written = [write_out(name, out, result) for out, result in zip(outputs, results, strict=True)]
-        make = getattr(results, "_make", tuple)
-        return make(written)
+            check_out(name, out, result, exact)
+        written = [write_out(name, out, result, exact) for out, result in zip(outputs, results, strict=True)]
+        return written[0] if count == 1 else getattr(made, "_make", tuple)(written)
 
     return form
+
+
+def _check_overlap(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    for value in inputs:
+        for part in value if isinstance(value, list | tuple) else (value,):
+            for out in outputs:
+                if isinstance(part, TensorImpl) and part is not out and shares_memory(out, part):
+                    check_write_overlap(out, part)
 
 
 def named(base: str, **results: Any) -> Any:
@@ -64,6 +82,8 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The in-place form of a composition."""
 
     def form(self: Any, *args: Any) -> Any:
+        assert_no_internal_overlap(self._spec)
+        _check_overlap(args, (self,))
         result = function(self, *args)
         if result._spec.sizes != self._spec.sizes:
             raise RuntimeError(

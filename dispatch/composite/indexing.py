@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.dimname import position_of
 from ...runtime.scalar_type import bool_, int32, int64
 from ..generated import functions as ops
+from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
 from ..structured.native.dims import wrap_dim
-from ..structured.native.indexing import broadcast_sizes
+from ..structured.native.indexing import broadcast_sizes, can_cast
 from .dimnames import by_name, refused
 from .forms import write_out
 
@@ -37,7 +38,16 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
 
 def stack_out(tensors: Sequence[Any], dim: int, out: Any) -> Any:
     """`torch.stack` into a tensor."""
-    return write_out("stack", out, stack(tensors, dim))
+    return _joined_into("stack", out, stack(tensors, dim))
+
+
+def _joined_into(name: str, out: Any, joined: Any) -> Any:
+    """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
+    if not can_cast(joined._spec.dtype, out._spec.dtype):
+        raise TypeError(
+            f"torch.cat(): input types can't be cast to the desired output type {out._spec.dtype.scalar_name}"
+        )
+    return write_out(name, out, joined)
 
 
 def _at_least(rank: int, x: Any) -> Any:
@@ -93,7 +103,7 @@ def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
 
 def _chunk_cat_out(tensors: Sequence[Any], dim: int, num_chunks: int, out: Any) -> Any:
     """`torch._chunk_cat` into a tensor."""
-    return write_out("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
+    return _joined_into("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
 
 
 def hstack(tensors: Sequence[Any]) -> Any:
@@ -114,6 +124,16 @@ def dstack(tensors: Sequence[Any]) -> Any:
 def column_stack(tensors: Sequence[Any]) -> Any:
     """`torch.column_stack`."""
     return hstack([x.reshape((x._spec.numel, 1)) if x._spec.ndim <= 1 else x for x in tensors])
+
+
+def _join_out(name: str, join: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+    return lambda tensors, out: _joined_into(name, out, join(tensors))
+
+
+hstack_out = _join_out("hstack", hstack)
+vstack_out = _join_out("vstack", vstack)
+dstack_out = _join_out("dstack", dstack)
+column_stack_out = _join_out("column_stack", column_stack)
 
 
 def _unsafe_index(self: Any, indices: Sequence[Any]) -> Any:
@@ -219,6 +239,10 @@ def masked_select_out(self: Any, mask: Any, out: Any) -> Any:
     """`torch.masked_select` into a tensor."""
     if out._spec.dtype is not self._spec.dtype:
         raise RuntimeError("masked_select(): self and result must have the same scalar type")
+    for read in (self, mask):
+        if shares_memory(out, read):
+            check_no_overlap(out, read)
+    assert_no_internal_overlap(out._spec)
     return write_out("masked_select", out, masked_select(self, mask))
 
 
@@ -342,9 +366,11 @@ def roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     out = self
+    if not spec.ndim:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     for shift, dim in zip(shifts, dims, strict=True):
         d = wrap_dim(dim, spec.ndim)
-        size = spec.sizes[d] if spec.ndim else 1
+        size = spec.sizes[d]
         start = -shift % size if size else 0
         if start:
             out = ops.cat([out.slice(d, start, size, 1), out.slice(d, 0, start, 1)], d)

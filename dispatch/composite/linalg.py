@@ -12,7 +12,9 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import addmm, bmm, dot, mm, mv
 from ..structured.register import planned_by
+from ..structured.resizing import resize_output
 from ..tensor import Tensor
+from .forms import write_out
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -99,7 +101,7 @@ def outer(self: Any, vec2: Any) -> Any:
 
 def outer_out(self: Any, vec2: Any, out: Any) -> Any:
     """``outer(out=)``."""
-    return _into("outer", outer(self, vec2), out)
+    return write_out("outer", out, outer(self, vec2))
 
 
 def _into(name: str, result: Any, out: Any) -> Any:
@@ -115,8 +117,7 @@ def _into(name: str, result: Any, out: Any) -> Any:
         raise RuntimeError(
             f"{name}(): expected out tensor to be on device {result.device}, but got {out.device} instead"
         )
-    if out._spec.sizes != result._spec.sizes:
-        out.resize_(result._spec.sizes)
+    resize_output(out, result._spec.sizes)
     return out.copy_(result)
 
 

@@ -19,7 +19,9 @@ from ..generated.functions import (
     normal,
     where,
 )
+from ..iterator.overlap import check_write_overlap, shares_memory
 from .dimnames import named_factory
+from .forms import write_out
 
 
 def randint_low_generator(
@@ -140,6 +142,8 @@ def randperm_out(n: int, out: Any) -> Any:
 
 def bernoulli_out(self: Any, generator: Any, out: Any) -> Any:
     """``bernoulli(self, out=)``."""
+    if shares_memory(out, self):
+        check_write_overlap(out, self)
     return out.resize_(self.shape).copy_(bernoulli(self, generator=generator))
 
 
@@ -166,8 +170,9 @@ def normal_float_float_out(mean: float, std: float, size: Sequence[int], generat
 
 def normal_out(mean: Any, std: Any, generator: Any, out: Any) -> Any:
     """``normal(mean, std, out=)`` with tensors."""
-    made = normal(mean, std, generator=generator)
-    return out.resize_(made.shape).copy_(made)
+    if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
+        raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
+    return write_out("normal", out, normal(mean, std, generator=generator))
 
 
 def multinomial_out(self: Any, num_samples: int, replacement: bool, generator: Any, out: Any) -> Any:

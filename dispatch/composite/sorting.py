@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..generated import functions as ops
+from ..iterator.overlap import check_write_overlap, shares_memory
 from .dimnames import by_name, refused
 from .forms import write_out
 
@@ -31,7 +32,9 @@ def msort(self: Any) -> Any:
 
 def msort_out(self: Any, out: Any) -> Any:
     """`torch.msort` into a tensor."""
-    return write_out("msort", out, msort(self))
+    if shares_memory(out, self):
+        check_write_overlap(out, self)
+    return write_out("msort", out, msort(self), exact=True)
 
 
 sort_by_name = refused("sort")

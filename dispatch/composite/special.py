@@ -41,6 +41,7 @@ from ..generated.functions import (
     special_zeta,
     xlogy,
 )
+from .forms import inplace_form
 
 __all__ = [
     "digamma",
@@ -79,9 +80,12 @@ __all__ = [
 ]
 
 
+_polygamma_into = inplace_form("polygamma", lambda self, n: ops.polygamma(n, self))
+
+
 def polygamma_(self: Any, n: int) -> Any:
     """`polygamma` in place."""
-    return self.copy_(ops.polygamma(n, self))
+    return _polygamma_into(self, n)
 
 
 def mvlgamma(self: Any, p: int) -> Any:

@@ -75,10 +75,18 @@ def plain_number(value: Any) -> Any:
     return complex(value) if isinstance(value, complex) else value
 
 
-def wrap_numbers(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic."""
-    args = [WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args]
-    for name in ("other", "input", "self"):
+def wrap_numbers(
+    args: Sequence[Any], kwargs: dict[str, Any], where: bool | str = True
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic.
+
+    `where` is True for every argument, ``rest`` for all but the first, ``one`` if another argument is a tensor.
+    """
+    if where == "one" and not any(isinstance(a, TensorImpl) for a in (*args, *kwargs.values())):
+        return args, kwargs
+    first = args[:1] if where == "rest" else []
+    args = [*first, *(WrappedNumber(a) if isinstance(a, _NUMBERS) else a for a in args[len(first) :])]
+    for name in ("other",) if where == "rest" else ("other", "input", "self"):
         if isinstance(kwargs.get(name), _NUMBERS):
             kwargs = {**kwargs, name: WrappedNumber(kwargs[name])}
     return args, kwargs

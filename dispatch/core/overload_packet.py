@@ -36,6 +36,7 @@ from .call_parts import (
 )
 from .deprecated_call import call_deprecated
 from .dispatcher import Dispatcher
+from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_form import FUNCTION, METHOD, public_form
@@ -71,7 +72,7 @@ def packet(
     name: str,
     overloads: Sequence[str],
     parameters: Sequence[Parameter] = (),
-    numbers_as_tensors: bool = False,
+    numbers_as_tensors: bool | str = False,
 ) -> OverloadPacket:
     """The packet of a public name, made by generated code."""
     made = packets[name] = OverloadPacket(name, overloads, parameters, numbers_as_tensors)
@@ -106,7 +107,11 @@ class OverloadPacket:
     )
 
     def __init__(
-        self, name: str, overloads: Sequence[str], parameters: Sequence[Parameter], numbers_as_tensors: bool
+        self,
+        name: str,
+        overloads: Sequence[str],
+        parameters: Sequence[Parameter],
+        numbers_as_tensors: bool | str,
     ) -> None:
         self.name = name
         self.overloads = tuple(overloads)
@@ -153,8 +158,11 @@ class OverloadPacket:
         args = [plain_number(a) for a in args]
         kwargs = {name: plain_number(value) for name, value in kwargs.items()}
         if self.numbers_as_tensors:
-            args, kwargs = wrap_numbers(args, kwargs)
+            args, kwargs = wrap_numbers(args, kwargs, self.numbers_as_tensors)
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
+        if isinstance(kwargs.get("out"), TensorImpl) and not OPTIONS.isdisjoint(kwargs):
+            is_factory = any(a.name == "pin_memory" for schema in schemas for a in schema.arguments)
+            kwargs = without_options(kwargs) if is_factory else kwargs
         schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
         return entries[id(schema)], unwrap_numbers(bound)
 

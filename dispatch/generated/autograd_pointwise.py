@@ -249,6 +249,186 @@ def plan_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+class EqBackward0(Node):
+    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(grad.shape),)
+
+
+def plan_eq__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = EqBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class NeBackward0(Node):
+    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(grad.shape),)
+
+
+def plan_ne__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = NeBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class LtBackward0(Node):
+    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(grad.shape),)
+
+
+def plan_lt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = LtBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class LeBackward0(Node):
+    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(grad.shape),)
+
+
+def plan_le__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = LeBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class GtBackward0(Node):
+    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(grad.shape),)
+
+
+def plan_gt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = GtBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class GeBackward0(Node):
+    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(grad.shape),)
+
+
+def plan_ge__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = GeBackward0()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
 class ThresholdBackwardBackward0(Node):
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
 

@@ -77,6 +77,60 @@ def jvp_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_eq__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
+def jvp_ne__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
+def jvp_lt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
+def jvp_le__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
+def jvp_gt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
+def jvp_ge__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
 def jvp_threshold_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
     self_ = args[1]
@@ -1210,6 +1264,12 @@ def jvp_sinc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 FORMULAS = {
     "aten::add.Tensor": jvp_add_Tensor,
     "aten::relu": jvp_relu,
+    "aten::eq_.Tensor": jvp_eq__Tensor,
+    "aten::ne_.Tensor": jvp_ne__Tensor,
+    "aten::lt_.Tensor": jvp_lt__Tensor,
+    "aten::le_.Tensor": jvp_le__Tensor,
+    "aten::gt_.Tensor": jvp_gt__Tensor,
+    "aten::ge_.Tensor": jvp_ge__Tensor,
     "aten::threshold_backward": jvp_threshold_backward,
     "aten::sub.Tensor": jvp_sub_Tensor,
     "aten::rsub.Tensor": jvp_rsub_Tensor,

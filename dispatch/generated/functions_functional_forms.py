@@ -42,7 +42,10 @@ __all__ = [
 
 view_copy_packet = packet(
     "view_copy",
-    ("view_copy",),
+    (
+        "view_copy",
+        "view_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("size", "static", NOT_GIVEN, False),
@@ -50,9 +53,13 @@ view_copy_packet = packet(
     False,
 )
 view_copy_plans = view_copy_packet.plans
+view_copy_outs = view_copy_packet.outs
 as_strided_copy_packet = packet(
     "as_strided_copy",
-    ("as_strided_copy",),
+    (
+        "as_strided_copy",
+        "as_strided_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("size", "static", NOT_GIVEN, False),
@@ -62,6 +69,7 @@ as_strided_copy_packet = packet(
     False,
 )
 as_strided_copy_plans = as_strided_copy_packet.plans
+as_strided_copy_outs = as_strided_copy_packet.outs
 _strided_copy_packet = packet(
     "_strided_copy",
     ("_strided_copy",),
@@ -76,7 +84,10 @@ _strided_copy_packet = packet(
 _strided_copy_plans = _strided_copy_packet.plans
 expand_copy_packet = packet(
     "expand_copy",
-    ("expand_copy",),
+    (
+        "expand_copy",
+        "expand_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("size", "static", NOT_GIVEN, False),
@@ -85,9 +96,13 @@ expand_copy_packet = packet(
     False,
 )
 expand_copy_plans = expand_copy_packet.plans
+expand_copy_outs = expand_copy_packet.outs
 permute_copy_packet = packet(
     "permute_copy",
-    ("permute_copy",),
+    (
+        "permute_copy",
+        "permute_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dims", "static", NOT_GIVEN, False),
@@ -95,9 +110,13 @@ permute_copy_packet = packet(
     False,
 )
 permute_copy_plans = permute_copy_packet.plans
+permute_copy_outs = permute_copy_packet.outs
 transpose_copy_packet = packet(
     "transpose_copy",
-    ("transpose_copy.int",),
+    (
+        "transpose_copy.int",
+        "transpose_copy.int_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim0", "static", NOT_GIVEN, False),
@@ -106,11 +125,24 @@ transpose_copy_packet = packet(
     False,
 )
 transpose_copy_plans = transpose_copy_packet.plans
-t_copy_packet = packet("t_copy", ("t_copy",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
+transpose_copy_outs = transpose_copy_packet.outs
+t_copy_packet = packet(
+    "t_copy",
+    (
+        "t_copy",
+        "t_copy.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
 t_copy_plans = t_copy_packet.plans
+t_copy_outs = t_copy_packet.outs
 select_copy_packet = packet(
     "select_copy",
-    ("select_copy.int",),
+    (
+        "select_copy.int",
+        "select_copy.int_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", NOT_GIVEN, False),
@@ -119,9 +151,13 @@ select_copy_packet = packet(
     False,
 )
 select_copy_plans = select_copy_packet.plans
+select_copy_outs = select_copy_packet.outs
 slice_copy_packet = packet(
     "slice_copy",
-    ("slice_copy.Tensor",),
+    (
+        "slice_copy.Tensor",
+        "slice_copy.Tensor_out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", 0, False),
@@ -132,12 +168,16 @@ slice_copy_packet = packet(
     False,
 )
 slice_copy_plans = slice_copy_packet.plans
+slice_copy_outs = slice_copy_packet.outs
 squeeze_copy_packet = packet(
     "squeeze_copy",
     (
         "squeeze_copy",
+        "squeeze_copy.out",
         "squeeze_copy.dim",
+        "squeeze_copy.dim_out",
         "squeeze_copy.dims",
+        "squeeze_copy.dims_out",
     ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
@@ -146,9 +186,13 @@ squeeze_copy_packet = packet(
     False,
 )
 squeeze_copy_plans = squeeze_copy_packet.plans
+squeeze_copy_outs = squeeze_copy_packet.outs
 unsqueeze_copy_packet = packet(
     "unsqueeze_copy",
-    ("unsqueeze_copy",),
+    (
+        "unsqueeze_copy",
+        "unsqueeze_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dim", "static", NOT_GIVEN, False),
@@ -156,17 +200,35 @@ unsqueeze_copy_packet = packet(
     False,
 )
 unsqueeze_copy_plans = unsqueeze_copy_packet.plans
+unsqueeze_copy_outs = unsqueeze_copy_packet.outs
 alias_copy_packet = packet(
-    "alias_copy", ("alias_copy",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "alias_copy",
+    (
+        "alias_copy",
+        "alias_copy.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
 )
 alias_copy_plans = alias_copy_packet.plans
+alias_copy_outs = alias_copy_packet.outs
 detach_copy_packet = packet(
-    "detach_copy", ("detach_copy",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "detach_copy",
+    (
+        "detach_copy",
+        "detach_copy.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
 )
 detach_copy_plans = detach_copy_packet.plans
+detach_copy_outs = detach_copy_packet.outs
 diagonal_copy_packet = packet(
     "diagonal_copy",
-    ("diagonal_copy",),
+    (
+        "diagonal_copy",
+        "diagonal_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("offset", "static", 0, False),
@@ -176,9 +238,13 @@ diagonal_copy_packet = packet(
     False,
 )
 diagonal_copy_plans = diagonal_copy_packet.plans
+diagonal_copy_outs = diagonal_copy_packet.outs
 unfold_copy_packet = packet(
     "unfold_copy",
-    ("unfold_copy",),
+    (
+        "unfold_copy",
+        "unfold_copy.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("dimension", "static", NOT_GIVEN, False),
@@ -188,6 +254,7 @@ unfold_copy_packet = packet(
     False,
 )
 unfold_copy_plans = unfold_copy_packet.plans
+unfold_copy_outs = unfold_copy_packet.outs
 unbind_copy_packet = packet(
     "unbind_copy",
     ("unbind_copy.int",),
@@ -221,16 +288,27 @@ split_with_sizes_copy_packet = packet(
 )
 split_with_sizes_copy_plans = split_with_sizes_copy_packet.plans
 view_as_real_copy_packet = packet(
-    "view_as_real_copy", ("view_as_real_copy",), (Parameter("input", "tensor", NOT_GIVEN, False),), False
+    "view_as_real_copy",
+    (
+        "view_as_real_copy",
+        "view_as_real_copy.out",
+    ),
+    (Parameter("input", "tensor", NOT_GIVEN, False),),
+    False,
 )
 view_as_real_copy_plans = view_as_real_copy_packet.plans
+view_as_real_copy_outs = view_as_real_copy_packet.outs
 view_as_complex_copy_packet = packet(
     "view_as_complex_copy",
-    ("view_as_complex_copy",),
+    (
+        "view_as_complex_copy",
+        "view_as_complex_copy.out",
+    ),
     (Parameter("input", "tensor", NOT_GIVEN, False),),
     False,
 )
 view_as_complex_copy_plans = view_as_complex_copy_packet.plans
+view_as_complex_copy_outs = view_as_complex_copy_packet.outs
 select_scatter_packet = packet(
     "select_scatter",
     ("select_scatter",),
@@ -245,7 +323,10 @@ select_scatter_packet = packet(
 select_scatter_plans = select_scatter_packet.plans
 slice_scatter_packet = packet(
     "slice_scatter",
-    ("slice_scatter",),
+    (
+        "slice_scatter",
+        "slice_scatter.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("src", "tensor", NOT_GIVEN, False),
@@ -257,6 +338,7 @@ slice_scatter_packet = packet(
     False,
 )
 slice_scatter_plans = slice_scatter_packet.plans
+slice_scatter_outs = slice_scatter_packet.outs
 diagonal_scatter_packet = packet(
     "diagonal_scatter",
     ("diagonal_scatter",),
@@ -308,14 +390,20 @@ _restride_packet = packet(
 _restride_plans = _restride_packet.plans
 
 
-def view_copy(input: Any, *sizes: Any, size: Any = None) -> Any:
+def view_copy(input: Any, *sizes: Any, size: Any = None, out: Any = None) -> Any:
     """view_copy(Tensor self, SymInt[] size) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes:
-        return view_copy_packet.call_parameters(input, size)
+    if modes or out is not None:
+        if modes:
+            return view_copy_packet.call_parameters(input, size, out=out)
+        try:
+            plan = view_copy_outs[input._spec, size, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = view_copy_packet.miss_out(input, size, out)
+        return plan(input, out)
     try:
         plan = view_copy_plans[input._spec][size]
     except (KeyError, AttributeError, TypeError):
@@ -323,10 +411,18 @@ def view_copy(input: Any, *sizes: Any, size: Any = None) -> Any:
     return plan(input)
 
 
-def as_strided_copy(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+def as_strided_copy(
+    input: Any, size: Any, stride: Any, storage_offset: Any = None, *, out: Any = None
+) -> Any:
     """as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
-    if modes:
-        return as_strided_copy_packet.call_parameters(input, size, stride, storage_offset)
+    if modes or out is not None:
+        if modes:
+            return as_strided_copy_packet.call_parameters(input, size, stride, storage_offset, out=out)
+        try:
+            plan = as_strided_copy_outs[input._spec, size, stride, storage_offset, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = as_strided_copy_packet.miss_out(input, size, stride, storage_offset, out)
+        return plan(input, out)
     try:
         plan = as_strided_copy_plans[input._spec][size, stride, storage_offset]
     except (KeyError, AttributeError, TypeError):
@@ -345,14 +441,20 @@ def _strided_copy(input: Any, size: Any, stride: Any, offset: Any) -> Any:
     return plan(input)
 
 
-def expand_copy(input: Any, *sizes: Any, size: Any = None, implicit: Any = False) -> Any:
+def expand_copy(input: Any, *sizes: Any, size: Any = None, implicit: Any = False, out: Any = None) -> Any:
     """expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor"""
     if size is None:
         size = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             size = sizes[0]
-    if modes:
-        return expand_copy_packet.call_parameters(input, size, implicit)
+    if modes or out is not None:
+        if modes:
+            return expand_copy_packet.call_parameters(input, size, implicit, out=out)
+        try:
+            plan = expand_copy_outs[input._spec, size, implicit, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = expand_copy_packet.miss_out(input, size, implicit, out)
+        return plan(input, out)
     try:
         plan = expand_copy_plans[input._spec][size, implicit]
     except (KeyError, AttributeError, TypeError):
@@ -360,14 +462,20 @@ def expand_copy(input: Any, *sizes: Any, size: Any = None, implicit: Any = False
     return plan(input)
 
 
-def permute_copy(input: Any, *sizes: Any, dims: Any = None) -> Any:
+def permute_copy(input: Any, *sizes: Any, dims: Any = None, out: Any = None) -> Any:
     """permute_copy(Tensor self, int[] dims) -> Tensor"""
     if dims is None:
         dims = sizes
         if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
             dims = sizes[0]
-    if modes:
-        return permute_copy_packet.call_parameters(input, dims)
+    if modes or out is not None:
+        if modes:
+            return permute_copy_packet.call_parameters(input, dims, out=out)
+        try:
+            plan = permute_copy_outs[input._spec, dims, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = permute_copy_packet.miss_out(input, dims, out)
+        return plan(input, out)
     try:
         plan = permute_copy_plans[input._spec][dims]
     except (KeyError, AttributeError, TypeError):
@@ -375,10 +483,16 @@ def permute_copy(input: Any, *sizes: Any, dims: Any = None) -> Any:
     return plan(input)
 
 
-def transpose_copy(input: Any, dim0: Any, dim1: Any) -> Any:
+def transpose_copy(input: Any, dim0: Any, dim1: Any, *, out: Any = None) -> Any:
     """transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor"""
-    if modes:
-        return transpose_copy_packet.call_parameters(input, dim0, dim1)
+    if modes or out is not None:
+        if modes:
+            return transpose_copy_packet.call_parameters(input, dim0, dim1, out=out)
+        try:
+            plan = transpose_copy_outs[input._spec, dim0, dim1, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = transpose_copy_packet.miss_out(input, dim0, dim1, out)
+        return plan(input, out)
     try:
         plan = transpose_copy_plans[input._spec][dim0, dim1]
     except (KeyError, AttributeError, TypeError):
@@ -386,10 +500,16 @@ def transpose_copy(input: Any, dim0: Any, dim1: Any) -> Any:
     return plan(input)
 
 
-def t_copy(input: Any) -> Any:
+def t_copy(input: Any, *, out: Any = None) -> Any:
     """t_copy(Tensor self) -> Tensor"""
-    if modes:
-        return t_copy_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return t_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = t_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = t_copy_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = t_copy_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -397,10 +517,16 @@ def t_copy(input: Any) -> Any:
     return plan(input)
 
 
-def select_copy(input: Any, dim: Any, index: Any) -> Any:
+def select_copy(input: Any, dim: Any, index: Any, *, out: Any = None) -> Any:
     """select_copy.int(Tensor self, int dim, SymInt index) -> Tensor"""
-    if modes:
-        return select_copy_packet.call_parameters(input, dim, index)
+    if modes or out is not None:
+        if modes:
+            return select_copy_packet.call_parameters(input, dim, index, out=out)
+        try:
+            plan = select_copy_outs[input._spec, dim, index, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = select_copy_packet.miss_out(input, dim, index, out)
+        return plan(input, out)
     try:
         plan = select_copy_plans[input._spec][dim, index]
     except (KeyError, AttributeError, TypeError):
@@ -408,10 +534,18 @@ def select_copy(input: Any, dim: Any, index: Any) -> Any:
     return plan(input)
 
 
-def slice_copy(input: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+def slice_copy(
+    input: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1, *, out: Any = None
+) -> Any:
     """slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
-    if modes:
-        return slice_copy_packet.call_parameters(input, dim, start, end, step)
+    if modes or out is not None:
+        if modes:
+            return slice_copy_packet.call_parameters(input, dim, start, end, step, out=out)
+        try:
+            plan = slice_copy_outs[input._spec, dim, start, end, step, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = slice_copy_packet.miss_out(input, dim, start, end, step, out)
+        return plan(input, out)
     try:
         plan = slice_copy_plans[input._spec][dim, start, end, step]
     except (KeyError, AttributeError, TypeError):
@@ -419,14 +553,20 @@ def slice_copy(input: Any, dim: Any = 0, start: Any = None, end: Any = None, ste
     return plan(input)
 
 
-def squeeze_copy(input: Any, dim: Any = NOT_GIVEN) -> Any:
+def squeeze_copy(input: Any, dim: Any = NOT_GIVEN, *, out: Any = None) -> Any:
     """squeeze_copy(Tensor self) -> Tensor
 
     squeeze_copy.dim(Tensor self, int dim) -> Tensor
 
     squeeze_copy.dims(Tensor self, int[] dim) -> Tensor"""
-    if modes:
-        return squeeze_copy_packet.call_parameters(input, dim)
+    if modes or out is not None:
+        if modes:
+            return squeeze_copy_packet.call_parameters(input, dim, out=out)
+        try:
+            plan = squeeze_copy_outs[input._spec, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = squeeze_copy_packet.miss_out(input, dim, out)
+        return plan(input, out)
     try:
         plan = squeeze_copy_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
@@ -434,10 +574,16 @@ def squeeze_copy(input: Any, dim: Any = NOT_GIVEN) -> Any:
     return plan(input)
 
 
-def unsqueeze_copy(input: Any, dim: Any) -> Any:
+def unsqueeze_copy(input: Any, dim: Any, *, out: Any = None) -> Any:
     """unsqueeze_copy(Tensor self, int dim) -> Tensor"""
-    if modes:
-        return unsqueeze_copy_packet.call_parameters(input, dim)
+    if modes or out is not None:
+        if modes:
+            return unsqueeze_copy_packet.call_parameters(input, dim, out=out)
+        try:
+            plan = unsqueeze_copy_outs[input._spec, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = unsqueeze_copy_packet.miss_out(input, dim, out)
+        return plan(input, out)
     try:
         plan = unsqueeze_copy_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
@@ -445,10 +591,16 @@ def unsqueeze_copy(input: Any, dim: Any) -> Any:
     return plan(input)
 
 
-def alias_copy(input: Any) -> Any:
+def alias_copy(input: Any, *, out: Any = None) -> Any:
     """alias_copy(Tensor self) -> Tensor"""
-    if modes:
-        return alias_copy_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return alias_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = alias_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = alias_copy_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = alias_copy_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -456,10 +608,16 @@ def alias_copy(input: Any) -> Any:
     return plan(input)
 
 
-def detach_copy(input: Any) -> Any:
+def detach_copy(input: Any, *, out: Any = None) -> Any:
     """detach_copy(Tensor self) -> Tensor"""
-    if modes:
-        return detach_copy_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return detach_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = detach_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = detach_copy_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = detach_copy_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -467,10 +625,16 @@ def detach_copy(input: Any) -> Any:
     return plan(input)
 
 
-def diagonal_copy(input: Any, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> Any:
+def diagonal_copy(input: Any, offset: Any = 0, dim1: Any = 0, dim2: Any = 1, *, out: Any = None) -> Any:
     """diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
-    if modes:
-        return diagonal_copy_packet.call_parameters(input, offset, dim1, dim2)
+    if modes or out is not None:
+        if modes:
+            return diagonal_copy_packet.call_parameters(input, offset, dim1, dim2, out=out)
+        try:
+            plan = diagonal_copy_outs[input._spec, offset, dim1, dim2, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = diagonal_copy_packet.miss_out(input, offset, dim1, dim2, out)
+        return plan(input, out)
     try:
         plan = diagonal_copy_plans[input._spec][offset, dim1, dim2]
     except (KeyError, AttributeError, TypeError):
@@ -478,10 +642,16 @@ def diagonal_copy(input: Any, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> 
     return plan(input)
 
 
-def unfold_copy(input: Any, dimension: Any, size: Any, step: Any) -> Any:
+def unfold_copy(input: Any, dimension: Any, size: Any, step: Any, *, out: Any = None) -> Any:
     """unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor"""
-    if modes:
-        return unfold_copy_packet.call_parameters(input, dimension, size, step)
+    if modes or out is not None:
+        if modes:
+            return unfold_copy_packet.call_parameters(input, dimension, size, step, out=out)
+        try:
+            plan = unfold_copy_outs[input._spec, dimension, size, step, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = unfold_copy_packet.miss_out(input, dimension, size, step, out)
+        return plan(input, out)
     try:
         plan = unfold_copy_plans[input._spec][dimension, size, step]
     except (KeyError, AttributeError, TypeError):
@@ -522,10 +692,16 @@ def split_with_sizes_copy(input: Any, split_sizes: Any, dim: Any = 0) -> Any:
     return plan(input)
 
 
-def view_as_real_copy(input: Any) -> Any:
+def view_as_real_copy(input: Any, *, out: Any = None) -> Any:
     """view_as_real_copy(Tensor self) -> Tensor"""
-    if modes:
-        return view_as_real_copy_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return view_as_real_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = view_as_real_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = view_as_real_copy_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = view_as_real_copy_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -533,10 +709,16 @@ def view_as_real_copy(input: Any) -> Any:
     return plan(input)
 
 
-def view_as_complex_copy(input: Any) -> Any:
+def view_as_complex_copy(input: Any, *, out: Any = None) -> Any:
     """view_as_complex_copy(Tensor self) -> Tensor"""
-    if modes:
-        return view_as_complex_copy_packet.call_parameters(input)
+    if modes or out is not None:
+        if modes:
+            return view_as_complex_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = view_as_complex_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = view_as_complex_copy_packet.miss_out(input, out)
+        return plan(input, out)
     try:
         plan = view_as_complex_copy_plans[input._spec]
     except (KeyError, AttributeError, TypeError):
@@ -556,11 +738,17 @@ def select_scatter(input: Any, src: Any, dim: Any, index: Any) -> Any:
 
 
 def slice_scatter(
-    input: Any, src: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1
+    input: Any, src: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1, *, out: Any = None
 ) -> Any:
     """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
-    if modes:
-        return slice_scatter_packet.call_parameters(input, src, dim, start, end, step)
+    if modes or out is not None:
+        if modes:
+            return slice_scatter_packet.call_parameters(input, src, dim, start, end, step, out=out)
+        try:
+            plan = slice_scatter_outs[input._spec, src._spec, dim, start, end, step, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = slice_scatter_packet.miss_out(input, src, dim, start, end, step, out)
+        return plan(input, src, out)
     try:
         plan = slice_scatter_plans[input._spec][src._spec, dim, start, end, step]
     except (KeyError, AttributeError, TypeError):

@@ -136,20 +136,61 @@ _chunk_cat_packet = packet(
 )
 _chunk_cat_plans = _chunk_cat_packet.plans
 _chunk_cat_outs = _chunk_cat_packet.outs
-hstack_packet = packet("hstack", ("hstack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False)
+hstack_packet = packet(
+    "hstack",
+    (
+        "hstack",
+        "hstack.out",
+    ),
+    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    False,
+)
 hstack_plans = hstack_packet.plans
-vstack_packet = packet("vstack", ("vstack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False)
+hstack_outs = hstack_packet.outs
+vstack_packet = packet(
+    "vstack",
+    (
+        "vstack",
+        "vstack.out",
+    ),
+    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    False,
+)
 vstack_plans = vstack_packet.plans
+vstack_outs = vstack_packet.outs
 row_stack_packet = packet(
-    "row_stack", ("row_stack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False
+    "row_stack",
+    (
+        "row_stack",
+        "row_stack.out",
+    ),
+    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    False,
 )
 row_stack_plans = row_stack_packet.plans
-dstack_packet = packet("dstack", ("dstack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False)
+row_stack_outs = row_stack_packet.outs
+dstack_packet = packet(
+    "dstack",
+    (
+        "dstack",
+        "dstack.out",
+    ),
+    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    False,
+)
 dstack_plans = dstack_packet.plans
+dstack_outs = dstack_packet.outs
 column_stack_packet = packet(
-    "column_stack", ("column_stack",), (Parameter("tensors", "list", NOT_GIVEN, False),), False
+    "column_stack",
+    (
+        "column_stack",
+        "column_stack.out",
+    ),
+    (Parameter("tensors", "list", NOT_GIVEN, False),),
+    False,
 )
 column_stack_plans = column_stack_packet.plans
+column_stack_outs = column_stack_packet.outs
 index_packet = packet(
     "index",
     ("index.Tensor",),
@@ -380,7 +421,10 @@ gather_plans = gather_packet.plans
 gather_outs = gather_packet.outs
 take_along_dim_packet = packet(
     "take_along_dim",
-    ("take_along_dim",),
+    (
+        "take_along_dim",
+        "take_along_dim.out",
+    ),
     (
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("indices", "tensor", NOT_GIVEN, False),
@@ -389,6 +433,7 @@ take_along_dim_packet = packet(
     False,
 )
 take_along_dim_plans = take_along_dim_packet.plans
+take_along_dim_outs = take_along_dim_packet.outs
 scatter_packet = packet(
     "scatter",
     (
@@ -869,10 +914,16 @@ def _chunk_cat(tensors: Any, dim: Any, num_chunks: Any, *, out: Any = None) -> A
     return plan(tensors)
 
 
-def hstack(tensors: Any) -> Any:
+def hstack(tensors: Any, *, out: Any = None) -> Any:
     """hstack(Tensor[] tensors) -> Tensor"""
-    if modes:
-        return hstack_packet.call_parameters(tensors)
+    if modes or out is not None:
+        if modes:
+            return hstack_packet.call_parameters(tensors, out=out)
+        try:
+            plan = hstack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = hstack_packet.miss_out(tensors, out)
+        return plan(tensors, out)
     try:
         plan = hstack_plans[tuple([None if t is None else t._spec for t in tensors])]
     except (KeyError, AttributeError, TypeError):
@@ -880,10 +931,16 @@ def hstack(tensors: Any) -> Any:
     return plan(tensors)
 
 
-def vstack(tensors: Any) -> Any:
+def vstack(tensors: Any, *, out: Any = None) -> Any:
     """vstack(Tensor[] tensors) -> Tensor"""
-    if modes:
-        return vstack_packet.call_parameters(tensors)
+    if modes or out is not None:
+        if modes:
+            return vstack_packet.call_parameters(tensors, out=out)
+        try:
+            plan = vstack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = vstack_packet.miss_out(tensors, out)
+        return plan(tensors, out)
     try:
         plan = vstack_plans[tuple([None if t is None else t._spec for t in tensors])]
     except (KeyError, AttributeError, TypeError):
@@ -891,10 +948,16 @@ def vstack(tensors: Any) -> Any:
     return plan(tensors)
 
 
-def row_stack(tensors: Any) -> Any:
+def row_stack(tensors: Any, *, out: Any = None) -> Any:
     """row_stack(Tensor[] tensors) -> Tensor"""
-    if modes:
-        return row_stack_packet.call_parameters(tensors)
+    if modes or out is not None:
+        if modes:
+            return row_stack_packet.call_parameters(tensors, out=out)
+        try:
+            plan = row_stack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = row_stack_packet.miss_out(tensors, out)
+        return plan(tensors, out)
     try:
         plan = row_stack_plans[tuple([None if t is None else t._spec for t in tensors])]
     except (KeyError, AttributeError, TypeError):
@@ -902,10 +965,16 @@ def row_stack(tensors: Any) -> Any:
     return plan(tensors)
 
 
-def dstack(tensors: Any) -> Any:
+def dstack(tensors: Any, *, out: Any = None) -> Any:
     """dstack(Tensor[] tensors) -> Tensor"""
-    if modes:
-        return dstack_packet.call_parameters(tensors)
+    if modes or out is not None:
+        if modes:
+            return dstack_packet.call_parameters(tensors, out=out)
+        try:
+            plan = dstack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = dstack_packet.miss_out(tensors, out)
+        return plan(tensors, out)
     try:
         plan = dstack_plans[tuple([None if t is None else t._spec for t in tensors])]
     except (KeyError, AttributeError, TypeError):
@@ -913,10 +982,16 @@ def dstack(tensors: Any) -> Any:
     return plan(tensors)
 
 
-def column_stack(tensors: Any) -> Any:
+def column_stack(tensors: Any, *, out: Any = None) -> Any:
     """column_stack(Tensor[] tensors) -> Tensor"""
-    if modes:
-        return column_stack_packet.call_parameters(tensors)
+    if modes or out is not None:
+        if modes:
+            return column_stack_packet.call_parameters(tensors, out=out)
+        try:
+            plan = column_stack_outs[(tuple([None if t is None else t._spec for t in tensors])), out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = column_stack_packet.miss_out(tensors, out)
+        return plan(tensors, out)
     try:
         plan = column_stack_plans[tuple([None if t is None else t._spec for t in tensors])]
     except (KeyError, AttributeError, TypeError):
@@ -1164,10 +1239,16 @@ def gather(input: Any, dim: Any, index: Any, *, sparse_grad: Any = False, out: A
     return plan(input, index)
 
 
-def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
+def take_along_dim(input: Any, indices: Any, dim: Any = None, *, out: Any = None) -> Any:
     """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
-    if modes:
-        return take_along_dim_packet.call_parameters(input, indices, dim)
+    if modes or out is not None:
+        if modes:
+            return take_along_dim_packet.call_parameters(input, indices, dim, out=out)
+        try:
+            plan = take_along_dim_outs[input._spec, indices._spec, dim, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = take_along_dim_packet.miss_out(input, indices, dim, out)
+        return plan(input, indices, out)
     try:
         plan = take_along_dim_plans[input._spec][indices._spec, dim]
     except (KeyError, AttributeError, TypeError):

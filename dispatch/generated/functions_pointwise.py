@@ -318,7 +318,7 @@ rsub_packet = packet(
         Parameter("other", "operand", NOT_GIVEN, False),
         Parameter("alpha", "scale", INT_1, True),
     ),
-    True,
+    "rest",
 )
 rsub_plans = rsub_packet.plans
 rsub_scaled = rsub_packet.scaled
@@ -411,7 +411,7 @@ remainder_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 remainder_plans = remainder_packet.plans
 remainder_outs = remainder_packet.outs
@@ -422,7 +422,7 @@ remainder__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 remainder__plans = remainder__packet.plans
 fmod_packet = packet(
@@ -435,7 +435,7 @@ fmod_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 fmod_plans = fmod_packet.plans
 fmod_outs = fmod_packet.outs
@@ -446,7 +446,7 @@ fmod__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 fmod__plans = fmod__packet.plans
 pow_packet = packet(
@@ -1238,7 +1238,7 @@ eq_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 eq_plans = eq_packet.plans
 eq_outs = eq_packet.outs
@@ -1249,7 +1249,7 @@ eq__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 eq__plans = eq__packet.plans
 ne_packet = packet(
@@ -1262,7 +1262,7 @@ ne_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 ne_plans = ne_packet.plans
 ne_outs = ne_packet.outs
@@ -1273,7 +1273,7 @@ ne__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 ne__plans = ne__packet.plans
 lt_packet = packet(
@@ -1286,7 +1286,7 @@ lt_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 lt_plans = lt_packet.plans
 lt_outs = lt_packet.outs
@@ -1297,7 +1297,7 @@ lt__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 lt__plans = lt__packet.plans
 le_packet = packet(
@@ -1310,7 +1310,7 @@ le_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 le_plans = le_packet.plans
 le_outs = le_packet.outs
@@ -1321,7 +1321,7 @@ le__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 le__plans = le__packet.plans
 gt_packet = packet(
@@ -1334,7 +1334,7 @@ gt_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 gt_plans = gt_packet.plans
 gt_outs = gt_packet.outs
@@ -1345,7 +1345,7 @@ gt__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 gt__plans = gt__packet.plans
 ge_packet = packet(
@@ -1358,7 +1358,7 @@ ge_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 ge_plans = ge_packet.plans
 ge_outs = ge_packet.outs
@@ -1369,7 +1369,7 @@ ge__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 ge__plans = ge__packet.plans
 greater_packet = packet(
@@ -1379,7 +1379,7 @@ greater_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 greater_plans = greater_packet.plans
 greater_equal_packet = packet(
@@ -1389,7 +1389,7 @@ greater_equal_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 greater_equal_plans = greater_equal_packet.plans
 less_packet = packet(
@@ -1399,7 +1399,7 @@ less_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 less_plans = less_packet.plans
 less_equal_packet = packet(
@@ -1409,7 +1409,7 @@ less_equal_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 less_equal_plans = less_equal_packet.plans
 not_equal_packet = packet(
@@ -1419,7 +1419,7 @@ not_equal_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 not_equal_plans = not_equal_packet.plans
 isnan_packet = packet("isnan", ("isnan",), (Parameter("input", "tensor", NOT_GIVEN, False),), False)
@@ -1525,7 +1525,7 @@ bitwise_and_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_and_plans = bitwise_and_packet.plans
 bitwise_and_outs = bitwise_and_packet.outs
@@ -1536,7 +1536,7 @@ bitwise_and__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_and__plans = bitwise_and__packet.plans
 bitwise_or_packet = packet(
@@ -1549,7 +1549,7 @@ bitwise_or_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_or_plans = bitwise_or_packet.plans
 bitwise_or_outs = bitwise_or_packet.outs
@@ -1560,7 +1560,7 @@ bitwise_or__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_or__plans = bitwise_or__packet.plans
 bitwise_xor_packet = packet(
@@ -1573,7 +1573,7 @@ bitwise_xor_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_xor_plans = bitwise_xor_packet.plans
 bitwise_xor_outs = bitwise_xor_packet.outs
@@ -1584,7 +1584,7 @@ bitwise_xor__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_xor__plans = bitwise_xor__packet.plans
 bitwise_left_shift_packet = packet(
@@ -1597,7 +1597,7 @@ bitwise_left_shift_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_left_shift_plans = bitwise_left_shift_packet.plans
 bitwise_left_shift_outs = bitwise_left_shift_packet.outs
@@ -1608,7 +1608,7 @@ bitwise_left_shift__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_left_shift__plans = bitwise_left_shift__packet.plans
 bitwise_right_shift_packet = packet(
@@ -1621,7 +1621,7 @@ bitwise_right_shift_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_right_shift_plans = bitwise_right_shift_packet.plans
 bitwise_right_shift_outs = bitwise_right_shift_packet.outs
@@ -1632,7 +1632,7 @@ bitwise_right_shift__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 bitwise_right_shift__plans = bitwise_right_shift__packet.plans
 bitwise_not_packet = packet(
@@ -1944,7 +1944,7 @@ copysign_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 copysign_plans = copysign_packet.plans
 copysign_outs = copysign_packet.outs
@@ -1955,7 +1955,7 @@ copysign__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "rest",
 )
 copysign__plans = copysign__packet.plans
 heaviside_packet = packet(
@@ -2165,7 +2165,7 @@ xlogy_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 xlogy_plans = xlogy_packet.plans
 xlogy_outs = xlogy_packet.outs
@@ -2176,7 +2176,7 @@ xlogy__packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 xlogy__plans = xlogy__packet.plans
 logit_packet = packet(

@@ -217,7 +217,7 @@ special_zeta_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_zeta_plans = special_zeta_packet.plans
 special_zeta_outs = special_zeta_packet.outs
@@ -299,7 +299,7 @@ special_xlog1py_packet = packet(
         Parameter("input", "tensor", NOT_GIVEN, False),
         Parameter("other", "operand", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_xlog1py_plans = special_xlog1py_packet.plans
 special_xlog1py_outs = special_xlog1py_packet.outs
@@ -491,7 +491,7 @@ special_chebyshev_polynomial_t_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_chebyshev_polynomial_t_plans = special_chebyshev_polynomial_t_packet.plans
 special_chebyshev_polynomial_t_outs = special_chebyshev_polynomial_t_packet.outs
@@ -505,7 +505,7 @@ special_chebyshev_polynomial_u_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_chebyshev_polynomial_u_plans = special_chebyshev_polynomial_u_packet.plans
 special_chebyshev_polynomial_u_outs = special_chebyshev_polynomial_u_packet.outs
@@ -519,7 +519,7 @@ special_chebyshev_polynomial_v_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_chebyshev_polynomial_v_plans = special_chebyshev_polynomial_v_packet.plans
 special_chebyshev_polynomial_v_outs = special_chebyshev_polynomial_v_packet.outs
@@ -533,7 +533,7 @@ special_chebyshev_polynomial_w_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_chebyshev_polynomial_w_plans = special_chebyshev_polynomial_w_packet.plans
 special_chebyshev_polynomial_w_outs = special_chebyshev_polynomial_w_packet.outs
@@ -547,7 +547,7 @@ special_shifted_chebyshev_polynomial_t_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_shifted_chebyshev_polynomial_t_plans = special_shifted_chebyshev_polynomial_t_packet.plans
 special_shifted_chebyshev_polynomial_t_outs = special_shifted_chebyshev_polynomial_t_packet.outs
@@ -561,7 +561,7 @@ special_shifted_chebyshev_polynomial_u_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_shifted_chebyshev_polynomial_u_plans = special_shifted_chebyshev_polynomial_u_packet.plans
 special_shifted_chebyshev_polynomial_u_outs = special_shifted_chebyshev_polynomial_u_packet.outs
@@ -575,7 +575,7 @@ special_shifted_chebyshev_polynomial_v_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_shifted_chebyshev_polynomial_v_plans = special_shifted_chebyshev_polynomial_v_packet.plans
 special_shifted_chebyshev_polynomial_v_outs = special_shifted_chebyshev_polynomial_v_packet.outs
@@ -589,7 +589,7 @@ special_shifted_chebyshev_polynomial_w_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_shifted_chebyshev_polynomial_w_plans = special_shifted_chebyshev_polynomial_w_packet.plans
 special_shifted_chebyshev_polynomial_w_outs = special_shifted_chebyshev_polynomial_w_packet.outs
@@ -603,7 +603,7 @@ special_hermite_polynomial_h_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_hermite_polynomial_h_plans = special_hermite_polynomial_h_packet.plans
 special_hermite_polynomial_h_outs = special_hermite_polynomial_h_packet.outs
@@ -617,7 +617,7 @@ special_hermite_polynomial_he_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_hermite_polynomial_he_plans = special_hermite_polynomial_he_packet.plans
 special_hermite_polynomial_he_outs = special_hermite_polynomial_he_packet.outs
@@ -631,7 +631,7 @@ special_laguerre_polynomial_l_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_laguerre_polynomial_l_plans = special_laguerre_polynomial_l_packet.plans
 special_laguerre_polynomial_l_outs = special_laguerre_polynomial_l_packet.outs
@@ -645,7 +645,7 @@ special_legendre_polynomial_p_packet = packet(
         Parameter("x", "tensor", NOT_GIVEN, False),
         Parameter("n", "tensor", NOT_GIVEN, False),
     ),
-    True,
+    "one",
 )
 special_legendre_polynomial_p_plans = special_legendre_polynomial_p_packet.plans
 special_legendre_polynomial_p_outs = special_legendre_polynomial_p_packet.outs

@@ -15,6 +15,7 @@ from .functions_functional_forms import (
     diagonal_scatter_plans,
     select_scatter_packet,
     select_scatter_plans,
+    slice_scatter_outs,
     slice_scatter_packet,
     slice_scatter_plans,
 )
@@ -37,10 +38,18 @@ class FunctionalFormsMethods:
             plan = select_scatter_packet.miss_method(self, src, dim, index)
         return plan(self, src)
 
-    def slice_scatter(self, src: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    def slice_scatter(
+        self, src: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1, *, out: Any = None
+    ) -> Any:
         """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
-        if modes:
-            return slice_scatter_packet.call_method_parameters(self, src, dim, start, end, step)
+        if modes or out is not None:
+            if modes:
+                return slice_scatter_packet.call_method_parameters(self, src, dim, start, end, step, out=out)
+            try:
+                plan = slice_scatter_outs[self._spec, src._spec, dim, start, end, step, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = slice_scatter_packet.miss_out_method(self, src, dim, start, end, step, out)
+            return plan(self, src, out)
         try:
             plan = slice_scatter_plans[self._spec][src._spec, dim, start, end, step]
         except (KeyError, AttributeError, TypeError):

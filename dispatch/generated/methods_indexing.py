@@ -95,6 +95,7 @@ from .functions_indexing import (
     scatter_reduce_outs,
     scatter_reduce_packet,
     scatter_reduce_plans,
+    take_along_dim_outs,
     take_along_dim_packet,
     take_along_dim_plans,
     take_outs,
@@ -345,10 +346,16 @@ class IndexingMethods:
             plan = gather_packet.miss_method(self, dim, index, sparse_grad)
         return plan(self, index)
 
-    def take_along_dim(self, indices: Any, dim: Any = None) -> Any:
+    def take_along_dim(self, indices: Any, dim: Any = None, *, out: Any = None) -> Any:
         """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
-        if modes:
-            return take_along_dim_packet.call_method_parameters(self, indices, dim)
+        if modes or out is not None:
+            if modes:
+                return take_along_dim_packet.call_method_parameters(self, indices, dim, out=out)
+            try:
+                plan = take_along_dim_outs[self._spec, indices._spec, dim, out._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = take_along_dim_packet.miss_out_method(self, indices, dim, out)
+            return plan(self, indices, out)
         try:
             plan = take_along_dim_plans[self._spec][indices._spec, dim]
         except (KeyError, AttributeError, TypeError):

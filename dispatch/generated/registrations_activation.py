@@ -213,6 +213,7 @@ def register() -> None:
         ),
     )
     composite("hardtanh.out", "CompositeExplicitAutograd", out_form("hardtanh", composition.hardtanh))
+    autograd("hardtanh.out", out_refuses_grad)
     define("relu6", "relu6(Tensor self) -> Tensor", "native_functions/activation.yaml:82")
     composite("relu6", "CompositeImplicitAutograd", composition.relu6)
     define("relu6_", "relu6_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml:82")

@@ -41,12 +41,16 @@ def register() -> None:
         "isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/comparison.yaml:25",
     )
-    composite("isposinf.out", "CompositeImplicitAutograd", out_form("isposinf", composition.isposinf))
-    define("isneginf", "isneginf(Tensor self) -> Tensor", "native_functions/comparison.yaml:31")
+    composite(
+        "isposinf.out", "CompositeImplicitAutograd", out_form("isposinf", composition.isposinf, exact=True)
+    )
+    define("isneginf", "isneginf(Tensor self) -> Tensor", "native_functions/comparison.yaml:32")
     composite("isneginf", "CompositeImplicitAutograd", composition.isneginf)
     define(
         "isneginf.out",
         "isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/comparison.yaml:31",
+        "native_functions/comparison.yaml:32",
     )
-    composite("isneginf.out", "CompositeImplicitAutograd", out_form("isneginf", composition.isneginf))
+    composite(
+        "isneginf.out", "CompositeImplicitAutograd", out_form("isneginf", composition.isneginf, exact=True)
+    )

@@ -29,87 +29,91 @@ def register() -> None:
         "tensordot.out(Tensor self, Tensor other, int[] dims_self, int[] dims_other, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/contraction.yaml:8",
     )
-    composite("tensordot.out", "CompositeImplicitAutograd", out_form("tensordot", composition.tensordot))
-    define("inner", "inner(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml:14")
+    composite(
+        "tensordot.out", "CompositeImplicitAutograd", out_form("tensordot", composition.tensordot, exact=True)
+    )
+    define("inner", "inner(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml:15")
     composite("inner", "CompositeImplicitAutograd", composition.inner)
     define(
         "inner.out",
         "inner.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:14",
+        "native_functions/contraction.yaml:15",
     )
-    composite("inner.out", "CompositeImplicitAutograd", out_form("inner", composition.inner))
-    define("kron", "kron(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml:20")
+    composite("inner.out", "CompositeImplicitAutograd", out_form("inner", composition.inner, exact=True))
+    define("kron", "kron(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml:22")
     composite("kron", "CompositeImplicitAutograd", composition.kron)
     define(
         "kron.out",
         "kron.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:20",
+        "native_functions/contraction.yaml:22",
     )
     composite("kron.out", "CompositeImplicitAutograd", out_form("kron", composition.kron))
-    define("trace", "trace(Tensor self) -> Tensor", "native_functions/contraction.yaml:26")
+    define("trace", "trace(Tensor self) -> Tensor", "native_functions/contraction.yaml:28")
     composite("trace", "CompositeImplicitAutograd", composition.trace)
     define(
         "trace.out",
         "trace.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:26",
+        "native_functions/contraction.yaml:28",
     )
     composite("trace.out", "CompositeImplicitAutograd", out_form("trace", composition.trace))
     define(
         "addr",
         "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/contraction.yaml:32",
+        "native_functions/contraction.yaml:34",
     )
     composite("addr", "CompositeImplicitAutograd", composition.addr)
     define(
         "addr_",
         "addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/contraction.yaml:32",
+        "native_functions/contraction.yaml:34",
     )
     composite("addr_", "CompositeImplicitAutograd", inplace_form("addr_", composition.addr))
     define(
         "addr.out",
         "addr.out(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:32",
+        "native_functions/contraction.yaml:34",
     )
     composite("addr.out", "CompositeImplicitAutograd", out_form("addr", composition.addr))
     define(
         "linalg_vecdot",
         "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
-        "native_functions/contraction.yaml:38",
+        "native_functions/contraction.yaml:40",
     )
     composite("linalg_vecdot", "CompositeImplicitAutograd", composition.linalg_vecdot)
     define(
         "linalg_vecdot.out",
         "linalg_vecdot.out(Tensor x, Tensor y, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:38",
+        "native_functions/contraction.yaml:40",
     )
     composite(
-        "linalg_vecdot.out", "CompositeImplicitAutograd", out_form("linalg_vecdot", composition.linalg_vecdot)
+        "linalg_vecdot.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_vecdot", composition.linalg_vecdot, exact=True),
     )
     define(
         "linalg_multi_dot",
         "linalg_multi_dot(Tensor[] tensors) -> Tensor",
-        "native_functions/contraction.yaml:44",
+        "native_functions/contraction.yaml:47",
     )
     composite("linalg_multi_dot", "CompositeImplicitAutograd", composition.linalg_multi_dot)
     define(
         "linalg_multi_dot.out",
         "linalg_multi_dot.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:44",
+        "native_functions/contraction.yaml:47",
     )
     composite(
         "linalg_multi_dot.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_multi_dot", composition.linalg_multi_dot),
+        out_form("linalg_multi_dot", composition.linalg_multi_dot, exact=True),
     )
     define(
-        "chain_matmul", "chain_matmul(Tensor[] matrices) -> Tensor", "native_functions/contraction.yaml:50"
+        "chain_matmul", "chain_matmul(Tensor[] matrices) -> Tensor", "native_functions/contraction.yaml:54"
     )
     composite("chain_matmul", "CompositeImplicitAutograd", composition.chain_matmul)
     define(
         "chain_matmul.out",
         "chain_matmul.out(Tensor[] matrices, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:50",
+        "native_functions/contraction.yaml:54",
     )
     composite(
         "chain_matmul.out", "CompositeImplicitAutograd", out_form("chain_matmul", composition.chain_matmul)
@@ -117,34 +121,36 @@ def register() -> None:
     define(
         "linalg_cross",
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
-        "native_functions/contraction.yaml:56",
+        "native_functions/contraction.yaml:60",
     )
     composite("linalg_cross", "CompositeImplicitAutograd", composition.linalg_cross)
     define(
         "linalg_cross.out",
         "linalg_cross.out(Tensor self, Tensor other, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:56",
+        "native_functions/contraction.yaml:60",
     )
     composite(
-        "linalg_cross.out", "CompositeImplicitAutograd", out_form("linalg_cross", composition.linalg_cross)
+        "linalg_cross.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_cross", composition.linalg_cross, exact=True),
     )
     define(
         "cross",
         "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
-        "native_functions/contraction.yaml:62",
+        "native_functions/contraction.yaml:67",
     )
     composite("cross", "CompositeImplicitAutograd", composition.cross)
     define(
         "cross.out",
         "cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml:62",
+        "native_functions/contraction.yaml:67",
     )
-    composite("cross.out", "CompositeImplicitAutograd", out_form("cross", composition.cross))
+    composite("cross.out", "CompositeImplicitAutograd", out_form("cross", composition.cross, exact=True))
     define(
         "cov",
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-        "native_functions/contraction.yaml:68",
+        "native_functions/contraction.yaml:74",
     )
     composite("cov", "CompositeImplicitAutograd", composition.cov)
-    define("corrcoef", "corrcoef(Tensor self) -> Tensor", "native_functions/contraction.yaml:73")
+    define("corrcoef", "corrcoef(Tensor self) -> Tensor", "native_functions/contraction.yaml:79")
     composite("corrcoef", "CompositeImplicitAutograd", composition.corrcoef)

@@ -237,314 +237,342 @@ def register() -> None:
     composite(
         "linalg_ldl_factor.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_ldl_factor", composition.linalg_ldl_factor, 2),
+        out_form("linalg_ldl_factor", composition.linalg_ldl_factor, 2, exact=True),
     )
     define(
         "linalg_lu_factor",
         "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
-        "native_functions/factorization.yaml:71",
+        "native_functions/factorization.yaml:72",
     )
     composite("linalg_lu_factor", "CompositeImplicitAutograd", composition.linalg_lu_factor)
     define(
         "linalg_lu_factor.out",
         "linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)",
-        "native_functions/factorization.yaml:71",
+        "native_functions/factorization.yaml:72",
     )
     composite(
         "linalg_lu_factor.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_lu_factor", composition.linalg_lu_factor, 2),
+        out_form("linalg_lu_factor", composition.linalg_lu_factor, 2, exact=True),
     )
     define(
         "_lu_with_info",
         "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)",
-        "native_functions/factorization.yaml:77",
+        "native_functions/factorization.yaml:79",
     )
     composite("_lu_with_info", "CompositeImplicitAutograd", composition.lu_with_info)
     define(
         "lu_unpack",
         "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
-        "native_functions/factorization.yaml:81",
+        "native_functions/factorization.yaml:83",
     )
     composite("lu_unpack", "CompositeImplicitAutograd", composition.lu_unpack)
     define(
         "lu_unpack.out",
         "lu_unpack.out(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)",
-        "native_functions/factorization.yaml:81",
+        "native_functions/factorization.yaml:83",
     )
-    composite("lu_unpack.out", "CompositeImplicitAutograd", out_form("lu_unpack", composition.lu_unpack, 3))
+    composite(
+        "lu_unpack.out",
+        "CompositeImplicitAutograd",
+        out_form("lu_unpack", composition.lu_unpack, 3, exact=True),
+    )
     define(
         "linalg_lu",
         "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
-        "native_functions/factorization.yaml:87",
+        "native_functions/factorization.yaml:90",
     )
     composite("linalg_lu", "CompositeImplicitAutograd", composition.linalg_lu)
     define(
         "linalg_lu.out",
         "linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)",
-        "native_functions/factorization.yaml:87",
+        "native_functions/factorization.yaml:90",
     )
-    composite("linalg_lu.out", "CompositeImplicitAutograd", out_form("linalg_lu", composition.linalg_lu, 3))
+    composite(
+        "linalg_lu.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_lu", composition.linalg_lu, 3, exact=True),
+    )
     define(
         "linalg_lu_solve",
         "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
-        "native_functions/factorization.yaml:93",
+        "native_functions/factorization.yaml:97",
     )
     composite("linalg_lu_solve", "CompositeExplicitAutograd", composition.linalg_lu_solve)
     autograd("linalg_lu_solve", autograd_factorization.plan_linalg_lu_solve)
     define(
         "linalg_lu_solve.out",
         "linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:93",
+        "native_functions/factorization.yaml:97",
     )
     composite(
         "linalg_lu_solve.out",
         "CompositeExplicitAutograd",
-        out_form("linalg_lu_solve", composition.linalg_lu_solve),
+        out_form("linalg_lu_solve", composition.linalg_lu_solve, exact=True),
     )
+    autograd("linalg_lu_solve.out", out_refuses_grad)
     define(
         "lu_solve",
         "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
-        "native_functions/factorization.yaml:99",
+        "native_functions/factorization.yaml:104",
     )
     composite("lu_solve", "CompositeImplicitAutograd", composition.lu_solve)
     define(
         "lu_solve.out",
         "lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:99",
+        "native_functions/factorization.yaml:104",
     )
-    composite("lu_solve.out", "CompositeImplicitAutograd", out_form("lu_solve", composition.lu_solve))
+    composite(
+        "lu_solve.out", "CompositeImplicitAutograd", out_form("lu_solve", composition.lu_solve, exact=True)
+    )
     define(
         "linalg_inv_ex",
         "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
-        "native_functions/factorization.yaml:105",
+        "native_functions/factorization.yaml:111",
     )
     composite("linalg_inv_ex", "CompositeExplicitAutograd", composition.linalg_inv_ex)
     autograd("linalg_inv_ex", autograd_factorization.plan_linalg_inv_ex)
     define(
         "linalg_inv_ex.inverse",
         "linalg_inv_ex.inverse(Tensor A, *, bool check_errors=False, Tensor(a!) inverse, Tensor(b!) info) -> (Tensor(a!) inverse, Tensor(b!) info)",
-        "native_functions/factorization.yaml:105",
+        "native_functions/factorization.yaml:111",
     )
     composite(
         "linalg_inv_ex.inverse",
         "CompositeExplicitAutograd",
-        out_form("linalg_inv_ex", composition.linalg_inv_ex, 2),
+        out_form("linalg_inv_ex", composition.linalg_inv_ex, 2, exact=True),
     )
-    define("linalg_inv", "linalg_inv(Tensor A) -> Tensor", "native_functions/factorization.yaml:111")
+    autograd("linalg_inv_ex.inverse", out_refuses_grad)
+    define("linalg_inv", "linalg_inv(Tensor A) -> Tensor", "native_functions/factorization.yaml:118")
     composite("linalg_inv", "CompositeImplicitAutograd", composition.linalg_inv)
     define(
         "linalg_inv.out",
         "linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:111",
+        "native_functions/factorization.yaml:118",
     )
-    composite("linalg_inv.out", "CompositeImplicitAutograd", out_form("linalg_inv", composition.linalg_inv))
-    define("inverse", "inverse(Tensor self) -> Tensor", "native_functions/factorization.yaml:117")
+    composite(
+        "linalg_inv.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_inv", composition.linalg_inv, exact=True),
+    )
+    define("inverse", "inverse(Tensor self) -> Tensor", "native_functions/factorization.yaml:125")
     composite("inverse", "CompositeImplicitAutograd", composition.linalg_inv)
     define(
         "inverse.out",
         "inverse.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:117",
+        "native_functions/factorization.yaml:125",
     )
-    composite("inverse.out", "CompositeImplicitAutograd", out_form("inverse", composition.linalg_inv))
+    composite(
+        "inverse.out", "CompositeImplicitAutograd", out_form("inverse", composition.linalg_inv, exact=True)
+    )
     define(
         "_linalg_solve_ex",
         "_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
-        "native_functions/factorization.yaml:123",
+        "native_functions/factorization.yaml:132",
     )
     composite("_linalg_solve_ex", "CompositeExplicitAutograd", composition._linalg_solve_ex)
     autograd("_linalg_solve_ex", autograd_factorization.plan__linalg_solve_ex)
     define(
         "_linalg_solve_ex.result",
         "_linalg_solve_ex.result(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info)",
-        "native_functions/factorization.yaml:123",
+        "native_functions/factorization.yaml:132",
     )
     composite(
         "_linalg_solve_ex.result",
         "CompositeExplicitAutograd",
         out_form("_linalg_solve_ex", composition._linalg_solve_ex, 4),
     )
+    autograd("_linalg_solve_ex.result", out_refuses_grad)
     define(
         "linalg_solve_ex",
         "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
-        "native_functions/factorization.yaml:128",
+        "native_functions/factorization.yaml:137",
     )
     composite("linalg_solve_ex", "CompositeImplicitAutograd", composition.linalg_solve_ex)
     define(
         "linalg_solve_ex.out",
         "linalg_solve_ex.out(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) info) -> (Tensor(a!) result, Tensor(b!) info)",
-        "native_functions/factorization.yaml:128",
+        "native_functions/factorization.yaml:137",
     )
     composite(
         "linalg_solve_ex.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_solve_ex", composition.linalg_solve_ex, 2),
+        out_form("linalg_solve_ex", composition.linalg_solve_ex, 2, exact=True),
     )
     define(
         "linalg_solve",
         "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
-        "native_functions/factorization.yaml:134",
+        "native_functions/factorization.yaml:144",
     )
     composite("linalg_solve", "CompositeImplicitAutograd", composition.linalg_solve)
     define(
         "linalg_solve.out",
         "linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:134",
+        "native_functions/factorization.yaml:144",
     )
     composite(
-        "linalg_solve.out", "CompositeImplicitAutograd", out_form("linalg_solve", composition.linalg_solve)
+        "linalg_solve.out",
+        "CompositeImplicitAutograd",
+        out_form("linalg_solve", composition.linalg_solve, exact=True),
     )
     define(
         "triangular_solve",
         "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
-        "native_functions/factorization.yaml:140",
+        "native_functions/factorization.yaml:151",
     )
     composite("triangular_solve", "CompositeImplicitAutograd", composition.triangular_solve)
     define(
         "triangular_solve.X",
         "triangular_solve.X(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, Tensor(a!) solution, Tensor(b!) cloned_coefficient) -> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)",
-        "native_functions/factorization.yaml:140",
+        "native_functions/factorization.yaml:151",
     )
     composite(
         "triangular_solve.X",
         "CompositeImplicitAutograd",
-        out_form("triangular_solve", composition.triangular_solve, 2),
+        out_form("triangular_solve", composition.triangular_solve, 2, exact=True),
     )
     define(
         "linalg_cholesky",
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:146",
+        "native_functions/factorization.yaml:158",
     )
     composite("linalg_cholesky", "CompositeImplicitAutograd", composition.linalg_cholesky)
     define(
         "linalg_cholesky.out",
         "linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:146",
+        "native_functions/factorization.yaml:158",
     )
     composite(
         "linalg_cholesky.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_cholesky", composition.linalg_cholesky),
+        out_form("linalg_cholesky", composition.linalg_cholesky, exact=True),
     )
     define(
         "cholesky",
         "cholesky(Tensor self, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:152",
+        "native_functions/factorization.yaml:165",
     )
     composite("cholesky", "CompositeImplicitAutograd", composition.cholesky)
     define(
         "cholesky.out",
         "cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:152",
+        "native_functions/factorization.yaml:165",
     )
     composite("cholesky.out", "CompositeImplicitAutograd", out_form("cholesky", composition.cholesky))
     define(
         "cholesky_solve",
         "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:158",
+        "native_functions/factorization.yaml:171",
     )
     composite("cholesky_solve", "CompositeExplicitAutograd", composition.cholesky_solve)
     autograd("cholesky_solve", autograd_factorization.plan_cholesky_solve)
     define(
         "cholesky_solve.out",
         "cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:158",
+        "native_functions/factorization.yaml:171",
     )
     composite(
         "cholesky_solve.out",
         "CompositeExplicitAutograd",
         out_form("cholesky_solve", composition.cholesky_solve),
     )
+    autograd("cholesky_solve.out", out_refuses_grad)
     define(
         "cholesky_inverse",
         "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml:164",
+        "native_functions/factorization.yaml:177",
     )
     composite("cholesky_inverse", "CompositeExplicitAutograd", composition.cholesky_inverse)
     autograd("cholesky_inverse", autograd_factorization.plan_cholesky_inverse)
     define(
         "cholesky_inverse.out",
         "cholesky_inverse.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:164",
+        "native_functions/factorization.yaml:177",
     )
     composite(
         "cholesky_inverse.out",
         "CompositeExplicitAutograd",
         out_form("cholesky_inverse", composition.cholesky_inverse),
     )
+    autograd("cholesky_inverse.out", out_refuses_grad)
     define(
         "linalg_qr",
         "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
-        "native_functions/factorization.yaml:170",
+        "native_functions/factorization.yaml:183",
     )
     composite("linalg_qr", "CompositeExplicitAutograd", composition.linalg_qr)
     autograd("linalg_qr", autograd_factorization.plan_linalg_qr)
     define(
         "linalg_qr.out",
         "linalg_qr.out(Tensor A, str mode='reduced', *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
-        "native_functions/factorization.yaml:170",
+        "native_functions/factorization.yaml:183",
     )
-    composite("linalg_qr.out", "CompositeExplicitAutograd", out_form("linalg_qr", composition.linalg_qr, 2))
+    composite(
+        "linalg_qr.out",
+        "CompositeExplicitAutograd",
+        out_form("linalg_qr", composition.linalg_qr, 2, exact=True),
+    )
+    autograd("linalg_qr.out", out_refuses_grad)
     define(
         "qr",
         "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
-        "native_functions/factorization.yaml:176",
+        "native_functions/factorization.yaml:190",
     )
     composite("qr", "CompositeImplicitAutograd", composition.qr)
     define(
         "qr.Q",
         "qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
-        "native_functions/factorization.yaml:176",
+        "native_functions/factorization.yaml:190",
     )
-    composite("qr.Q", "CompositeImplicitAutograd", out_form("qr", composition.qr, 2))
-    define("orgqr", "orgqr(Tensor self, Tensor input2) -> Tensor", "native_functions/factorization.yaml:182")
+    composite("qr.Q", "CompositeImplicitAutograd", out_form("qr", composition.qr, 2, exact=True))
+    define("orgqr", "orgqr(Tensor self, Tensor input2) -> Tensor", "native_functions/factorization.yaml:197")
     composite("orgqr", "CompositeImplicitAutograd", composition.orgqr)
     define(
         "orgqr.out",
         "orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:182",
+        "native_functions/factorization.yaml:197",
     )
     composite("orgqr.out", "CompositeImplicitAutograd", out_form("orgqr", composition.orgqr))
     define(
         "linalg_eigh",
         "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
-        "native_functions/factorization.yaml:188",
+        "native_functions/factorization.yaml:203",
     )
     composite("linalg_eigh", "CompositeImplicitAutograd", composition.linalg_eigh)
     define(
         "linalg_eigh.eigvals",
         "linalg_eigh.eigvals(Tensor self, str UPLO='L', *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)",
-        "native_functions/factorization.yaml:188",
+        "native_functions/factorization.yaml:203",
     )
     composite(
         "linalg_eigh.eigvals",
         "CompositeImplicitAutograd",
-        out_form("linalg_eigh", composition.linalg_eigh, 2),
+        out_form("linalg_eigh", composition.linalg_eigh, 2, exact=True),
     )
     define(
         "linalg_eigvalsh",
         "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor",
-        "native_functions/factorization.yaml:194",
+        "native_functions/factorization.yaml:210",
     )
     composite("linalg_eigvalsh", "CompositeImplicitAutograd", composition.linalg_eigvalsh)
     define(
         "linalg_eigvalsh.out",
         "linalg_eigvalsh.out(Tensor self, str UPLO='L', *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:194",
+        "native_functions/factorization.yaml:210",
     )
     composite(
         "linalg_eigvalsh.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_eigvalsh", composition.linalg_eigvalsh),
+        out_form("linalg_eigvalsh", composition.linalg_eigvalsh, exact=True),
     )
     define(
-        "linalg_eigvals", "linalg_eigvals(Tensor self) -> Tensor", "native_functions/factorization.yaml:200"
+        "linalg_eigvals", "linalg_eigvals(Tensor self) -> Tensor", "native_functions/factorization.yaml:217"
     )
     composite("linalg_eigvals", "CompositeImplicitAutograd", composition.linalg_eigvals)
     define(
         "linalg_eigvals.out",
         "linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:200",
+        "native_functions/factorization.yaml:217",
     )
     composite(
         "linalg_eigvals.out",
@@ -554,61 +582,66 @@ def register() -> None:
     define(
         "linalg_svd",
         "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
-        "native_functions/factorization.yaml:206",
+        "native_functions/factorization.yaml:223",
     )
     composite("linalg_svd", "CompositeImplicitAutograd", composition.linalg_svd)
     define(
         "linalg_svd.U",
         "linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)",
-        "native_functions/factorization.yaml:206",
+        "native_functions/factorization.yaml:223",
     )
-    composite("linalg_svd.U", "CompositeImplicitAutograd", out_form("linalg_svd", composition.linalg_svd, 3))
+    composite(
+        "linalg_svd.U",
+        "CompositeImplicitAutograd",
+        out_form("linalg_svd", composition.linalg_svd, 3, exact=True),
+    )
     define(
         "linalg_svdvals",
         "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
-        "native_functions/factorization.yaml:212",
+        "native_functions/factorization.yaml:230",
     )
     composite("linalg_svdvals", "CompositeImplicitAutograd", composition.linalg_svdvals)
     define(
         "linalg_svdvals.out",
         "linalg_svdvals.out(Tensor A, *, str? driver=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml:212",
+        "native_functions/factorization.yaml:230",
     )
     composite(
         "linalg_svdvals.out",
         "CompositeImplicitAutograd",
-        out_form("linalg_svdvals", composition.linalg_svdvals),
+        out_form("linalg_svdvals", composition.linalg_svdvals, exact=True),
     )
     define(
         "svd",
         "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
-        "native_functions/factorization.yaml:218",
+        "native_functions/factorization.yaml:237",
     )
     composite("svd", "CompositeImplicitAutograd", composition.svd)
     define(
         "svd.U",
         "svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)",
-        "native_functions/factorization.yaml:218",
+        "native_functions/factorization.yaml:237",
     )
-    composite("svd.U", "CompositeImplicitAutograd", out_form("svd", composition.svd, 3))
+    composite("svd.U", "CompositeImplicitAutograd", out_form("svd", composition.svd, 3, exact=True))
     define(
         "linalg_lstsq",
         "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-        "native_functions/factorization.yaml:224",
+        "native_functions/factorization.yaml:244",
     )
     composite("linalg_lstsq", "CompositeExplicitAutograd", composition.linalg_lstsq)
     autograd("linalg_lstsq", autograd_factorization.plan_linalg_lstsq)
     define(
         "linalg_lstsq.out",
         "linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)",
-        "native_functions/factorization.yaml:224",
+        "native_functions/factorization.yaml:244",
     )
     composite(
         "linalg_lstsq.out", "CompositeExplicitAutograd", out_form("linalg_lstsq", composition.linalg_lstsq, 4)
     )
+    autograd("linalg_lstsq.out", out_refuses_grad)
     define(
         "_linalg_check_errors",
         "_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()",
-        "native_functions/factorization.yaml:230",
+        "native_functions/factorization.yaml:250",
     )
     composite("_linalg_check_errors", "CompositeExplicitAutograd", composition._linalg_check_errors)

@@ -66,18 +66,48 @@ def register() -> None:
     composite("_chunk_cat.out", "CompositeImplicitAutograd", composition._chunk_cat_out)
     define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:42")
     composite("hstack", "CompositeImplicitAutograd", composition.hstack)
-    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:46")
+    define(
+        "hstack.out",
+        "hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:46",
+    )
+    composite("hstack.out", "CompositeImplicitAutograd", composition.hstack_out)
+    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:50")
     composite("vstack", "CompositeImplicitAutograd", composition.vstack)
-    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:50")
+    define(
+        "vstack.out",
+        "vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:54",
+    )
+    composite("vstack.out", "CompositeImplicitAutograd", composition.vstack_out)
+    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:58")
     composite("row_stack", "CompositeImplicitAutograd", composition.vstack)
-    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:54")
+    define(
+        "row_stack.out",
+        "row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:62",
+    )
+    composite("row_stack.out", "CompositeImplicitAutograd", composition.vstack_out)
+    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:66")
     composite("dstack", "CompositeImplicitAutograd", composition.dstack)
-    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:58")
+    define(
+        "dstack.out",
+        "dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:70",
+    )
+    composite("dstack.out", "CompositeImplicitAutograd", composition.dstack_out)
+    define("column_stack", "column_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml:74")
     composite("column_stack", "CompositeImplicitAutograd", composition.column_stack)
+    define(
+        "column_stack.out",
+        "column_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:78",
+    )
+    composite("column_stack.out", "CompositeImplicitAutograd", composition.column_stack_out)
     define(
         "index.Tensor",
         "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "native_functions/indexing.yaml:62",
+        "native_functions/indexing.yaml:82",
         ("core",),
     )
     planned("index.Tensor", "index_stub", native.index)
@@ -85,7 +115,7 @@ def register() -> None:
     define(
         "index_put",
         "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:68",
+        "native_functions/indexing.yaml:88",
         ("core",),
     )
     planned("index_put", "index_put_stub", native.index_put)
@@ -93,7 +123,7 @@ def register() -> None:
     define(
         "index_put_",
         "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:68",
+        "native_functions/indexing.yaml:88",
         ("core",),
     )
     planned("index_put_", "index_put_stub", native.index_put)
@@ -101,25 +131,25 @@ def register() -> None:
     define(
         "_unsafe_index.Tensor",
         "_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "native_functions/indexing.yaml:75",
+        "native_functions/indexing.yaml:95",
     )
     composite("_unsafe_index.Tensor", "CompositeImplicitAutograd", composition._unsafe_index)
     define(
         "_unsafe_index_put",
         "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:79",
+        "native_functions/indexing.yaml:99",
     )
     composite("_unsafe_index_put", "CompositeImplicitAutograd", composition._unsafe_index_put)
     define(
         "_index_put_impl_",
         "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:83",
+        "native_functions/indexing.yaml:103",
     )
     composite("_index_put_impl_", "CompositeImplicitAutograd", composition.index_put_impl)
     define(
         "index_select",
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml:87",
+        "native_functions/indexing.yaml:107",
         ("core",),
     )
     structured("index_select", native.index_select, "index_select_stub", "functional", "index_select.out")
@@ -127,7 +157,7 @@ def register() -> None:
     define(
         "index_select.out",
         "index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:87",
+        "native_functions/indexing.yaml:107",
         ("core",),
     )
     structured("index_select.out", native.index_select, "index_select_stub", "out")
@@ -135,124 +165,124 @@ def register() -> None:
     define(
         "index_select.dimname",
         "index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml:93",
+        "native_functions/indexing.yaml:113",
     )
     composite("index_select.dimname", "CompositeImplicitAutograd", composition.index_select_by_name)
     define(
         "index_add",
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        "native_functions/indexing.yaml:99",
+        "native_functions/indexing.yaml:119",
     )
     structured("index_add", native.index_add, "index_add_stub", "functional", "index_add.out")
     autograd("index_add", autograd_indexing.plan_index_add)
     define(
         "index_add_",
         "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/indexing.yaml:99",
+        "native_functions/indexing.yaml:119",
     )
     structured("index_add_", native.index_add, "index_add_stub", "inplace", "index_add.out")
     autograd("index_add_", autograd_indexing.plan_index_add_)
     define(
         "index_add.out",
         "index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:99",
+        "native_functions/indexing.yaml:119",
     )
     structured("index_add.out", native.index_add, "index_add_stub", "out")
     autograd("index_add.out", out_refuses_grad)
     define(
         "index_reduce",
         "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
-        "native_functions/indexing.yaml:104",
+        "native_functions/indexing.yaml:124",
     )
     structured("index_reduce", native.index_reduce, "index_reduce_stub", "functional", "index_reduce.out")
     autograd("index_reduce", autograd_indexing.plan_index_reduce)
     define(
         "index_reduce_",
         "index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)",
-        "native_functions/indexing.yaml:104",
+        "native_functions/indexing.yaml:124",
     )
     structured("index_reduce_", native.index_reduce, "index_reduce_stub", "inplace", "index_reduce.out")
     autograd("index_reduce_", autograd_indexing.plan_index_reduce_)
     define(
         "index_reduce.out",
         "index_reduce.out(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:104",
+        "native_functions/indexing.yaml:124",
     )
     structured("index_reduce.out", native.index_reduce, "index_reduce_stub", "out")
     autograd("index_reduce.out", out_refuses_grad)
     define(
         "index_copy",
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml:109",
+        "native_functions/indexing.yaml:129",
     )
     structured("index_copy", native.index_copy, "index_copy_stub", "functional", "index_copy.out")
     autograd("index_copy", autograd_indexing.plan_index_copy)
     define(
         "index_copy_",
         "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml:109",
+        "native_functions/indexing.yaml:129",
     )
     structured("index_copy_", native.index_copy, "index_copy_stub", "inplace", "index_copy.out")
     autograd("index_copy_", autograd_indexing.plan_index_copy_)
     define(
         "index_copy.out",
         "index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:109",
+        "native_functions/indexing.yaml:129",
     )
     structured("index_copy.out", native.index_copy, "index_copy_stub", "out")
     autograd("index_copy.out", out_refuses_grad)
     define(
         "index_fill.int_Scalar",
         "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:114",
+        "native_functions/indexing.yaml:134",
     )
     composite("index_fill.int_Scalar", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill.int_Tensor",
         "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:119",
+        "native_functions/indexing.yaml:139",
     )
     composite("index_fill.int_Tensor", "CompositeImplicitAutograd", composition.index_fill)
     define(
         "index_fill.Dimname_Scalar",
         "index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:124",
+        "native_functions/indexing.yaml:144",
     )
     composite("index_fill.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill_by_name)
     define(
         "index_fill.Dimname_Tensor",
         "index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:130",
+        "native_functions/indexing.yaml:150",
     )
     composite("index_fill.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill_by_name)
     define(
         "index_fill_.int_Scalar",
         "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:136",
+        "native_functions/indexing.yaml:156",
     )
     composite("index_fill_.int_Scalar", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "index_fill_.int_Tensor",
         "index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:141",
+        "native_functions/indexing.yaml:161",
     )
     composite("index_fill_.int_Tensor", "CompositeImplicitAutograd", composition.index_fill_)
     define(
         "index_fill_.Dimname_Scalar",
         "index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:146",
+        "native_functions/indexing.yaml:166",
     )
     composite("index_fill_.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill__by_name)
     define(
         "index_fill_.Dimname_Tensor",
         "index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:152",
+        "native_functions/indexing.yaml:172",
     )
     composite("index_fill_.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill__by_name)
     define(
         "gather",
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml:158",
+        "native_functions/indexing.yaml:178",
         ("core",),
     )
     structured("gather", native.gather, "gather_stub", "functional", "gather.out")
@@ -260,7 +290,7 @@ def register() -> None:
     define(
         "gather.out",
         "gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:158",
+        "native_functions/indexing.yaml:178",
         ("core",),
     )
     structured("gather.out", native.gather, "gather_stub", "out")
@@ -268,19 +298,29 @@ def register() -> None:
     define(
         "gather.dimname",
         "gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml:164",
+        "native_functions/indexing.yaml:184",
     )
     composite("gather.dimname", "CompositeImplicitAutograd", composition.gather_by_name)
     define(
         "take_along_dim",
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-        "native_functions/indexing.yaml:170",
+        "native_functions/indexing.yaml:190",
     )
     composite("take_along_dim", "CompositeImplicitAutograd", composition.take_along_dim)
     define(
+        "take_along_dim.out",
+        "take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/indexing.yaml:190",
+    )
+    composite(
+        "take_along_dim.out",
+        "CompositeImplicitAutograd",
+        out_form("take_along_dim", composition.take_along_dim, exact=True),
+    )
+    define(
         "scatter.src",
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:175",
+        "native_functions/indexing.yaml:197",
         ("core",),
     )
     structured("scatter.src", native.scatter, "scatter_stub", "functional", "scatter.src_out")
@@ -288,7 +328,7 @@ def register() -> None:
     define(
         "scatter_.src",
         "scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:175",
+        "native_functions/indexing.yaml:197",
         ("core",),
     )
     structured("scatter_.src", native.scatter, "scatter_stub", "inplace", "scatter.src_out")
@@ -296,7 +336,7 @@ def register() -> None:
     define(
         "scatter.src_out",
         "scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:175",
+        "native_functions/indexing.yaml:197",
         ("core",),
     )
     structured("scatter.src_out", native.scatter, "scatter_stub", "out")
@@ -304,7 +344,7 @@ def register() -> None:
     define(
         "scatter.value",
         "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:182",
+        "native_functions/indexing.yaml:204",
         ("core",),
     )
     structured("scatter.value", native.scatter_value, "scatter_stub", "functional", "scatter.value_out")
@@ -312,7 +352,7 @@ def register() -> None:
     define(
         "scatter_.value",
         "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:182",
+        "native_functions/indexing.yaml:204",
         ("core",),
     )
     structured("scatter_.value", native.scatter_value, "scatter_stub", "inplace", "scatter.value_out")
@@ -320,7 +360,7 @@ def register() -> None:
     define(
         "scatter.value_out",
         "scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:182",
+        "native_functions/indexing.yaml:204",
         ("core",),
     )
     structured("scatter.value_out", native.scatter_value, "scatter_stub", "out")
@@ -328,26 +368,26 @@ def register() -> None:
     define(
         "scatter.reduce",
         "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:190",
+        "native_functions/indexing.yaml:212",
     )
     structured("scatter.reduce", native.scatter, "scatter_stub", "functional", "scatter.reduce_out")
     define(
         "scatter_.reduce",
         "scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:190",
+        "native_functions/indexing.yaml:212",
     )
     structured("scatter_.reduce", native.scatter, "scatter_stub", "inplace", "scatter.reduce_out")
     define(
         "scatter.reduce_out",
         "scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:190",
+        "native_functions/indexing.yaml:212",
     )
     structured("scatter.reduce_out", native.scatter, "scatter_stub", "out")
     autograd("scatter.reduce_out", out_refuses_grad)
     define(
         "scatter.value_reduce",
         "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml:196",
+        "native_functions/indexing.yaml:218",
     )
     structured(
         "scatter.value_reduce", native.scatter_value, "scatter_stub", "functional", "scatter.value_reduce_out"
@@ -355,7 +395,7 @@ def register() -> None:
     define(
         "scatter_.value_reduce",
         "scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml:196",
+        "native_functions/indexing.yaml:218",
     )
     structured(
         "scatter_.value_reduce", native.scatter_value, "scatter_stub", "inplace", "scatter.value_reduce_out"
@@ -363,14 +403,14 @@ def register() -> None:
     define(
         "scatter.value_reduce_out",
         "scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:196",
+        "native_functions/indexing.yaml:218",
     )
     structured("scatter.value_reduce_out", native.scatter_value, "scatter_stub", "out")
     autograd("scatter.value_reduce_out", out_refuses_grad)
     define(
         "scatter_add",
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml:203",
+        "native_functions/indexing.yaml:225",
         ("core",),
     )
     structured("scatter_add", native.scatter_add, "scatter_stub", "functional", "scatter_add.out")
@@ -378,7 +418,7 @@ def register() -> None:
     define(
         "scatter_add_",
         "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml:203",
+        "native_functions/indexing.yaml:225",
         ("core",),
     )
     structured("scatter_add_", native.scatter_add, "scatter_stub", "inplace", "scatter_add.out")
@@ -386,7 +426,7 @@ def register() -> None:
     define(
         "scatter_add.out",
         "scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:203",
+        "native_functions/indexing.yaml:225",
         ("core",),
     )
     structured("scatter_add.out", native.scatter_add, "scatter_stub", "out")
@@ -394,7 +434,7 @@ def register() -> None:
     define(
         "scatter_reduce.two",
         "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-        "native_functions/indexing.yaml:211",
+        "native_functions/indexing.yaml:233",
         ("core",),
     )
     structured(
@@ -408,7 +448,7 @@ def register() -> None:
     define(
         "scatter_reduce_.two",
         "scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)",
-        "native_functions/indexing.yaml:211",
+        "native_functions/indexing.yaml:233",
         ("core",),
     )
     structured(
@@ -422,7 +462,7 @@ def register() -> None:
     define(
         "scatter_reduce.two_out",
         "scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:211",
+        "native_functions/indexing.yaml:233",
         ("core",),
     )
     structured("scatter_reduce.two_out", native.scatter_reduce, "scatter_reduce_stub", "out")
@@ -430,26 +470,26 @@ def register() -> None:
     define(
         "masked_scatter",
         "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml:219",
+        "native_functions/indexing.yaml:241",
         ("core",),
     )
     composite("masked_scatter", "CompositeImplicitAutograd", composition.masked_scatter)
     define(
         "masked_scatter_",
         "masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml:225",
+        "native_functions/indexing.yaml:247",
     )
     composite("masked_scatter_", "CompositeImplicitAutograd", composition.masked_scatter_)
     define(
         "_unsafe_masked_index",
         "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
-        "native_functions/indexing.yaml:230",
+        "native_functions/indexing.yaml:252",
     )
     composite("_unsafe_masked_index", "CompositeImplicitAutograd", composition._unsafe_masked_index)
     define(
         "_unsafe_masked_index_put_accumulate",
         "_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
-        "native_functions/indexing.yaml:234",
+        "native_functions/indexing.yaml:256",
     )
     composite(
         "_unsafe_masked_index_put_accumulate",
@@ -459,7 +499,7 @@ def register() -> None:
     define(
         "masked_fill.Scalar",
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml:238",
+        "native_functions/indexing.yaml:260",
         ("core",),
     )
     structured("masked_fill.Scalar", native.masked_fill, "masked_fill_stub", "functional")
@@ -467,7 +507,7 @@ def register() -> None:
     define(
         "masked_fill_.Scalar",
         "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:238",
+        "native_functions/indexing.yaml:260",
         ("core",),
     )
     structured("masked_fill_.Scalar", native.masked_fill, "masked_fill_stub", "inplace")
@@ -475,33 +515,33 @@ def register() -> None:
     define(
         "masked_fill.Tensor",
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml:245",
+        "native_functions/indexing.yaml:267",
     )
     structured("masked_fill.Tensor", native.masked_fill, "masked_fill_stub", "functional")
     autograd("masked_fill.Tensor", autograd_indexing.plan_masked_fill_Tensor)
     define(
         "masked_fill_.Tensor",
         "masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml:245",
+        "native_functions/indexing.yaml:267",
     )
     structured("masked_fill_.Tensor", native.masked_fill, "masked_fill_stub", "inplace")
     autograd("masked_fill_.Tensor", autograd_indexing.plan_masked_fill__Tensor)
     define(
         "masked_select",
         "masked_select(Tensor self, Tensor mask) -> Tensor",
-        "native_functions/indexing.yaml:251",
+        "native_functions/indexing.yaml:273",
     )
     composite("masked_select", "CompositeImplicitAutograd", composition.masked_select)
     define(
         "masked_select.out",
         "masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:256",
+        "native_functions/indexing.yaml:278",
     )
     composite("masked_select.out", "CompositeImplicitAutograd", composition.masked_select_out)
     define(
         "nonzero",
         "nonzero(Tensor self) -> Tensor",
-        "native_functions/indexing.yaml:260",
+        "native_functions/indexing.yaml:282",
         (
             "core",
             "nondifferentiable",
@@ -512,13 +552,13 @@ def register() -> None:
     define(
         "nonzero.out",
         "nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:266",
+        "native_functions/indexing.yaml:288",
     )
     composite("nonzero.out", "CompositeImplicitAutograd", composition.nonzero_out)
     define(
         "nonzero_static",
         "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
-        "native_functions/indexing.yaml:270",
+        "native_functions/indexing.yaml:292",
         ("nondifferentiable",),
     )
     structured(
@@ -528,7 +568,7 @@ def register() -> None:
     define(
         "nonzero_static.out",
         "nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:270",
+        "native_functions/indexing.yaml:292",
         ("nondifferentiable",),
     )
     structured("nonzero_static.out", native.nonzero_static, "nonzero_static_stub", "out")
@@ -536,39 +576,39 @@ def register() -> None:
     define(
         "nonzero.as_tuple",
         "nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-        "native_functions/indexing.yaml:276",
+        "native_functions/indexing.yaml:298",
     )
     composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:281")
+    define("nonzero_numpy", "nonzero_numpy(Tensor self) -> Tensor[]", "native_functions/indexing.yaml:303")
     composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:286")
+    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml:308")
     composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:291")
+    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml:313")
     structured("take", native.take, "take_stub", "functional", "take.out")
     autograd("take", autograd_indexing.plan_take)
     define(
         "take.out",
         "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:291",
+        "native_functions/indexing.yaml:313",
     )
     structured("take.out", native.take, "take_stub", "out")
     autograd("take.out", out_refuses_grad)
     define(
         "put",
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml:296",
+        "native_functions/indexing.yaml:318",
     )
     composite("put", "CompositeImplicitAutograd", composition.put)
     define(
         "put_",
         "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml:301",
+        "native_functions/indexing.yaml:323",
     )
     composite("put_", "CompositeImplicitAutograd", composition.put_)
     define(
         "embedding",
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml:306",
+        "native_functions/indexing.yaml:328",
         ("core",),
     )
     structured("embedding", native.embedding, "embedding_stub", "functional")
@@ -576,7 +616,7 @@ def register() -> None:
     define(
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml:310",
+        "native_functions/indexing.yaml:332",
         ("nondifferentiable",),
     )
     structured("embedding_renorm_", native.embedding_renorm, "embedding_renorm_stub", "inplace")
@@ -584,7 +624,7 @@ def register() -> None:
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml:316",
+        "native_functions/indexing.yaml:338",
         ("core",),
     )
     structured(
@@ -594,42 +634,42 @@ def register() -> None:
         "functional",
     )
     autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:320", ("core",))
+    define("flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml:342", ("core",))
     structured("flip", native.flip, "flip_stub", "functional")
     autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:325")
+    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml:347")
     composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:330")
+    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml:352")
     composite("flipud", "CompositeImplicitAutograd", composition.flipud)
     define(
         "roll",
         "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml:335",
+        "native_functions/indexing.yaml:357",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml:340",
+        "native_functions/indexing.yaml:362",
     )
     composite("rot90", "CompositeImplicitAutograd", composition.rot90)
     define(
         "repeat",
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml:345",
+        "native_functions/indexing.yaml:367",
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
     define(
         "repeat_interleave.Tensor",
         "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:351",
+        "native_functions/indexing.yaml:373",
     )
     composite("repeat_interleave.Tensor", "CompositeImplicitAutograd", composition.repeat_interleave)
     define(
         "repeat_interleave.Tensor_out",
         "repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:351",
+        "native_functions/indexing.yaml:373",
     )
     composite(
         "repeat_interleave.Tensor_out",
@@ -639,44 +679,44 @@ def register() -> None:
     define(
         "repeat_interleave.self_Tensor",
         "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:356",
+        "native_functions/indexing.yaml:378",
     )
     composite("repeat_interleave.self_Tensor", "CompositeImplicitAutograd", composition.repeat_interleave_by)
     define(
         "repeat_interleave.self_int",
         "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml:361",
+        "native_functions/indexing.yaml:383",
     )
     composite("repeat_interleave.self_int", "CompositeImplicitAutograd", composition.repeat_interleave_each)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:366")
+    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml:388")
     composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:371")
+    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:393")
     structured("tril", native.triangle, "tril_stub", "functional", "tril.out")
     autograd("tril", autograd_indexing.plan_tril)
     define(
-        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:371"
+        "tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:393"
     )
     structured("tril_", native.triangle, "tril_stub", "inplace", "tril.out")
     autograd("tril_", autograd_indexing.plan_tril_)
     define(
         "tril.out",
         "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:371",
+        "native_functions/indexing.yaml:393",
     )
     structured("tril.out", native.triangle, "tril_stub", "out")
     autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:377")
+    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml:399")
     structured("triu", native.triangle, "triu_stub", "functional", "triu.out")
     autograd("triu", autograd_indexing.plan_triu)
     define(
-        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:377"
+        "triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", "native_functions/indexing.yaml:399"
     )
     structured("triu_", native.triangle, "triu_stub", "inplace", "triu.out")
     autograd("triu_", autograd_indexing.plan_triu_)
     define(
         "triu.out",
         "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml:377",
+        "native_functions/indexing.yaml:399",
     )
     structured("triu.out", native.triangle, "triu_stub", "out")
     autograd("triu.out", out_refuses_grad)

@@ -23,82 +23,82 @@ def register() -> None:
         "diff.out(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/integration.yaml:3",
     )
-    composite("diff.out", "CompositeImplicitAutograd", out_form("diff", composition.diff))
+    composite("diff.out", "CompositeImplicitAutograd", out_form("diff", composition.diff, exact=True))
     define(
         "gradient.scalarint",
         "gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:9",
+        "native_functions/integration.yaml:10",
     )
     composite("gradient.scalarint", "CompositeImplicitAutograd", composition.gradient_scalarint)
     define(
         "gradient.scalararray",
         "gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:14",
+        "native_functions/integration.yaml:15",
     )
     composite("gradient.scalararray", "CompositeImplicitAutograd", composition.gradient_scalararray)
     define(
         "gradient.array",
         "gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:19",
+        "native_functions/integration.yaml:20",
     )
     composite("gradient.array", "CompositeImplicitAutograd", composition.gradient_array)
     define(
         "gradient.scalarrayint",
         "gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:24",
+        "native_functions/integration.yaml:25",
     )
     composite("gradient.scalarrayint", "CompositeImplicitAutograd", composition.gradient_scalarrayint)
     define(
         "gradient.scalarrayarray",
         "gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:29",
+        "native_functions/integration.yaml:30",
     )
     composite("gradient.scalarrayarray", "CompositeImplicitAutograd", composition.gradient_scalarrayarray)
     define(
         "gradient.tensorarrayint",
         "gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:34",
+        "native_functions/integration.yaml:35",
     )
     composite("gradient.tensorarrayint", "CompositeImplicitAutograd", composition.gradient_tensorarrayint)
     define(
         "gradient.tensorarray",
         "gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
-        "native_functions/integration.yaml:39",
+        "native_functions/integration.yaml:40",
     )
     composite("gradient.tensorarray", "CompositeImplicitAutograd", composition.gradient_tensorarray)
     define(
         "trapezoid.x",
         "trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:44",
+        "native_functions/integration.yaml:45",
     )
     composite("trapezoid.x", "CompositeImplicitAutograd", composition.trapezoid_x)
     define(
         "trapezoid.dx",
         "trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:48",
+        "native_functions/integration.yaml:49",
     )
     composite("trapezoid.dx", "CompositeImplicitAutograd", composition.trapezoid_dx)
     define(
         "trapz.x",
         "trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:52",
+        "native_functions/integration.yaml:53",
     )
     composite("trapz.x", "CompositeImplicitAutograd", composition.trapezoid_x)
     define(
         "trapz.dx",
         "trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:56",
+        "native_functions/integration.yaml:57",
     )
     composite("trapz.dx", "CompositeImplicitAutograd", composition.trapezoid_dx)
     define(
         "cumulative_trapezoid.x",
         "cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:60",
+        "native_functions/integration.yaml:61",
     )
     composite("cumulative_trapezoid.x", "CompositeImplicitAutograd", composition.cumulative_trapezoid_x)
     define(
         "cumulative_trapezoid.dx",
         "cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
-        "native_functions/integration.yaml:64",
+        "native_functions/integration.yaml:65",
     )
     composite("cumulative_trapezoid.dx", "CompositeImplicitAutograd", composition.cumulative_trapezoid_dx)

@@ -1908,7 +1908,7 @@ def register() -> None:
         wrapped_numbers=True,
     )
     structured("eq_.Tensor", native.comparison, "eq_stub", "inplace", "eq.Tensor_out")
-    autograd("eq_.Tensor", never_differentiable)
+    autograd("eq_.Tensor", autograd_pointwise.plan_eq__Tensor)
     define(
         "eq.Tensor_out",
         "eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1951,7 +1951,7 @@ def register() -> None:
         wrapped_numbers=True,
     )
     structured("ne_.Tensor", native.comparison, "ne_stub", "inplace", "ne.Tensor_out")
-    autograd("ne_.Tensor", never_differentiable)
+    autograd("ne_.Tensor", autograd_pointwise.plan_ne__Tensor)
     define(
         "ne.Tensor_out",
         "ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1994,7 +1994,7 @@ def register() -> None:
         wrapped_numbers=True,
     )
     structured("lt_.Tensor", native.ordering, "lt_stub", "inplace", "lt.Tensor_out")
-    autograd("lt_.Tensor", never_differentiable)
+    autograd("lt_.Tensor", autograd_pointwise.plan_lt__Tensor)
     define(
         "lt.Tensor_out",
         "lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2037,7 +2037,7 @@ def register() -> None:
         wrapped_numbers=True,
     )
     structured("le_.Tensor", native.ordering, "le_stub", "inplace", "le.Tensor_out")
-    autograd("le_.Tensor", never_differentiable)
+    autograd("le_.Tensor", autograd_pointwise.plan_le__Tensor)
     define(
         "le.Tensor_out",
         "le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2080,7 +2080,7 @@ def register() -> None:
         wrapped_numbers=True,
     )
     structured("gt_.Tensor", native.ordering, "gt_stub", "inplace", "gt.Tensor_out")
-    autograd("gt_.Tensor", never_differentiable)
+    autograd("gt_.Tensor", autograd_pointwise.plan_gt__Tensor)
     define(
         "gt.Tensor_out",
         "gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -2123,7 +2123,7 @@ def register() -> None:
         wrapped_numbers=True,
     )
     structured("ge_.Tensor", native.ordering, "ge_stub", "inplace", "ge.Tensor_out")
-    autograd("ge_.Tensor", never_differentiable)
+    autograd("ge_.Tensor", autograd_pointwise.plan_ge__Tensor)
     define(
         "ge.Tensor_out",
         "ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",

@@ -306,6 +306,7 @@ def register() -> None:
     composite(
         "max_unpool2d.out", "CompositeExplicitAutograd", out_form("max_unpool2d", composition.max_unpool2d)
     )
+    autograd("max_unpool2d.out", out_refuses_grad)
     define(
         "max_unpool3d",
         "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
@@ -321,3 +322,4 @@ def register() -> None:
     composite(
         "max_unpool3d.out", "CompositeExplicitAutograd", out_form("max_unpool3d", composition.max_unpool3d)
     )
+    autograd("max_unpool3d.out", out_refuses_grad)

@@ -115,70 +115,70 @@ def register() -> None:
         "diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
         "native_functions/shapes.yaml:93",
     )
-    composite("diag.out", "CompositeImplicitAutograd", out_form("diag", composition.diag))
-    define("diagflat", "diagflat(Tensor self, int offset=0) -> Tensor", "native_functions/shapes.yaml:99")
+    composite("diag.out", "CompositeImplicitAutograd", out_form("diag", composition.diag, exact=True))
+    define("diagflat", "diagflat(Tensor self, int offset=0) -> Tensor", "native_functions/shapes.yaml:100")
     composite("diagflat", "CompositeImplicitAutograd", composition.diagflat)
     define(
         "diag_embed",
         "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
-        "native_functions/shapes.yaml:104",
+        "native_functions/shapes.yaml:105",
     )
     composite("diag_embed", "CompositeImplicitAutograd", composition.diag_embed)
     define(
         "diag_embed.out",
         "diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml:104",
+        "native_functions/shapes.yaml:105",
     )
     composite("diag_embed.out", "CompositeImplicitAutograd", out_form("diag_embed", composition.diag_embed))
-    define("block_diag", "block_diag(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml:110")
+    define("block_diag", "block_diag(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml:111")
     composite("block_diag", "CompositeImplicitAutograd", composition.block_diag)
     define(
         "block_diag.out",
         "block_diag.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml:110",
+        "native_functions/shapes.yaml:111",
     )
     composite("block_diag.out", "CompositeImplicitAutograd", out_form("block_diag", composition.block_diag))
-    define("cartesian_prod", "cartesian_prod(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml:116")
+    define("cartesian_prod", "cartesian_prod(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml:117")
     composite("cartesian_prod", "CompositeImplicitAutograd", composition.cartesian_prod)
     define(
         "combinations",
         "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
-        "native_functions/shapes.yaml:121",
+        "native_functions/shapes.yaml:122",
     )
     composite("combinations", "CompositeImplicitAutograd", composition.combinations)
     define(
         "narrow_copy",
         "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
-        "native_functions/shapes.yaml:125",
+        "native_functions/shapes.yaml:126",
     )
     composite("narrow_copy", "CompositeImplicitAutograd", composition.narrow_copy)
     define(
         "narrow_copy.out",
         "narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml:125",
+        "native_functions/shapes.yaml:126",
     )
     composite(
         "narrow_copy.out", "CompositeImplicitAutograd", out_form("narrow_copy", composition.narrow_copy)
     )
     define(
-        "sum_to_size", "sum_to_size(Tensor self, SymInt[] size) -> Tensor", "native_functions/shapes.yaml:131"
+        "sum_to_size", "sum_to_size(Tensor self, SymInt[] size) -> Tensor", "native_functions/shapes.yaml:132"
     )
     composite("sum_to_size", "CompositeImplicitAutograd", composition.sum_to_size)
     define(
         "pixel_shuffle",
         "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
-        "native_functions/shapes.yaml:136",
+        "native_functions/shapes.yaml:137",
     )
     composite("pixel_shuffle", "CompositeImplicitAutograd", composition.pixel_shuffle)
     define(
         "pixel_unshuffle",
         "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
-        "native_functions/shapes.yaml:140",
+        "native_functions/shapes.yaml:141",
     )
     composite("pixel_unshuffle", "CompositeImplicitAutograd", composition.pixel_unshuffle)
     define(
         "channel_shuffle",
         "channel_shuffle(Tensor self, SymInt groups) -> Tensor",
-        "native_functions/shapes.yaml:144",
+        "native_functions/shapes.yaml:145",
     )
     composite("channel_shuffle", "CompositeImplicitAutograd", composition.channel_shuffle)

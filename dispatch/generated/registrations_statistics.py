@@ -49,58 +49,66 @@ def register() -> None:
         "quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
         "native_functions/statistics.yaml:16",
     )
-    composite("quantile.out", "CompositeImplicitAutograd", out_form("quantile", composition.quantile))
+    composite(
+        "quantile.out", "CompositeImplicitAutograd", out_form("quantile", composition.quantile, exact=True)
+    )
     define(
         "quantile.scalar",
         "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:22",
+        "native_functions/statistics.yaml:23",
     )
     composite("quantile.scalar", "CompositeImplicitAutograd", composition.quantile)
     define(
         "quantile.scalar_out",
         "quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:22",
+        "native_functions/statistics.yaml:23",
     )
-    composite("quantile.scalar_out", "CompositeImplicitAutograd", out_form("quantile", composition.quantile))
+    composite(
+        "quantile.scalar_out",
+        "CompositeImplicitAutograd",
+        out_form("quantile", composition.quantile, exact=True),
+    )
     define(
         "nanquantile",
         "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:28",
+        "native_functions/statistics.yaml:30",
     )
     composite("nanquantile", "CompositeImplicitAutograd", composition.nanquantile)
     define(
         "nanquantile.out",
         "nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:28",
+        "native_functions/statistics.yaml:30",
     )
     composite(
-        "nanquantile.out", "CompositeImplicitAutograd", out_form("nanquantile", composition.nanquantile)
+        "nanquantile.out",
+        "CompositeImplicitAutograd",
+        out_form("nanquantile", composition.nanquantile, exact=True),
     )
     define(
         "nanquantile.scalar",
         "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml:34",
+        "native_functions/statistics.yaml:37",
     )
     composite("nanquantile.scalar", "CompositeImplicitAutograd", composition.nanquantile)
     define(
         "nanquantile.scalar_out",
         "nanquantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:34",
+        "native_functions/statistics.yaml:37",
     )
     composite(
         "nanquantile.scalar_out",
         "CompositeImplicitAutograd",
-        out_form("nanquantile", composition.nanquantile),
+        out_form("nanquantile", composition.nanquantile, exact=True),
     )
     define(
         "histc",
         "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-        "native_functions/statistics.yaml:40",
+        "native_functions/statistics.yaml:44",
     )
     composite("histc", "CompositeImplicitAutograd", composition.histc)
     define(
         "histc.out",
         "histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml:40",
+        "native_functions/statistics.yaml:44",
     )
-    composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc))
+    composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc, exact=True))

@@ -103,6 +103,11 @@ def check_write_overlap(written: TensorImpl, read: TensorImpl) -> None:
     assert_no_partial_overlap(written._spec, address_of(written._data), read._spec, address_of(read._data))
 
 
+def shares_memory(a: TensorImpl, b: TensorImpl) -> bool:
+    """Whether two tensors are one, or views of one memory."""
+    return a is b or (a._version_cell is not None and a._version_cell is b._version_cell)
+
+
 def check_no_overlap(written: TensorImpl, read: TensorImpl) -> None:
     """`assert_no_overlap` of two tensors of one storage, for operators that write in another order than they read.
 

@@ -14,6 +14,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
+from ..iterator.type_promotion import can_cast
 
 
 class MetaBase:
@@ -28,6 +29,7 @@ class MetaBase:
 
     __slots__ = (
         "built",
+        "casts",
         "device",
         "extra",
         "form",
@@ -49,6 +51,8 @@ class MetaBase:
         self.resized: set[int] = set()
         self.iterator: TensorIterator | None = None
         self.built = False
+        self.casts = False
+        """Whether an output of another dtype than the result's takes it, cast; else it is refused."""
         self.extra: dict[str, object] = {}
 
     def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
@@ -113,27 +117,37 @@ class MetaBase:
                 f"{self.name}(): expected out tensor to be on device {device}, but got {given.device} instead"
             )
         if given.dtype is not dtype:
-            raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {given.dtype} instead")
+            if not self.casts:
+                raise RuntimeError(
+                    f"Expected out tensor to have dtype {dtype}, but got {given.dtype} instead"
+                )
+            if not can_cast(dtype, given.dtype):
+                raise RuntimeError(
+                    f"{self.name}: Expected result type {dtype.scalar_name} to be castable to the output's "
+                    f"{given.dtype.scalar_name}"
+                )
         self.adopt(index, given, wanted, exact)
+        if given.dtype is not dtype:
+            self.proxy[index] = wanted
 
     def _missing_dtype(self, index: int) -> ScalarType:
         internal_assert(False, f"{self.name}: meta function names no dtype for output {index}")
 
     def adopt(self, index: int, given: TensorSpec, wanted: TensorSpec, exact: bool) -> None:
         """Take the tensor that was given for an output: check it, and note a resize or a proxy."""
-        if given.sizes != wanted.sizes:
-            if self.form == "inplace":
-                raise RuntimeError(
-                    f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
-                )
-            self.resized.add(index)
-            self.outputs[index] = given.replace(sizes=wanted.sizes, strides=wanted.strides)
-            return
+        if given.sizes != wanted.sizes and self.form == "inplace":
+            raise RuntimeError(
+                f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
+            )
         if given.overlaps:
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation."
             )
+        if given.sizes != wanted.sizes:
+            self.resized.add(index)
+            self.outputs[index] = given.replace(sizes=wanted.sizes, strides=wanted.strides)
+            return
         if given.read_only:
             raise RuntimeError(
                 f"{self.name}(): the tensor to be written to is read-only; clone() it before performing the operation"

@@ -20,16 +20,18 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.argument_roles import kind_of, spec_of
 from ..core.kernel_function import Plan
 from ..core.operator_entry import MAX_PLANS, OperatorEntry
-from ..iterator.overlap import check_no_overlap, check_write_overlap
+from ..iterator.overlap import check_no_overlap, check_write_overlap, shares_memory
 from ..schema import FunctionSchema
 from ..tensor import Tensor
 from .allocation import allocator_of, numpy_may_allocate
 from .meta_base import MetaBase
+from .resizing import resize_output
 from .result_types import result_type_of
 from .stub import PlannedKernel, StructuredCall, find_kernel, has_kernel
 
 MetaFunction = Callable[..., None]
 
+_LISTS = (list, tuple)
 _STATIC = frozenset({int, bool, str, float, ScalarType, None.__class__})
 
 
@@ -85,9 +87,12 @@ class StructuredKernel:
         given: tuple[Any, ...] = (
             () if functional else (specs[0],) if self.form == "inplace" else tuple([specs[i] for i in outs])
         )
-        device = device_of(specs)
+        read = [specs[i] for i in inputs]
+        # An output decides where the call runs only if nothing else does.
+        has_tensors = bool(outs) and any(spec.__class__ is TensorSpec for spec in read)
+        device = device_of(read if has_tensors else specs)
         builder = MetaBase(name, self.form, given, device)
-        self.meta(builder, *([specs[i] for i in inputs] if outs else specs))
+        self.meta(builder, *(read if outs else specs))
         declared = builder.outputs
         outputs = (declared[0],) if len(declared) == 1 else tuple([declared[i] for i in range(len(declared))])
         proxy = builder.proxy
@@ -110,7 +115,7 @@ class StructuredKernel:
         def plan_for(kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
             if functional:
                 return functional_plan(kernel, outputs, kinds, result_type)
-            return writing_plan(kernel, builder, outputs, kinds, written, result_type)
+            return writing_plan(kernel, builder, outputs, kinds, written, result_type, call.runtime)
 
         plan = plan_for(kernel, outputs)
         if builder.iterator is None:
@@ -410,11 +415,18 @@ def writing_plan(
     kinds: Sequence[bool],
     first_out: int,
     result_type: Callable[[Sequence[Any]], Any] | None,
+    read_names: Sequence[str],
 ) -> Plan:
-    """The plan of an in-place form (the output is the first argument) or an ``out=`` form."""
+    """The plan of an in-place form (the output is the first argument) or an ``out=`` form.
+
+    ``apart_from`` among the builder's extras names the arguments that an output may not share an element with, not
+    even all of them: those that are read in another order than the output is written.
+    """
+    apart = builder.extra.get("apart_from", ())
+    separate = [name in apart for name in read_names]  # type: ignore[operator]
     into = quietly(kernel.into) if kernel.quiet else kernel.into
     inplace = builder.form == "inplace"
-    if inplace and not builder.proxy and len(kinds) <= 2 and all(kinds):
+    if inplace and not builder.proxy and not apart and len(kinds) <= 2 and all(kinds):
         if len(kinds) == 1:
 
             def unary_(self: Any) -> Any:
@@ -443,7 +455,7 @@ def writing_plan(
             return self
 
         return binary_
-    if not builder.proxy and not builder.resized and len(outputs) == 1 and len(kinds) <= 4:
+    if not builder.proxy and not builder.resized and not apart and len(outputs) == 1 and len(kinds) <= 4:
         plan = _writing_one(into, kinds, inplace)
         if plan is not None:
             return plan
@@ -451,25 +463,21 @@ def writing_plan(
     proxies = {i: (spec, allocator_of(spec)) for i, spec in builder.proxy.items()}
     copy_back = {i: _copy_of(outputs[i], spec) for i, (spec, _) in proxies.items()}
 
-    scattered = inplace and bool(builder.extra.get("scattered_writes"))
-
     def writing(*values: Any) -> Any:
         written = values[:1] if inplace else values[first_out:]
         read = values if inplace else values[:first_out]
         for target in written:
             cell = target._version_cell
-            if scattered:
-                for value in values[1:]:
-                    if isinstance(value, TensorImpl) and (
-                        value is target or (cell is not None and value._version_cell is cell)
-                    ):
-                        check_no_overlap(target, value)
-            elif cell is not None:
+            for value, is_apart in zip(read, separate, strict=False) if apart else ():
+                for part in value if value.__class__ in _LISTS else (value,):
+                    if is_apart and isinstance(part, TensorImpl) and shares_memory(target, part):
+                        check_no_overlap(target, part)
+            if cell is not None:
                 for value in read:
                     if isinstance(value, TensorImpl) and value._version_cell is cell and value is not target:
                         check_write_overlap(target, value)
         for i, spec in resized.items():
-            written[i].resize_(spec.sizes)
+            resize_output(written[i], spec.sizes)
             if spec.strides != contiguous_strides(spec.sizes):
                 written[i].set_sizes_and_strides(spec.sizes, spec.strides)
         buffers = [target._data for target in written]

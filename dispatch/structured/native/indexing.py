@@ -97,6 +97,7 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
     strides = strides_for(formats.pop(), sizes) if len(formats) == 1 else contiguous_strides(sizes)
     meta.extra["kept"] = tuple(kept)
     meta.extra["dim"] = d
+    meta.extra["apart_from"] = ("tensors",)
     meta.set_output_raw_strided(0, sizes, strides, dtype=common, device=first.device)
 
 
@@ -335,6 +336,7 @@ def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) 
     _check_index_vector("index_select", self, index)
     d = wrap_dim(dim, self.ndim)
     meta.extra["dim"] = d
+    meta.extra["apart_from"] = ("self", "index")
     if self.ndim == 0:
         if index.numel != 1:
             raise IndexError(
@@ -380,7 +382,7 @@ def index_add(
 ) -> None:
     """`self` with slices of `source`, times `alpha`, added where a vector of numbers says."""
     meta.extra["dim"] = _slices("index_add_", self, dim, index, source)
-    meta.extra["scattered_writes"] = True
+    meta.extra["apart_from"] = ("index", "source")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 
 
@@ -404,14 +406,14 @@ def index_reduce(
     meta.extra["dim"] = _slices("index_reduce_", self, dim, index, source)
     if self.dtype is bool_ or self.dtype.is_complex:
         raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
-    meta.extra["scattered_writes"] = True
+    meta.extra["apart_from"] = ("index", "source")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 
 
 def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> None:
     """`self` with slices of `source` where a vector of numbers says."""
     meta.extra["dim"] = _slices("index_copy_", self, dim, index, source)
-    meta.extra["scattered_writes"] = True
+    meta.extra["apart_from"] = ("index", "source")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 
 
@@ -453,6 +455,7 @@ def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: 
 def gather(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, sparse_grad: bool) -> None:
     """For each element of `index` the element of `self` at that place of `dim`."""
     meta.extra["dim"] = _elementwise("gather", self, dim, index, None)
+    meta.extra["apart_from"] = ("self", "index")
     meta.set_output_raw_strided(0, index.sizes, contiguous_strides(index.sizes), dtype=self.dtype)
 
 
@@ -471,6 +474,7 @@ def _scatter(
     if reduce not in _REDUCTIONS:
         raise RuntimeError("reduce argument must be either add or multiply.")
     meta.extra["dim"] = _elementwise(name, self, dim, index, src)
+    meta.extra["apart_from"] = ("index", "src")
     meta.extra["reduce"] = reduce
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
 
@@ -546,6 +550,7 @@ def take(meta: MetaBase, self: TensorSpec, index: TensorSpec) -> None:
     if self.numel == 0 and index.numel:
         raise IndexError("take(): tried to take from an empty tensor")
     check_same_device("take", self, index)
+    meta.extra["apart_from"] = ("self", "index")
     meta.set_output_raw_strided(0, index.sizes, contiguous_strides(index.sizes), dtype=self.dtype)
 
 

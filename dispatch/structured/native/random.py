@@ -198,8 +198,18 @@ def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return _in_place("log_normal_", "log_normal_stub", args[0]._spec, check)
 
 
+def _check_continuous(distribution: str, spec: TensorSpec) -> None:
+    if not spec.dtype.is_floating_point:
+        raise RuntimeError(
+            f"{distribution} distribution is a continuous probability distribution. dtype must be a floating point "
+            f"but you specified {spec.dtype.scalar_name}"
+        )
+
+
 def cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.cauchy_(median, sigma)``."""
+
+    _check_continuous("Cauchy", args[0]._spec)
 
     def check(median: float, sigma: float) -> None:
         if not sigma > 0:
@@ -210,6 +220,8 @@ def cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 def exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.exponential_(lambd)``."""
+
+    _check_continuous("Exponential", args[0]._spec)
 
     def check(lambd: float) -> None:
         if not lambd > 0:

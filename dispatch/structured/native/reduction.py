@@ -113,7 +113,10 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
 
 def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
     """``max`` and ``min`` of everything."""
-    extremum(meta, self, (), False)
+    if self.numel == 0:
+        extremum(meta, self, (), False)
+    meta.casts = True
+    _set_reduced(meta, self, reduced_dims((), self.ndim), False, self.dtype)
 
 
 def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
@@ -210,6 +213,7 @@ def var_mean_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction:
 def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
     """log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
     floating = self.dtype.is_floating_point or self.dtype.is_complex
+    meta.casts = True
     _set_reduced(
         meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype if floating else get_default_dtype()
     )

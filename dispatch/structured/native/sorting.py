@@ -61,6 +61,7 @@ def kthvalue(meta: MetaBase, self: TensorSpec, k: int, dim: int, keepdim: bool) 
     if not 1 <= k <= (self.sizes[d] if self.ndim else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}")
     _refuse_unordered(meta, self, f"kthvalue_{self.device.type}")
+    meta.extra["apart_from"] = ("self",)
     _set_selected(meta, self, d, keepdim)
 
 

@@ -1,0 +1,33 @@
+"""What a factory is told about its result beside ``out=``: PyTorch's `check_out_type_matches`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+
+OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
+
+
+def without_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments without those that ``out`` decides.
+
+    Raises RuntimeError where one of them says otherwise than the tensor that was given.
+    """
+    spec = kwargs["out"]._spec
+    dtype, layout, device = (kwargs.get(name) for name in ("dtype", "layout", "device"))
+    if isinstance(dtype, ScalarType) and dtype is not spec.dtype:
+        raise RuntimeError(
+            f"dtype {dtype.scalar_name} does not match dtype of out parameter ({spec.dtype.scalar_name})"
+        )
+    if layout is not None and layout is not kwargs["out"].layout:
+        raise RuntimeError(f"layout {layout} does not match layout of out parameter ({kwargs['out'].layout})")
+    if device is not None:
+        wanted = device if isinstance(device, Device) else Device(device)
+        if wanted.type != spec.device.type:
+            raise RuntimeError(
+                f"device type {wanted.type} does not match device type of out parameter ({spec.device.type})"
+            )
+    return {name: value for name, value in kwargs.items() if name not in OPTIONS}

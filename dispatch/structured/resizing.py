@@ -1,0 +1,25 @@
+"""Giving a tensor that was passed as ``out=`` the result's shape (aten/src/ATen/native/Resize.cpp)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ...runtime.user_frame import levels_to_user
+
+
+def resize_output(out: Any, sizes: tuple[int, ...]) -> None:
+    """Resize `out` where its shape is another, with PyTorch's warning unless it is empty."""
+    spec = out._spec
+    if spec.sizes == sizes:
+        return
+    if spec.numel:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(spec.sizes)}, which does not "
+            f"match the required output shape {list(sizes)}. This behavior is deprecated, and in a future release "
+            "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by "
+            "resizing it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=levels_to_user(),
+        )
+    out.resize_(sizes)

@@ -1,0 +1,12 @@
+"""Every operator of PyTorch's OpInfo database, held against PyTorch itself: ``make conformance``.
+
+PyTorch is the oracle, never a dependency: only this folder's modules import it, inside the run, and without it the
+command ends with exit status 2. What lives here:
+
+* `command`: the command line, its totals and exit status (``python -P -m triten.tests.conformance --help``);
+* `operators`: which operators there are, and what ours is called;
+* `conversion`: a sample's arguments as ours, with their strides, offsets and shared memory;
+* `outcome`: what a call gave or raised, and where two outcomes differ;
+* `modes`: a module for each way of asking (values, refusals, out=, in-place, layouts, derivatives);
+* `known_differences.txt`: what differs on purpose, each with its reason.
+"""

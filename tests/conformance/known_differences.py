@@ -1,0 +1,30 @@
+"""The committed list of what differs from PyTorch on purpose."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = Path(__file__).with_name("known_differences.txt")
+
+
+@dataclass(frozen=True)
+class KnownDifference:
+    """An operator that differs in one mode, and why."""
+
+    mode: str
+    operator: str
+    reason: str
+
+
+def read(path: Path = FILE) -> dict[tuple[str, str], KnownDifference]:
+    """By mode and operator. Raises ValueError, naming the line, for one that has no reason."""
+    found = {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        words = line.split(maxsplit=2)
+        if len(words) < 3:
+            raise ValueError(
+                f"{path.name}, line {number}: mode, operator and reason expected, {line!r} given"
+            )
+        found[words[0], words[1]] = KnownDifference(*words)
+    return found

@@ -1,0 +1,13 @@
+"""The ways of asking. Each module's `cases` yields, for one operator, a label and a check that raises Difference."""
+
+from .derivatives import FORWARD_AD, GRADGRAD, GRADIENT
+from .errors import ERRORS
+from .forward import FORWARD, REFERENCE
+from .inplace import INPLACE
+from .layouts import LAYOUT
+from .out import OUT
+
+BY_NAME = {
+    mode.name: mode
+    for mode in (FORWARD, REFERENCE, LAYOUT, ERRORS, OUT, INPLACE, GRADIENT, FORWARD_AD, GRADGRAD)
+}

@@ -1,0 +1,42 @@
+"""Values: each sample gives what PyTorch's operator gives. `reference` asks PyTorch's longer lists, with more edges."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+from ..conversion import copied
+from ..operators import functional, values_are_free
+from ..outcome import compare_outcomes, outcome
+from .mode import Check, Mode, Settings, arguments, ours_of, samples_of
+
+
+def cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
+    ours = functional(operator)
+    for sample in samples_of(operator, settings):
+        yield "sample", partial(check, operator, ours, settings, sample)
+
+
+def reference_cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str, Check]]:
+    ours = functional(operator)
+    torch.manual_seed(0)
+    for sample in settings.some(operator.reference_inputs("cpu", settings.dtype)):
+        yield "reference", partial(check, operator, ours, settings, sample)
+
+
+def check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput) -> None:
+    """Both make the call over arguments of their own."""
+    positional, named = arguments(sample)
+    mine, mine_named = ours_of(operator, settings.conversion(), positional, named)
+    positional, named = copied((positional, named))
+    theirs = outcome(lambda: operator.op(*positional, **named))
+    given = outcome(lambda: ours(*mine, **mine_named))
+    compare_outcomes(theirs, given, free=values_are_free(operator), meta=settings.meta)
+
+
+FORWARD = Mode("forward", lambda operator, settings: True, cases)
+REFERENCE = Mode(
+    "reference", lambda operator, settings: operator.reference_inputs_func is not None, reference_cases
+)

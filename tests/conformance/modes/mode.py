@@ -1,0 +1,67 @@
+"""What a mode is, and the samples that modes have in common."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+from ..conversion import Conversion
+from ..operators import ordered
+
+# Makes one comparison. Raises Difference, OutsideError or MissingError; False says that only a message's text differs.
+Check = Callable[[], bool | None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What of the database is asked, and where ours runs."""
+
+    dtype: torch.dtype = torch.float32
+    device: str = "cpu"
+    max_samples: int = 0
+    max_numel: int = 0
+
+    @property
+    def meta(self) -> bool:
+        return self.device == "meta"
+
+    def conversion(self, *, gradients: bool = False) -> Conversion:
+        return Conversion(self.device, gradients=gradients, largest=self.max_numel)
+
+    def some(self, samples: Any) -> Iterator[Any]:
+        """The first `max_samples` of them, or all."""
+        return islice(samples, self.max_samples or None)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way of asking: which operators it concerns, and what it asks of one."""
+
+    name: str
+    applies: Callable[[OpInfo, Settings], bool]
+    cases: Callable[[OpInfo, Settings], Iterator[tuple[str, Check]]]
+
+
+def samples_of(operator: OpInfo, settings: Settings, *, requires_grad: bool = False) -> Iterator[SampleInput]:
+    """The operator's samples, always the same ones."""
+    torch.manual_seed(0)
+    return settings.some(operator.sample_inputs("cpu", settings.dtype, requires_grad=requires_grad))
+
+
+def arguments(sample: SampleInput) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and named arguments, as the database calls its operator."""
+    return [sample.input, *sample.args], dict(sample.kwargs)
+
+
+def ours_of(
+    operator: OpInfo, convert: Conversion, positional: list[Any], named: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The same arguments as ours, in our order."""
+    if operator.name.endswith("polygamma") and "n" in named:
+        positional, named = [*positional, named["n"]], {k: v for k, v in named.items() if k != "n"}
+    return ordered(operator, [convert(value) for value in positional]), {
+        name: convert(value) for name, value in named.items()
+    }
