@@ -14,7 +14,7 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ...runtime.storage import root_of
 from ...runtime.tensor_spec import TensorSpec
-from ..generated.functions import view_as_real
+from ..generated.functions import _unsafe_view, view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
 from . import dimnames
@@ -30,7 +30,9 @@ def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...]
 def reshape(self: Any, shape: Sequence[int]) -> Any:
     """`torch.reshape`."""
     sizes, is_view = _reshaped(self._spec, tuple(shape))
-    return self.view(sizes) if is_view else self.clone(memory_format=contiguous_format).view(sizes)
+    if is_view:
+        return self.view(sizes)
+    return _unsafe_view(self.clone(memory_format=contiguous_format), sizes)
 
 
 def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:

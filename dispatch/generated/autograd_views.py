@@ -59,6 +59,44 @@ def plan_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+class UnsafeViewBackward0(Node):
+    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+
+    __slots__ = ("self_spec",)
+
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.reshape(self.self_spec.shape),)
+
+
+def plan__unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (edge_of(self_) if needs_self_ else None,)
+        out = inner(self_)
+        node = UnsafeViewBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
 class StridedFromBackward0(Node):
     """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
 

@@ -12,6 +12,7 @@ FAMILY_OF = {
     "aten::sum.dim_IntList": "reduction",
     "aten::mm": "linalg",
     "aten::view": "views",
+    "aten::_unsafe_view": "views",
     "aten::_strided_from": "views",
     "aten::expand": "views",
     "aten::permute": "views",

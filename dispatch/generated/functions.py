@@ -898,6 +898,7 @@ from .functions_upsampling import (
 from .functions_views import (
     _as_strided_backward,
     _basic_index_backward,
+    _unsafe_view,
     adjoint,
     alias,
     as_strided,
@@ -1008,6 +1009,7 @@ __all__ = [
     "_unsafe_index_put",
     "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate",
+    "_unsafe_view",
     "_upsample_bicubic2d_aa",
     "_upsample_bicubic2d_aa_backward",
     "_upsample_bilinear2d_aa",

@@ -5202,6 +5202,7 @@ def _upsample_bicubic2d_aa_backward(
     scales_h: float | None = ...,
     scales_w: float | None = ...,
 ) -> Tensor: ...
+def _unsafe_view(input: Tensor, *size: int | Sequence[int]) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor: ...
@@ -5368,6 +5369,7 @@ __all__ = [
     "_unsafe_index_put",
     "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate",
+    "_unsafe_view",
     "_upsample_bicubic2d_aa",
     "_upsample_bicubic2d_aa_backward",
     "_upsample_bilinear2d_aa",

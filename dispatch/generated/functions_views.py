@@ -14,6 +14,7 @@ from ..core.overload_packet import packet
 __all__ = [
     "_as_strided_backward",
     "_basic_index_backward",
+    "_unsafe_view",
     "adjoint",
     "alias",
     "as_strided",
@@ -62,6 +63,16 @@ view_packet = packet(
     False,
 )
 view_plans = view_packet.plans
+_unsafe_view_packet = packet(
+    "_unsafe_view",
+    ("_unsafe_view",),
+    (
+        Parameter("input", "tensor", NOT_GIVEN, False),
+        Parameter("size", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_unsafe_view_plans = _unsafe_view_packet.plans
 as_strided_packet = packet(
     "as_strided",
     ("as_strided",),
@@ -521,6 +532,21 @@ unbind_packet = packet(
     False,
 )
 unbind_plans = unbind_packet.plans
+
+
+def _unsafe_view(input: Any, *sizes: Any, size: Any = None) -> Any:
+    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    if size is None:
+        size = sizes
+        if len(sizes) == 1 and sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"):
+            size = sizes[0]
+    if modes:
+        return _unsafe_view_packet.call_parameters(input, size)
+    try:
+        plan = _unsafe_view_plans[input._spec][size]
+    except (KeyError, AttributeError, TypeError):
+        plan = _unsafe_view_packet.miss(input, size)
+    return plan(input)
 
 
 def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:

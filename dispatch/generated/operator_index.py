@@ -1742,6 +1742,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     ),
     "views": (
         "aten::view",
+        "aten::_unsafe_view",
         "aten::as_strided",
         "aten::_strided_from",
         "aten::expand",
