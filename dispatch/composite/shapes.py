@@ -14,9 +14,16 @@ from ..generated.functions import unsqueeze
 from ..iterator.broadcast import broadcast_shapes
 from ..structured.native.dims import wrap_dim
 from .tensor_data import tensor
-from .views import chunk, narrow, split, split_with_sizes, tensor_split_indices, tensor_split_sections
+from .views import (
+    narrow,
+    tensor_split_indices,
+    tensor_split_sections,
+    unsafe_chunk,
+    unsafe_split,
+    unsafe_split_with_sizes,
+)
 
-__all__ = ["chunk", "split", "split_with_sizes"]
+__all__ = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
 
 
 def _divisible(name: str, self: Any, least: int, dim: int, sections: int) -> int:

@@ -215,8 +215,7 @@ def ours_of(op: Any, form: str) -> Any:
     """Our function of an operator, or None; for the in-place form, the method."""
     name = op.name
     if form == "inplace" or name in IN_PLACE_ONLY or op.variant_test_name == "in_place":
-        inplace = op.inplace_variant
-        return getattr(tt.Tensor, inplace.__name__ if inplace is not None else name + "_", None)
+        return getattr(tt.Tensor, name.removesuffix("_") + "_", None)
     found: Any = tt
     for part in name.split("."):
         found = getattr(found, part, None)
