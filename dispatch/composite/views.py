@@ -18,7 +18,7 @@ from ..autograd.view_history import one_of_several
 from ..generated.functions import _unsafe_view, view_as_real
 from ..structured.native.dims import wrap_dim
 from ..structured.native.views import infer_size, view_strides
-from . import dimnames
+from . import dimnames, views_in_place
 
 
 @lru_cache(maxsize=4096)
@@ -349,3 +349,10 @@ flatten_names = dimnames.flatten_names
 flatten_to = dimnames.flatten_to
 unflatten_namedshape = dimnames.unflatten_namedshape
 unflatten_to = dimnames.unflatten_to
+as_strided_ = views_in_place.as_strided_
+squeeze_ = views_in_place.squeeze_
+swapaxes_ = views_in_place.swapaxes_
+swapdims_ = views_in_place.swapdims_
+t_ = views_in_place.t_
+transpose_ = views_in_place.transpose_
+unsqueeze_ = views_in_place.unsqueeze_

@@ -330,6 +330,11 @@ FAMILY_OF = {
 FUNCTIONAL_OF = {
     "aten::add_.Tensor": "aten::add.Tensor",
     "aten::relu_": "aten::relu",
+    "aten::t_": "aten::t",
+    "aten::squeeze_": "aten::squeeze",
+    "aten::squeeze_.dim": "aten::squeeze.dim",
+    "aten::squeeze_.dims": "aten::squeeze.dims",
+    "aten::unsqueeze_": "aten::unsqueeze",
     "aten::sub_.Tensor": "aten::sub.Tensor",
     "aten::mul_.Tensor": "aten::mul.Tensor",
     "aten::div_.Tensor": "aten::div.Tensor",

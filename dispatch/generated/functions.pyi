@@ -5293,6 +5293,9 @@ def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: int = .
 def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 @overload
 def unbind(input: Tensor, dim: str) -> Sequence[Tensor]: ...
+def as_strided_(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
+) -> Tensor: ...
 
 __all__ = [
     "_adaptive_avg_pool2d",
@@ -5436,6 +5439,7 @@ __all__ = [
     "argsort",
     "argwhere",
     "as_strided",
+    "as_strided_",
     "as_strided_copy",
     "as_strided_scatter",
     "asin",

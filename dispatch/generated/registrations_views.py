@@ -408,3 +408,66 @@ def register() -> None:
         "native_functions/views.yaml:339",
     )
     composite("unbind.Dimname", "CompositeImplicitAutograd", composition.unbind_by_name)
+    define(
+        "as_strided_",
+        "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)",
+        "native_functions/views.yaml:347",
+        ("inplace_view",),
+    )
+    composite("as_strided_", "CompositeImplicitAutograd", composition.as_strided_)
+    define(
+        "squeeze_",
+        "squeeze_(Tensor(a!) self) -> Tensor(a!)",
+        "native_functions/views.yaml:353",
+        ("inplace_view",),
+    )
+    composite("squeeze_", "CompositeImplicitAutograd", composition.squeeze_)
+    autograd("squeeze_", autograd_views.plan_squeeze_)
+    define(
+        "squeeze_.dim",
+        "squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)",
+        "native_functions/views.yaml:359",
+        ("inplace_view",),
+    )
+    composite("squeeze_.dim", "CompositeImplicitAutograd", composition.squeeze_)
+    autograd("squeeze_.dim", autograd_views.plan_squeeze__dim)
+    define(
+        "squeeze_.dims",
+        "squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)",
+        "native_functions/views.yaml:365",
+        ("inplace_view",),
+    )
+    composite("squeeze_.dims", "CompositeImplicitAutograd", composition.squeeze_)
+    autograd("squeeze_.dims", autograd_views.plan_squeeze__dims)
+    define(
+        "swapaxes_",
+        "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
+        "native_functions/views.yaml:371",
+        ("inplace_view",),
+    )
+    composite("swapaxes_", "CompositeImplicitAutograd", composition.swapaxes_)
+    define(
+        "swapdims_",
+        "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+        "native_functions/views.yaml:377",
+        ("inplace_view",),
+    )
+    composite("swapdims_", "CompositeImplicitAutograd", composition.swapdims_)
+    define("t_", "t_(Tensor(a!) self) -> Tensor(a!)", "native_functions/views.yaml:383", ("inplace_view",))
+    composite("t_", "CompositeImplicitAutograd", composition.t_)
+    autograd("t_", autograd_views.plan_t_)
+    define(
+        "transpose_",
+        "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+        "native_functions/views.yaml:389",
+        ("inplace_view",),
+    )
+    composite("transpose_", "CompositeImplicitAutograd", composition.transpose_)
+    define(
+        "unsqueeze_",
+        "unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
+        "native_functions/views.yaml:395",
+        ("inplace_view",),
+    )
+    composite("unsqueeze_", "CompositeImplicitAutograd", composition.unsqueeze_)
+    autograd("unsqueeze_", autograd_views.plan_unsqueeze_)

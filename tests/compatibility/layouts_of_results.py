@@ -133,7 +133,8 @@ def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
 class Sample:
     """A sample's arguments in one layout, made anew for PyTorch and for us."""
 
-    def __init__(self, op: Any, sample: Any, layout: str, max_numel: int) -> None:
+    def __init__(self, op: Any, sample: Any, layout: str, max_numel: int, in_place: bool) -> None:
+        self.in_place = in_place
         arguments, keywords = [sample.input, *sample.args], dict(sample.kwargs)
         self.name = op.name
         count = 0
@@ -192,7 +193,7 @@ class Sample:
 
         arguments = mapped(self.arguments, copied, other)
         keywords = mapped(self.keywords, copied, other)
-        if self.name in ORDER:
+        if self.name in ORDER and not self.in_place:
             arguments = [arguments[i] for i in ORDER[self.name]]
         elif self.name == "einsum":
             arguments = [arguments[1], *arguments[0]]
@@ -376,7 +377,7 @@ def check(op: Any, arguments: argparse.Namespace, dtype: torch.dtype) -> dict[st
                 seen = set()
                 for layout in arguments.layouts.split(","):
                     try:
-                        laid = Sample(op, sample, layout, arguments.max_numel)
+                        laid = Sample(op, sample, layout, arguments.max_numel, form == "inplace")
                         strides = tuple(
                             (t.shape, t.stride()) for t in tensors_in([laid.arguments, laid.keywords])
                         )

@@ -68,7 +68,10 @@ def in_place(name: str, dtypes: tuple[Any, ...], *given: Any) -> dict[str, Case]
     def functional(d: Draw, dtype: Any, generator: Any) -> Any:
         return getattr(getattr(tt.ops.aten, packet), kind)(d.empty(dtype), *given, generator=generator)
 
-    return {f"{packet}_{'.' + kind if kind != 'default' else ''}": (dtypes, written), name: (dtypes, functional)}
+    return {
+        f"{packet}_{'.' + kind if kind != 'default' else ''}": (dtypes, written),
+        name: (dtypes, functional),
+    }
 
 
 def factory(overload: str, dtypes: tuple[Any, ...], *given: Any) -> Case:
@@ -146,7 +149,9 @@ CASES: dict[str, Case] = {
     "randn.generator_out": into("randn.generator_out", NORMALS),
     "randn.generator_with_names": (
         FLOATS,
-        lambda d, t, g: tt.randn(d.shape, generator=g, names=(None,) * len(d.shape), dtype=t, device=d.device),
+        lambda d, t, g: tt.randn(
+            d.shape, generator=g, names=(None,) * len(d.shape), dtype=t, device=d.device
+        ),
     ),
     "randn_like.generator": factory("randn_like.generator", NORMALS),
     "randint.generator": factory("randint.generator", (*INTEGERS, F32), 90),
