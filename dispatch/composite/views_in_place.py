@@ -28,6 +28,7 @@ def becoming(name: str) -> InPlace:
                 self._autograd.edge = history.edge
             spec = spec.differentiable
         self._data, self._spec = view._data, spec
+        self.bump_version()
         return self
 
     become.__doc__ = f"`Tensor.{name}_`."

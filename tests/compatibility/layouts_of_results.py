@@ -31,7 +31,6 @@ import warnings
 from collections import Counter
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -72,7 +71,7 @@ class Result(NamedTuple):
     def seen(self) -> Result:
         """Without the strides that no element shows."""
         empty = 0 in self.shape
-        stride = tuple(0 if empty or n == 1 else s for n, s in zip(self.shape, self.stride))
+        stride = tuple(0 if empty or n == 1 else s for n, s in zip(self.shape, self.stride, strict=True))
         # Nobody can reach the base of a view that shares nothing with the arguments; nor any element of none.
         is_view = self.is_view and bool(self.shares) and not empty
         return self._replace(
@@ -255,13 +254,12 @@ def results_of(value: Any, inputs: list[Any]) -> list[Result]:
 
 def outcome(call: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """The layouts of a call's results, or the exception that it raised."""
-    first = arguments
-    inputs = [t for t in tensors_in([first, keywords])]
+    inputs = tensors_in([arguments, keywords])
     try:
         value = call(*arguments, **keywords)
     except (TimeUp, Refused, KeyboardInterrupt):
         raise
-    except BaseException as error:  # noqa: BLE001 - every way of failing is a finding
+    except BaseException as error:  # every way of failing is a finding
         return error
     return results_of(value, inputs)
 
@@ -346,11 +344,10 @@ def compare(op: Any, sample: Sample, form: str, device: str) -> tuple[str, str] 
 def text(results: Any) -> str:
     if not isinstance(results, list):
         return f"<{type(results).__name__}: {' '.join(str(results).split())[:80]}>"
-    parts = []
-    for r in results:
-        parts.append(
-            f"{r.shape}:{r.stride}+{r.offset}{' view' if r.is_view else ''}{r.shares or ''} {r.dtype}"
-        )
+    parts = [
+        f"{r.shape}:{r.stride}+{r.offset}{' view' if r.is_view else ''}{r.shares or ''} {r.dtype}"
+        for r in results
+    ]
     return "[" + "; ".join(parts[:4]) + "]"
 
 
@@ -361,12 +358,8 @@ def check(op: Any, arguments: argparse.Namespace, dtype: torch.dtype) -> dict[st
     signal.alarm(arguments.seconds)
     try:
         for form in forms:
-            if (
-                form == "inplace"
-                and op.inplace_variant is None
-                or form.startswith("out")
-                and not op.supports_out
-            ):
+            has = op.inplace_variant is not None if form == "inplace" else op.supports_out
+            if form != "functional" and not has:
                 continue
             if ours_of(op, form.split("_")[0]) is None:
                 continue

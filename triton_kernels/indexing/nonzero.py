@@ -16,8 +16,8 @@ from ...runtime.cuda.lazy_triton import tl
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
 from ...runtime.memory_format import contiguous_strides
-from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import bool_, int32, int64
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type

@@ -10,8 +10,8 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.allocator import get_allocator, storage_size
 from ...runtime.cuda.device_guard import device_guard
 from ...runtime.tensor_spec import TensorSpec
-from ..elementwise.copy import as_real, copy_kernel
 from ..elementwise.complex_functions import mul
+from ..elementwise.copy import as_real, copy_kernel
 from ..elementwise.elementwise import check_dtypes, complex_elementwise
 from ..elementwise.factories import fill, zero
 from ..elementwise.pairs import part_type
